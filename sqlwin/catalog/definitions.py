@@ -210,7 +210,7 @@ class Definitions:
         connector = options.pop("connector", None)
         if connector is None:
             raise AnalysisError(
-                f"CREATE TABLE {name} requires the option 'connector'",
+                f"missing option 'connector' of table `{name}`",
                 subjects=("'connector'",),
                 hint="for example WITH ('connector' = 'filesystem', 'path' = 'data.parquet')",
             )

@@ -386,7 +386,7 @@ def directories_in(place: TablePlace) -> list[str]:
         return []
     except OSError as error:
         raise CatalogError(
-            f"cannot list 'sqlwin.materialized.dir' = '{root}': {error.strerror or error}",
+            f"cannot read {root} of 'sqlwin.materialized.dir': {error.strerror or error}",
             subjects=(root,),
         ) from error
 

@@ -222,9 +222,9 @@ class MaterializedTables:
         unknown = sorted(set(options) - {"path", TIERS, RETENTION})
         if unknown:
             raise CatalogError(
-                f"a materialized table does not have the option '{unknown[0]}'",
+                f"unknown option '{unknown[0]}' of a materialized table",
                 subjects=(f"'{unknown[0]}'",),
-                hint=f"its options are 'path', '{TIERS}' and '{RETENTION}'",
+                hint=f"available options: 'path', '{TIERS}', '{RETENTION}'",
             )
         name = ".".join(statement.name)
         root = self._directory

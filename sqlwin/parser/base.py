@@ -170,7 +170,7 @@ def _error_line(error: ParseError, sql: str, token: Token | None) -> str:
     if description.startswith("Expecting "):
         return f"expected {description.removeprefix('Expecting ')} but found {text}"
     if description == _UNEXPECTED:
-        return f"{text} is not expected here"
+        return f"unexpected {text}"
     if description == "Expected TYPE after CAST":
         return f"unknown type {text}"
     if description.startswith("Required argument"):
@@ -196,7 +196,9 @@ def read_options(parser: TokenParser) -> tuple[tuple[str, str], ...]:
 
     def read_option() -> None:
         key_token = parser._curr
-        key = read_string(parser, "an option's name is a string", "'connector' = 'filesystem'")
+        key = read_string(
+            parser, "the name of an option must be a string", "'connector' = 'filesystem'"
+        )
         if key in options:
             parser.fail(f"option '{key}' is given twice", key_token)
         if not parser._match(TokenType.EQ):
@@ -222,7 +224,7 @@ def read_string(parser: TokenParser, message: str, example: str | None = None) -
     """Read the string at the current token. `message` is the error without a string."""
     token = parser._curr
     if token.token_type not in STRINGS:
-        hint = f"for example {example}" if example else "strings stand in single quotes"
+        hint = f"for example {example}" if example else "use single quotes"
         parser.fail(message, token, hint=hint)
     parser._advance()
     return str(parser.string_literal(token).name)

@@ -219,7 +219,7 @@ class _Walk:
         elif level.is_past_from and self._type(i + 1) in (None, T.SEMICOLON, *_CLOSING):
             last = _LAST_WORDS.get(self._words(i))
             if last is not None:
-                hint = f"for example {last.example}; an alias of that name stands behind AS"
+                hint = f"for example {last.example}; to use the word as an alias, put AS before it"
                 self._refuse(i, i, f"{self._words(i)} needs {last.content}", hint)
 
     def _where_wanted(self, level: _Parenthesis, i: int, kind: TokenType) -> None:
@@ -249,11 +249,11 @@ class _Walk:
             level.wants = i
             return
         if kind == T.COMMA and wants in _OPENING:
-            self._refuse(i, i, "there is nothing before this comma")
+            self._refuse(i, i, "nothing before this comma")
         if self._is_absent(level, wants, i, kind):
             self._fail(level.wants, i)
         if kind in _BINARY:
-            self._refuse(i, i, f"there is nothing before {self._words(i)}")
+            self._refuse(i, i, f"nothing before {self._words(i)}")
         level.wants = None
         level.cases += kind == T.CASE
 
@@ -307,7 +307,7 @@ class _Walk:
             clause = _Clause("columns in parentheses", "SELECT * EXCEPT (k) FROM t")
         if clause is None:
             what = "this comma" if kind == T.COMMA else self._words(i)
-            self._refuse(i, i, f"there is nothing behind {what}")
+            self._refuse(i, i, f"nothing after {what}")
         example = f"for example {clause.example}"
         self._refuse(i, max(i, end - 1), f"{self._words(i)} needs {clause.content}", example)
 

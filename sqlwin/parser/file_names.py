@@ -75,7 +75,7 @@ def parse_files(parser: TokenParser) -> exp.Table:
     literal = parser.string_literal(first)
     table = _files(str(literal.name), literal)
     if not literal.name.strip():
-        _fail(parser, literal, "the path of the files is empty", None)
+        _fail(parser, literal, "the file path is empty", None)
     if (options := table_options(parser)) is not None:
         table.meta[TABLE_OPTIONS] = options
     return table
@@ -92,7 +92,7 @@ def files_of_call(parser: TokenParser, table: Any) -> Any:
         return table
     name = call.name.lower()
     if not call.expressions:
-        _fail(parser, call, f"{name} takes the path of files", f"{name}('data/*.csv')")
+        _fail(parser, call, f"{name} requires a file path", f"{name}('data/*.csv')")
     paths = _paths(parser, name, call.expressions[0])
     options: dict[str, str] = {"format": _READERS[name]}
     for argument in call.expressions[1:]:
@@ -117,7 +117,7 @@ def _files(path: str, at: exp.Expr) -> exp.Table:
 def _paths(parser: TokenParser, name: str, argument: exp.Expr) -> list[str]:
     listed = argument.expressions if isinstance(argument, exp.Array) else [argument]
     if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
-        _fail(parser, argument, f"{name} takes the path of files, or a list of paths", None)
+        _fail(parser, argument, f"{name} requires a file path or a list of file paths", None)
     return [str(item.name) for item in listed]
 
 
@@ -125,7 +125,7 @@ def _read_argument(
     parser: TokenParser, name: str, argument: exp.Expr, options: dict[str, str]
 ) -> None:
     if not isinstance(argument, exp.EQ | exp.PropertyEQ | exp.Kwarg):
-        _fail(parser, argument, f"{name} takes one path, and then name = value", None)
+        _fail(parser, argument, f"{name} takes one path, followed by name = value", None)
     keyword = argument.this.name.lower()
     if keyword in _GRANTED:
         return
@@ -137,10 +137,10 @@ def _read_argument(
         _fail(
             parser,
             argument.this,
-            f"{name} has no argument {keyword} here",
+            f"unknown argument {keyword} of {name}",
             f"did you mean {close}?"
             if close
-            else "SHOW CREATE TABLE of the path gives a CREATE TABLE in which all can be said",
+            else "for other options, edit the result of SHOW CREATE TABLE 'path'",
         )
     value = argument.expression
     words = value.expressions if isinstance(value, exp.Array) else [value]
@@ -173,22 +173,24 @@ def parse_state(parser: TokenParser) -> exp.Table:
     first = parser._curr
     parser._advance(4)
     if parser._curr.token_type not in STRINGS:
-        _fail_state(parser, "STATE takes the directory of a checkpoint")
-    directory = read_string(parser, "STATE takes the directory of a checkpoint")
+        _fail_state(parser, "STATE requires the directory of a checkpoint")
+    directory = read_string(parser, "STATE requires the directory of a checkpoint")
     numbers: dict[str, int] = {}
     while parser._match(TokenType.COMMA):
         argument, has_arrow = parser._curr.text.lower(), parser._next.token_type == TokenType.FARROW
         if argument not in _STATE_NUMBERS or not has_arrow or argument in numbers:
-            _fail_state(parser, "STATE takes a directory, and then operator and version by name")
+            _fail_state(
+                parser, "STATE takes a directory, then operator => number and version => number"
+            )
         parser._advance(2)
         number = parser._curr
         if number.token_type != TokenType.NUMBER or not number.text.isdecimal():
-            _fail_state(parser, f"{argument} is a whole number")
+            _fail_state(parser, f"{argument} must be a whole number")
         parser._advance()
         numbers[argument] = int(number.text)
     for _ in range(2):
         if parser._curr.token_type != TokenType.R_PAREN:
-            _fail_state(parser, "a closing parenthesis is missing")
+            _fail_state(parser, "missing closing parenthesis")
         parser._advance()
     table = StateTable(directory, numbers.get("operator"), numbers.get("version"))
     identifier = exp.Identifier(this=name_of_state(table), quoted=True)

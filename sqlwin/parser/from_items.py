@@ -80,11 +80,10 @@ def _flatten_right(join: exp.Expr, sql: str) -> list[exp.Expr]:
     if not all(_is_inner(part) for part in (join, *joins)):
         position = None if place is None else position_of(place, sql)
         raise SqlSyntaxError(
-            "a join in parentheses stands at the right of a join, and one of them is an outer "
-            "join or has USING",
+            "a join in parentheses cannot follow JOIN if either join is an outer join or has USING",
             position=position or Position.at(sql, len(sql.rstrip())),
             sql=sql,
-            hint="make it a subquery: JOIN (SELECT ... FROM a JOIN b ON ...) AS j ON ...",
+            hint="use a subquery: JOIN (SELECT ... FROM a JOIN b ON ...) AS j ON ...",
         )
     last = joins[-1]
     conditions = [part.args["on"] for part in (last, join) if part.args.get("on") is not None]

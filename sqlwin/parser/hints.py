@@ -25,7 +25,7 @@ SPARK_HINTS = frozenset(
 # Hints about Flink's execution, without an equivalent in Spark
 FLINK_HINTS = frozenset("LOOKUP MULTI_JOIN NEST_LOOP STATE_TTL".split())
 
-_EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ behind the name of a table"
+_EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ after the table name"
 
 
 def after_hints(sql: str, end: int) -> int:
@@ -45,7 +45,13 @@ def table_options(parser: TokenParser) -> TableOptions | None:
         if not _is_hint(parser.sql, start):
             continue
         if options is not None:
-            _fail(parser.sql, start, stop, "a table has one hint", "write all its options in one")
+            _fail(
+                parser.sql,
+                start,
+                stop,
+                "a table can have only one hint",
+                "put all options into one hint",
+            )
         options = TableOptions(_pairs(parser, start, stop), start, stop - 1)
         parser.hints_read.add(start)
     return options
@@ -77,7 +83,7 @@ def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> 
                     parser.sql,
                     start,
                     stop,
-                    "a hint stands behind SELECT, or behind the name of a table",
+                    "a hint must follow SELECT or a table name",
                     f"{_EXAMPLE}, before its alias",
                 )
 
@@ -86,7 +92,9 @@ def _refuse_options(parser: TokenParser, hint: Token) -> None:
     """Reject OPTIONS in a hint after SELECT, where no table can receive them."""
     for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
         if _is_options(token):
-            _fail(parser.sql, token.start, token.end + 1, "OPTIONS are those of a table", _EXAMPLE)
+            _fail(
+                parser.sql, token.start, token.end + 1, "OPTIONS must follow a table name", _EXAMPLE
+            )
 
 
 def _is_options(token: Token) -> bool:
@@ -100,7 +108,7 @@ def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str],
     if not tokens or not _is_options(tokens[0]):
         name = tokens[0].text.upper() if tokens else "an empty hint"
         place = (tokens[0].start, tokens[0].end + 1) if tokens else (start, stop)
-        _fail(sql, *place, f"{name} is no hint of a table: OPTIONS is the only one", _EXAMPLE)
+        _fail(sql, *place, f"{name} is not a table hint: only OPTIONS is supported", _EXAMPLE)
     try:
         pairs: tuple[tuple[str, str], ...] = parser.dialect.parser().run(
             read_options, tokens[1:], sql[: stop - len("*/")]
@@ -120,7 +128,7 @@ def _tokens(parser: TokenParser, start: int, stop: int) -> list[Token]:
     try:
         tokens: list[Token] = parser.dialect.tokenize(blanks + sql[start:stop])
     except TokenError:
-        _fail(sql, start, stop, "a string is not closed in this hint", _EXAMPLE)
+        _fail(sql, start, stop, "unterminated string in this hint", _EXAMPLE)
     return tokens
 
 
@@ -175,7 +183,7 @@ def _comment_end(sql: str, start: int) -> int:
     while depth:
         if i >= len(sql):
             raise SqlSyntaxError(
-                "a comment is opened here and not closed",
+                "unterminated comment",
                 position=Position.at(sql, start, 2),
                 sql=sql,
                 hint="comments nest: each /* needs a */",

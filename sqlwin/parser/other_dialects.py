@@ -42,15 +42,15 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
         if parser._match_text_seq(*words.split()):
             last = parser._prev
             query.meta[BEHIND] = Leniency(
-                "nothing says when rows are emitted", first.start, last.end, "leave it out"
+                "EMIT is not supported", first.start, last.end, "remove it"
             )
             return
     _refuse(
         parser,
-        "EMIT takes ON WINDOW CLOSE, which is when windows are emitted anyway",
+        "EMIT supports only ON WINDOW CLOSE, which is the default",
         first,
         first,
-        "for results before that SET 'table.exec.emit.early-fire.enabled' = 'true' and "
+        "for earlier results, SET 'table.exec.emit.early-fire.enabled' = 'true' and "
         "'table.exec.emit.early-fire.delay' = '5 s'",
     )
 
@@ -66,38 +66,39 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
         if token.token_type == TokenType.WINDOW and words[i + 1 : i + 3] in _KSQL_WINDOWS:
             _refuse(
                 parser,
-                f"WINDOW {words[i + 1]} is ksqlDB's: windows are functions in FROM here",
+                f"WINDOW {words[i + 1]} is ksqlDB syntax: sqlwin has window functions in FROM",
                 token,
                 tokens[i + 1],
-                f"read FROM {_KSQL_WINDOWS_HERE[words[i + 1]]} and GROUP BY window_start, "
+                f"use FROM {_KSQL_WINDOWS_HERE[words[i + 1]]} and GROUP BY window_start, "
                 "window_end",
             )
         if words[i : i + 2] == ["TIMESTAMP", "BY"] and i and tokens[i - 1].text != ",":
             _refuse(
                 parser,
-                "TIMESTAMP BY is Stream Analytics': the time column is an argument of the window",
+                "TIMESTAMP BY is Azure Stream Analytics syntax: the window function names "
+                "the time column",
                 token,
                 tokens[i + 1],
-                "leave it out and read FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE); "
-                "WATERMARK FOR ts in CREATE TABLE says how late rows may come",
+                "use FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE); declare how late "
+                "rows may arrive with WATERMARK FOR ts in CREATE TABLE",
             )
         if words[i : i + 2] == ["MATCH_RECOGNIZE", "("]:
             _refuse(
                 parser,
-                "MATCH_RECOGNIZE is not there: Spark finds no patterns of rows",
+                "MATCH_RECOGNIZE is not supported",
                 token,
                 token,
-                "LAG and LEAD see the rows around one; Session.windows in Python runs functions of "
-                "yours over all rows of a window",
+                "use LAG and LEAD to compare neighbouring rows, or Session.windows in Python, "
+                "which passes all rows of a window to your function",
             )
         is_alias = _is_quoted(token) or words[i - 1 : i] == ["AS"]
         if words[i] == "ASOF" and not is_alias and _is_join(words[i + 1 :]):
             _refuse(
                 parser,
-                "ASOF JOIN is not there",
+                "ASOF JOIN is not supported",
                 token,
                 tokens[words.index("JOIN", i)],
-                "LEFT JOIN u ON t.k = u.k AND u.ts <= t.ts, GROUP BY the columns of t, and take "
+                "use LEFT JOIN u ON t.k = u.k AND u.ts <= t.ts, GROUP BY the columns of t, and "
                 "MAX_BY(u.v, u.ts)",
             )
         following = words[i + 1 : i + 3]
@@ -106,19 +107,20 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
             if after == ["("] or [following[-1], *after] == ["*", "FROM"]:
                 _refuse(
                     parser,
-                    "SELECT STREAM is Calcite's: whether a query streams is a setting here",
+                    "SELECT STREAM is Calcite syntax: in sqlwin, a setting selects streaming mode",
                     tokens[i + 1],
                     tokens[i + 1],
-                    "leave STREAM out; SET 'execution.runtime-mode' = 'streaming'",
+                    "remove STREAM; SET 'execution.runtime-mode' = 'streaming'",
                 )
         if words[i : i + 3] == ["SESSION", "WITH", "GAP"]:
             _refuse(
                 parser,
-                "SESSION WITH GAP is RisingWave's: sessions are windows here, not frames of OVER",
+                "SESSION WITH GAP is RisingWave syntax: in sqlwin, sessions are windows, "
+                "not frames of OVER",
                 token,
                 tokens[i + 2],
-                "read FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' "
-                "MINUTE) and aggregate by window_start, window_end",
+                "use FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE) "
+                "and aggregate by window_start, window_end",
             )
 
 
@@ -153,11 +155,11 @@ def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> N
     behind_alias = [i for i, word in enumerate(words) if word == "AS" and i > start + 1]
     _refuse(
         parser,
-        "a table has no versions by the time of other rows here",
+        "FOR SYSTEM_TIME AS OF is not supported: tables have no versions by row time",
         read[start - 1],
         read[behind_alias[0] - 1] if behind_alias else read[-1],
-        "leave FOR SYSTEM_TIME AS OF out: a bounded table is joined as it is when the query "
-        "runs, and on a stream as it is with each micro-batch, like Flink's lookup join",
+        "remove it: a batch joins a bounded table as of its start, a stream as of each "
+        "micro-batch, like Flink's lookup join",
     )
 
 

@@ -206,7 +206,7 @@ class SqlWinParser(TokenParser):
         # sqlglot keeps hints it cannot read as text.
         if not all(isinstance(item, exp.Expr) for item in hints):
             self.fail(
-                "this hint cannot be read",
+                "invalid hint",
                 first,
                 self._prev,
                 hint="for example SELECT /*+ BROADCAST(t), REPARTITION(8) */ ...",
@@ -280,8 +280,12 @@ class SqlWinParser(TokenParser):
         misspelt = misspelt_window_call(self._tokens, self._index)
         if misspelt is not None and not schema:
             close = nearest(misspelt.text.upper(), SIGNATURES)
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}"
-            message = f"there is no window function {misspelt.text}"
+            hint = (
+                f"did you mean {close}?"
+                if close
+                else f"available window functions: {', '.join(SIGNATURES)}"
+            )
+            message = f"unknown window function {misspelt.text}"
             self.fail(message, misspelt, hint=hint, error=UnknownToSparkError)
         first = self._index
         table: exp.Expr | None = super()._parse_table(
@@ -323,10 +327,10 @@ def tokenize(sql: str) -> list[Token]:
     """
     if (lone := _LONE_SURROGATE.search(sql)) is not None:
         raise SqlSyntaxError(
-            "half of a surrogate pair stands here, which is no character",
+            "invalid character: half of a surrogate pair",
             position=Position.at(sql, lone.start()),
             sql=_LONE_SURROGATE.sub("\ufffd", sql),
-            hint="read the text as UTF-8, and write characters beyond U+FFFF whole",
+            hint="read the text as UTF-8",
         )
     tokenizer = SqlWinQueries().tokenizer()
     try:
@@ -337,7 +341,7 @@ def tokenize(sql: str) -> list[Token]:
         start = skip_comments(sql, read[-1].end + 1 if read else 0)
         what = "quoted name" if sql.startswith("`", start) else "string"
         raise SqlSyntaxError(
-            f"a {what} is opened here and not closed",
+            f"unterminated {what}",
             position=Position.at(sql, start),
             sql=sql,
         ) from error

@@ -74,7 +74,7 @@ def parse_row_type(parser: TokenParser) -> exp.DataType:
     elif parser._match(TokenType.LT):
         closing = TokenType.GT
     else:
-        parser.fail("a ROW type needs its fields", parser._curr, hint="ROW<a INT, b STRING>")
+        parser.fail("a ROW type needs fields", parser._curr, hint="ROW<a INT, b STRING>")
     fields = parser._parse_csv(lambda: _parse_field(parser))
     if not parser._match(closing):
         closing_text = ")" if closing == TokenType.R_PAREN else ">"
@@ -141,8 +141,8 @@ def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.Dat
         _refuse(
             parser,
             first,
-            "TIMESTAMP WITH TIME ZONE is not supported: no value here carries a zone of its own",
-            "TIMESTAMP_LTZ(3) is an instant, TIMESTAMP(3) a wall clock",
+            "TIMESTAMP WITH TIME ZONE is not supported: values do not store a time zone",
+            "use TIMESTAMP_LTZ(3) for an instant, TIMESTAMP(3) for a wall-clock time",
         )
     if kind.expressions:
         digits = kind.expressions[0].name
@@ -150,8 +150,9 @@ def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.Dat
             _refuse(
                 parser,
                 first,
-                f"{first.text.upper()}({digits}) is too fine: timestamps hold microseconds",
-                f"give a precision from 0 to {_MAX_TIMESTAMP_DIGITS}",
+                f"{first.text.upper()}({digits}) is not supported: timestamps have "
+                "microsecond precision",
+                f"use a precision from 0 to {_MAX_TIMESTAMP_DIGITS}",
             )
     is_local = kind.this == exp.DType.TIMESTAMPLTZ or zone == "WITH LOCAL TIME ZONE"
     if is_local:
@@ -198,14 +199,15 @@ def _check_column_type(parser: TokenParser, kind: exp.DataType, first: Token) ->
         kind.set("expressions", None)
     kind.set("this", name)
     if name == exp.DType.TIME:
-        _refuse(parser, first, "the type TIME is not supported", "keep the time in a TIMESTAMP(3)")
+        _refuse(parser, first, "the type TIME is not supported", "use TIMESTAMP(3)")
     if isinstance(name, exp.DType) and name not in _COLUMN_TYPES:
         _refuse(
             parser,
             first,
             f"unknown type {first.text.upper()}",
-            "the types are STRING, BOOLEAN, BYTES, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, "
-            "DECIMAL(p, s), DATE, TIMESTAMP(p), TIMESTAMP_LTZ(p), ARRAY<t>, MAP<k, v>, ROW<a t>",
+            "available types: STRING, BOOLEAN, BYTES, TINYINT, SMALLINT, INT, BIGINT, FLOAT, "
+            "DOUBLE, DECIMAL(p, s), DATE, TIMESTAMP(p), TIMESTAMP_LTZ(p), ARRAY<t>, MAP<k, v>, "
+            "ROW<a t>",
         )
     if name == exp.DType.DECIMAL:
         _check_decimal(parser, kind, first)
@@ -225,8 +227,8 @@ def _check_decimal(parser: TokenParser, kind: exp.DataType, first: Token) -> Non
         _refuse(
             parser,
             first,
-            f"DECIMAL({', '.join(digits)}) is no type",
-            f"DECIMAL(p, s) has 1 to {_MAX_DECIMAL_DIGITS} digits, s of them after the point",
+            f"invalid type DECIMAL({', '.join(digits)})",
+            f"use DECIMAL(p, s) with 1 to {_MAX_DECIMAL_DIGITS} digits, s of them after the point",
         )
 
 

@@ -113,7 +113,7 @@ class _CallReader:
                 parser.fail(
                     f"{kind} cannot mix named and positional arguments",
                     argument,
-                    hint=f"name all of them or none: {self.usage}",
+                    hint=f"name all arguments or none: {self.usage}",
                 )
             is_named = has_name
             if has_name:
@@ -131,7 +131,7 @@ class _CallReader:
             if not parser._match(TokenType.COMMA):
                 break
             if parser.is_at(TokenType.R_PAREN):
-                self._fail(f"{kind} has no argument after this comma", parser._prev)
+                self._fail(f"missing argument of {kind} after this comma", parser._prev)
         if parser._curr and parser._curr.token_type != TokenType.R_PAREN:
             parser.raise_error("Expecting , or )")
         if is_named:
@@ -160,14 +160,16 @@ class _CallReader:
         missing = [p.upper() for p in self.signature.required if p not in self.arguments]
         if missing:
             self.parser.fail(
-                f"{self.kind} lacks the argument{'s' * (len(missing) > 1)} {', '.join(missing)}",
+                f"missing argument{'s' * (len(missing) > 1)} of {self.kind}: {', '.join(missing)}",
                 self.name,
                 self.parser._curr or self.parser._prev,
                 hint=self._takes(),
             )
 
     def _takes(self) -> str:
-        return f"{self.kind} takes {', '.join(p.upper() for p in self.signature.parameters)}"
+        return (
+            f"arguments of {self.kind}: {', '.join(p.upper() for p in self.signature.parameters)}"
+        )
 
     def _parameter(self, token: Token) -> str:
         """Return the parameter that a token before `=>` names."""
@@ -176,14 +178,14 @@ class _CallReader:
         if parameter not in parameters:
             close = nearest(parameter, parameters)
             self.parser.fail(
-                f"{self.kind} has no argument named {token.text}",
+                f"unknown argument {token.text} of {self.kind}",
                 token,
                 hint=f"did you mean {close.upper()}?" if close else self._takes(),
             )
         if parameter in self.arguments:
-            self.parser.fail(f"{self.kind} got the argument {upper} twice", token)
+            self.parser.fail(f"argument {upper} of {self.kind} is given twice", token)
         if token.text != upper:
-            self._note("names of arguments are written in capitals", token, token, upper)
+            self._note("argument names must be upper case", token, token, upper)
         elif parameter == "offset" and token.token_type != TokenType.IDENTIFIER:
             self._note("OFFSET is a reserved word", token, token, "`OFFSET` => ...")
         elif parameter == "data" and self.arguments:
@@ -198,17 +200,17 @@ class _CallReader:
         parser, kind = self.parser, self.kind
         first = parser._curr
         if parser.is_at_words("DESCRIPTOR", "("):
-            self._fail(f"{kind} takes one DESCRIPTOR, as its second argument", first)
+            self._fail(f"{kind} takes a single DESCRIPTOR, its second argument", first)
         if parser.is_at_words("TABLE"):
-            self._fail(f"{kind} takes one table, as its first argument", first)
+            self._fail(f"{kind} takes a single table, its first argument", first)
         short = parse_short_duration(parser)
         if short is not None:
             right = short.sql(dialect=SparkSql)
-            self._note("a duration is an INTERVAL", first, parser._prev, right)
+            self._note("a duration must be an INTERVAL", first, parser._prev, right)
             return parser.span(short, first)
         value = parser._parse_disjunction()
         if value is None:
-            self._fail(f"{kind} lacks an argument here", first)
+            self._fail(f"missing argument of {kind}", first)
         return parser.span(value, first)
 
     # -- data and keys -------------------------------------------------------------------------
@@ -218,7 +220,7 @@ class _CallReader:
         parser, kind = self.parser, self.kind
         first = parser._curr
         if parser.is_at_words("DESCRIPTOR", "("):
-            self._fail(f"{kind} lacks its data: the first argument is a table", first)
+            self._fail(f"{kind} requires a table as its first argument", first)
         data: exp.Expr
         if is_window_function(parser):
             data = _select_all(_CallReader(parser).read())
@@ -228,23 +230,23 @@ class _CallReader:
                 parser._advance()
             data = self._relation(first)
             if has_keyword and isinstance(data, exp.Subquery):
-                self._note("a subquery stands without TABLE", first, parser._prev, "(SELECT ...)")
+                self._note("a subquery must not follow TABLE", first, parser._prev, "(SELECT ...)")
             elif not has_keyword and isinstance(data, exp.Table):
                 right = f"TABLE {parser.sql[first.start : parser._prev.end + 1]}"
-                self._note("a table's name follows TABLE", first, parser._prev, right)
+                self._note("a table name must follow TABLE", first, parser._prev, right)
         parser.span(data, first)
         if parser._match(TokenType.PARTITION_BY):
             if kind != "SESSION":
                 parser.fail(
-                    f"{kind} takes no PARTITION BY: only SESSION does",
+                    f"{kind} does not support PARTITION BY, unlike SESSION",
                     parser._prev,
-                    hint=f"group by the keys after the function: {self.usage}",
+                    hint=f"use GROUP BY with the keys: {self.usage}",
                 )
             is_list = parser.is_at(TokenType.L_PAREN)
             keys = parser._parse_wrapped_csv(self._key) if is_list else [self._key()]
             self.arguments["partition"] = keys
         if parser._curr.token_type == TokenType.ORDER_BY:
-            parser.fail(f"{kind} takes no ORDER BY: its rows need no order", parser._curr)
+            parser.fail(f"{kind} does not support ORDER BY", parser._curr)
         return data
 
     def _relation(self, first: Token) -> exp.Expr:
@@ -268,10 +270,10 @@ class _CallReader:
         parser = self.parser
         first = parser._curr
         if "partition" in self.arguments:
-            parser.fail("SESSION got its keys twice: PARTITION BY and DESCRIPTOR", first)
+            parser.fail("SESSION has two lists of keys: PARTITION BY and DESCRIPTOR", first)
         parser._advance()
         self.arguments["partition"] = parser._parse_wrapped_csv(self._key)
-        self._note("keys stand in PARTITION BY", first, parser._prev, "TABLE t PARTITION BY k")
+        self._note("keys must be in PARTITION BY", first, parser._prev, "TABLE t PARTITION BY k")
 
     def _key(self) -> exp.Expr:
         parser = self.parser
@@ -279,7 +281,7 @@ class _CallReader:
         column = parser._parse_column()
         if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
             parser.fail(
-                "PARTITION BY in SESSION takes columns",
+                "PARTITION BY in SESSION must name columns",
                 first,
                 parser._prev if column is not None else None,
                 hint="compute the key in a subquery: TABLE (SELECT ..., expr AS key FROM t)",
@@ -301,14 +303,14 @@ class _CallReader:
         column = None if is_literal else parser._parse_id_var()
         if not isinstance(column, exp.Identifier):
             parser.fail(
-                "DESCRIPTOR takes the name of a column", name, hint="for example DESCRIPTOR(ts)"
+                "DESCRIPTOR requires a column name", name, hint="for example DESCRIPTOR(ts)"
             )
         if parser.is_at(TokenType.DOT):
             self._fail_qualified(name)
         if parser.is_at(TokenType.COMMA):
             while parser._curr and not parser.is_at(TokenType.R_PAREN):
                 parser._advance()
-            parser.fail("DESCRIPTOR takes one column, the time column", name, parser._prev)
+            parser.fail("DESCRIPTOR takes a single column, the time column", name, parser._prev)
         parser._match_r_paren()
         return column
 
@@ -320,14 +322,14 @@ class _CallReader:
             column = parser._parse_id_var()
             if isinstance(column, exp.Identifier):
                 right = f"DESCRIPTOR({first.text})"
-                self._note("the time column stands in DESCRIPTOR( )", first, first, right)
+                self._note("the time column must be in DESCRIPTOR(...)", first, first, right)
                 return column
         if _starts_name(first) and following == TokenType.PLUS:
             return self._sum_of_date_and_time(first)
         if _starts_name(first) and following == TokenType.DOT:
             self._fail_qualified(first)
         parser.fail(
-            f"{self.kind} lacks the DESCRIPTOR of its time column",
+            f"{self.kind} requires DESCRIPTOR(...) with the time column",
             first,
             hint=f"{self.usage}, for example DESCRIPTOR(ts)",
         )
@@ -341,12 +343,12 @@ class _CallReader:
         is_end = parser.is_at(TokenType.COMMA, TokenType.R_PAREN)
         if not (isinstance(date, exp.Identifier) and isinstance(time, exp.Identifier) and is_end):
             parser.fail(
-                "only a date and a time of day can be added here: two names of columns",
+                "only two columns can be added: a date and a time of day",
                 first,
-                hint="another expression needs a name in a subquery: (SELECT *, ... AS ts FROM t)",
+                hint="for other expressions, use a subquery: (SELECT *, ... AS ts FROM t)",
             )
         self.sum = (date, time)
-        self._note("the time is one column, in DESCRIPTOR( )", first, parser._prev, None)
+        self._note("the time must be a single column in DESCRIPTOR(...)", first, parser._prev, None)
         column = exp.to_identifier(_sum_name(date, time), quoted=True)
         parser.span(column, first)
         return column
@@ -356,10 +358,10 @@ class _CallReader:
         while parser._curr and not parser.is_at(TokenType.COMMA, TokenType.R_PAREN):
             parser._advance()
         parser.fail(
-            "DESCRIPTOR takes a column's plain name, without a table before it",
+            "DESCRIPTOR requires an unqualified column name",
             name,
             parser._prev,
-            hint="a field inside a column needs a name first: SELECT a.b AS ts",
+            hint="for a nested field, use a subquery: SELECT a.b AS ts",
         )
 
 

@@ -30,9 +30,9 @@ _OVERWRITABLE = frozenset({"GENERATED", "OPTIONS", "WATERMARKS"})
 
 # Flink types without an equivalent in Spark, and the alternative
 _NO_SUCH_TYPES = {
-    "MULTISET": "keep the values in an ARRAY, or counts in a MAP<t, INT>",
-    "RAW": "keep the bytes in a BYTES column",
-    "SYMBOL": "keep the name in a STRING column",
+    "MULTISET": "use ARRAY for the values, or MAP<t, INT> for their counts",
+    "RAW": "use BYTES",
+    "SYMBOL": "use STRING",
 }
 
 
@@ -51,7 +51,9 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
         "LIKE": lambda: _read_like(parser),
         "AS": lambda: {"as_query": read_ast(parser)},
     }
-    fields |= read_clauses(parser, readers, "rows are distributed by the query that reads them")
+    fields |= read_clauses(
+        parser, readers, "remove it: each query distributes the rows that it reads"
+    )
     columns = {column.name.lower(): column for column in elements.columns}
     fields["columns"] = tuple(
         column
@@ -120,11 +122,11 @@ class _Elements:
             parser.fail(
                 "a PRIMARY KEY cannot be enforced",
                 parser._curr,
-                hint="write PRIMARY KEY (...) NOT ENFORCED",
+                hint="use PRIMARY KEY (...) NOT ENFORCED",
             )
         parser._match_text_seq("NOT", "ENFORCED")
         if self.primary_key:
-            parser.fail("a table has one PRIMARY KEY", first)
+            parser.fail("a table can have only one PRIMARY KEY", first)
         self.primary_key = columns
 
 
@@ -142,10 +144,10 @@ def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
         _read_watermark(parser, elements)
     elif first.text.upper() == "WATERMARK" and _is_named_watermark(parser):
         parser.fail(
-            "a watermark has no name here",
+            "a watermark cannot have a name",
             parser._next,
-            hint="WATERMARK FOR ts AS ts - INTERVAL '1' SECOND, which is Blink's WATERMARK name "
-            "FOR ts AS withOffset(ts, 1000)",
+            hint="use WATERMARK FOR ts AS ts - INTERVAL '1' SECOND instead of Blink's WATERMARK "
+            "name FOR ts AS withOffset(ts, 1000)",
         )
     else:
         column = _read_column(parser, elements)
@@ -168,9 +170,9 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
     name = read_identifier(parser, "the time column")
     if parser._curr.token_type == TokenType.DOT:
         parser.fail(
-            "WATERMARK FOR takes a column of the table, not a field inside one",
+            "WATERMARK FOR requires a column of the table, not a nested field",
             column,
-            hint="give the field a column of its own: ts AS a.b",
+            hint="declare a column for the field: ts AS a.b",
         )
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
@@ -178,12 +180,12 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
     expression = _expression(parser, elements)
     if start.text.upper() == "WITHOFFSET":
         parser.fail(
-            "withOffset is Blink's",
+            "withOffset is not supported",
             start,
-            hint=f"WATERMARK FOR {name} AS {name} - INTERVAL '1' SECOND, for an offset of 1000",
+            hint=f"for an offset of 1000, use WATERMARK FOR {name} AS {name} - INTERVAL '1' SECOND",
         )
     if elements.watermark is not None:
-        parser.fail("a table has one WATERMARK", first, parser._prev)
+        parser.fail("a table can have only one WATERMARK", first, parser._prev)
     elements.watermark = Watermark(name, expression)
     elements.watermark_token = column
 
@@ -201,14 +203,14 @@ def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
         if parser._match_text_seq("METADATA"):
             column["metadata"] = name
             if parser._match(TokenType.FROM):
-                column["metadata"] = read_string(parser, "METADATA FROM takes a string")
+                column["metadata"] = read_string(parser, "METADATA FROM requires a string")
             parser._match_text_seq("VIRTUAL")
         elif parser._match_text_seq("NOT", "NULL"):
             column["nullable"] = False
         elif parser._match_text_seq("NULL"):
             column["nullable"] = True
         elif parser._match(TokenType.COMMENT):
-            column["comment"] = read_string(parser, "COMMENT takes a string")
+            column["comment"] = read_string(parser, "COMMENT requires a string")
         elif parser._match(TokenType.PRIMARY_KEY):
             elements.set_primary_key(parser, clause, [Token.identifier(name)])
         else:
@@ -222,7 +224,7 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
         parser.fail(
             f"column `{column}` has no type",
             first,
-            hint=f"for example {column} STRING, or {column} AS an expression",
+            hint=f"for example {column} STRING, or {column} AS expression",
         )
     kind = parser._parse_types(schema=True)
     if not isinstance(kind, exp.DataType):
@@ -231,7 +233,7 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
             first,
             hint=_NO_SUCH_TYPES.get(
                 first.text.upper(),
-                "types are STRING, BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), DATE, "
+                "available types: STRING, BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), DATE, "
                 "TIMESTAMP(3), TIMESTAMP_LTZ(3), BYTES, ARRAY<t>, MAP<k, v>, ROW<a t>",
             ),
         )
@@ -268,7 +270,7 @@ def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> st
 def _optional_comment(parser: SqlWinParser) -> str | None:
     if not parser._match(TokenType.COMMENT):
         return None
-    return read_string(parser, "COMMENT takes a string")
+    return read_string(parser, "COMMENT requires a string")
 
 
 def _check_names(
@@ -329,10 +331,11 @@ def fault_in_names(
     for use, (clause, name) in enumerate(uses):
         if name.lower() not in lower_names:
             close = nearest(name, names)
+            available = f"available columns: {', '.join(names)}" if names else None
             return NameFault(
-                f"{clause} names `{name}`, which is no column of the table",
+                f"{clause} names `{name}`, which is not a column of the table",
                 use,
-                f"did you mean {close}?" if close else f"its columns: {', '.join(names)}",
+                f"did you mean {close}?" if close else available,
             )
     if watermark is None:
         return None
@@ -349,8 +352,8 @@ def _fault_in_watermark(
         if not column.table and column.name.lower() not in columns:
             close = nearest(column.name, [other.name for other in listed])
             return NameFault(
-                f"the watermark of `{watermark.column}` names `{column.name}`, which is no column "
-                "of the table",
+                f"the watermark of `{watermark.column}` names `{column.name}`, which is not a "
+                "column of the table",
                 use,
                 f"did you mean {close}?" if close else None,
             )
@@ -359,10 +362,10 @@ def _fault_in_watermark(
         type_ = _known_type(part, columns)
         if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
             return NameFault(
-                f"a watermark is a time, and `{text.strip('`')}` is {type_.upper()}",
+                f"a watermark must be a TIMESTAMP, but `{text.strip('`')}` is {type_.upper()}",
                 use,
-                "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
-                f"ts AS TO_TIMESTAMP({text})"
+                "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or use a computed column: ts AS "
+                f"TO_TIMESTAMP({text})"
                 if isinstance(part, exp.Column)
                 else f"for example {watermark.column} - INTERVAL '5' SECOND",
             )
@@ -433,7 +436,7 @@ def read_clauses(
         SqlSyntaxError: A clause is unknown or repeated.
     """
     readers: dict[str, Callable[[], dict[str, Any]]] = {
-        "COMMENT": lambda: {"comment": read_string(parser, "COMMENT takes a string")},
+        "COMMENT": lambda: {"comment": read_string(parser, "COMMENT requires a string")},
         "PARTITIONED BY": lambda: {"partitioned_by": read_columns(parser, "PARTITIONED BY")},
         "WITH": lambda: {"options": read_options(parser)},
         **more,
@@ -448,7 +451,7 @@ def read_clauses(
         if word not in readers or not parser.is_at_words(keyword):
             parser.raise_error("Invalid expression / Unexpected token")
         if word in seen:
-            parser.fail(f"{word} stands here twice", clause)
+            parser.fail(f"{word} is given twice", clause)
         seen.add(word)
         parser._advance()
         fields |= readers[word]()
@@ -486,7 +489,7 @@ def _read_like(parser: SqlWinParser) -> dict[str, Any]:
         allowed = _OVERWRITABLE if verb == "OVERWRITING" else _LIKE_FEATURES | {"ALL"}
         if feature not in allowed:
             parser.fail(
-                f"{verb} takes no {feature or 'end'}",
+                f"unknown feature {feature or 'end'} after {verb}",
                 token,
                 hint=f"{verb} takes one of {', '.join(sorted(allowed))}",
             )

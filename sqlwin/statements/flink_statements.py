@@ -19,31 +19,31 @@ class _Refusal(NamedTuple):
 
 
 _CATALOG = _Refusal(
-    "catalogs are Spark's, and are configured when Spark starts",
-    "--conf spark.sql.catalog.NAME=CLASS adds one; CREATE TABLE ... WITH needs none",
+    "sqlwin uses Spark's catalogs, which are configured when Spark starts",
+    "add a catalog with --conf spark.sql.catalog.NAME=CLASS; CREATE TABLE ... WITH needs none",
 )
 _MODULE = _Refusal(
-    "there are no modules: all functions of Spark are there",
-    "leave it out; SHOW FUNCTIONS lists them",
+    "modules are not supported: all Spark functions are available",
+    "remove the statement; SHOW FUNCTIONS lists the functions",
 )
 _PLAN = _Refusal(
-    "plans are not compiled into files",
-    "run the INSERT itself: its checkpoint resumes it; EXPLAIN FORMATTED shows a plan",
+    "compiled plans are not supported",
+    "run the INSERT: it resumes from its checkpoint; EXPLAIN FORMATTED shows the plan",
 )
 _MODEL = _Refusal(
-    "there are no models",
-    "call one in a function: session.register_function(name, function, returns) in Python",
+    "models are not supported",
+    "call the model in a Python function: session.register_function(name, function, returns)",
 )
 _JVM_FUNCTION = _Refusal(
-    "functions of Flink do not run on Spark",
-    "write it in Python: session.register_function(name, function, returns); a Hive UDF of Spark "
-    "is CREATE TEMPORARY FUNCTION f AS 'class' USING JAR 'path', without LANGUAGE",
+    "Flink functions cannot run on Spark",
+    "write it in Python: session.register_function(name, function, returns); for a Hive UDF, use "
+    "CREATE TEMPORARY FUNCTION f AS 'class' USING JAR 'path', without LANGUAGE",
 )
 _PYTHON_FUNCTION = _Refusal(
-    "CREATE FUNCTION takes no functions in Python",
-    "session.register_function(name, function, returns) in Python gives one a name in SQL",
+    "CREATE FUNCTION does not support Python",
+    "use session.register_function(name, function, returns) in Python",
 )
-_JOB = _Refusal("streams are described together", "SHOW STREAMS lists them")
+_JOB = _Refusal("DESCRIBE JOB is not supported", "use SHOW STREAMS")
 
 # By first words
 _REFUSED: dict[str, _Refusal] = {
@@ -54,17 +54,17 @@ _REFUSED: dict[str, _Refusal] = {
     "DESCRIBE CATALOG": _CATALOG,
     "DESC CATALOG": _CATALOG,
     "SHOW CURRENT CATALOG": _Refusal(
-        "SHOW CURRENT takes DATABASE, which names the catalog too",
-        "SHOW CURRENT DATABASE, or SELECT current_catalog()",
+        "SHOW CURRENT CATALOG is not supported",
+        "use SHOW CURRENT DATABASE, which includes the catalog, or SELECT current_catalog()",
     ),
     "LOAD MODULE": _MODULE,
     "UNLOAD MODULE": _MODULE,
     "USE MODULES": _MODULE,
     "SHOW MODULES": _MODULE,
     "SHOW FULL MODULES": _MODULE,
-    "SHOW JARS": _Refusal("SHOW JARS is called LIST JARS here", "LIST JARS"),
+    "SHOW JARS": _Refusal("SHOW JARS is not supported", "use LIST JARS"),
     "REMOVE JAR": _Refusal(
-        "a JAR stays loaded until Spark stops", "leave it out, or start another session"
+        "a JAR stays loaded until Spark stops", "remove the statement, or start a new session"
     ),
     "COMPILE PLAN": _PLAN,
     "COMPILE AND EXECUTE PLAN": _PLAN,
@@ -78,14 +78,13 @@ _REFUSED: dict[str, _Refusal] = {
     "DESCRIBE JOB": _JOB,
     "DESC JOB": _JOB,
     "CREATE CONNECTION": _Refusal(
-        "there are no connections", "give the options to each table: CREATE TABLE ... WITH (...)"
+        "connections are not supported",
+        "set the options in each table: CREATE TABLE ... WITH (...)",
     ),
-    "ALTER FUNCTION": _Refusal(
-        "a function is not altered", "CREATE OR REPLACE FUNCTION makes it anew"
-    ),
+    "ALTER FUNCTION": _Refusal("ALTER FUNCTION is not supported", "use CREATE OR REPLACE FUNCTION"),
     "CREATE TEMPORARY SYSTEM FUNCTION": _JVM_FUNCTION,
     "DROP TEMPORARY SYSTEM FUNCTION": _Refusal(
-        "there are no system functions of a session", "DROP TEMPORARY FUNCTION name"
+        "system functions of a session are not supported", "use DROP TEMPORARY FUNCTION name"
     ),
 }
 # Spark may have tables of these names

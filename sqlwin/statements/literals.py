@@ -83,8 +83,9 @@ def literal_of(value: object, what: str) -> str:
     if plain is not value:
         return literal_of(plain, what)
     raise AnalysisError(
-        f"the value of {what} is of type {type(value).__name__}, which SQL has none like",
-        hint="numbers, texts, bytes, dates, times, timedeltas, lists and None are",
+        f"the value of {what} has the unsupported type {type(value).__name__}",
+        hint="supported types: numbers, strings, bytes, dates, times, timedeltas, lists, dicts "
+        "and None",
     )
 
 
@@ -101,14 +102,14 @@ def _number(digits: str, what: str) -> str:
     n_digits = sum(char.isdigit() for char in digits)
     if n_digits > _MOST_DIGITS:
         raise AnalysisError(
-            f"the value of {what} has {n_digits} digits, and SQL has {_MOST_DIGITS}"
+            f"the value of {what} has {n_digits} digits, more than the maximum of {_MOST_DIGITS}"
         )
     return f"({digits})" if digits.startswith("-") else digits
 
 
 def _decimal(value: Decimal, what: str) -> str:
     if not value.is_finite():
-        raise AnalysisError(f"the value of {what} is {value}, which no DECIMAL is")
+        raise AnalysisError(f"the value of {what} is {value}, which DECIMAL cannot represent")
     digits = format(value, "f")
     return _number(digits if "." in digits else f"{digits}BD", what)
 
@@ -126,7 +127,7 @@ def _string(text: str, what: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise AnalysisError(
-            f"the value of {what} holds half of a surrogate pair, which is no character"
+            f"the value of {what} contains half of a surrogate pair, which is not a valid character"
         ) from error
     quoted = _without_variables(quote_string(text))
     return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)

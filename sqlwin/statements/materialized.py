@@ -37,7 +37,7 @@ def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
         "AS": lambda: read_query_and_text(parser),
     }
     fields |= read_clauses(
-        parser, readers, "slices are stored by time and by the columns of PARTITIONED BY"
+        parser, readers, "remove it: slices are stored by time and by the columns of PARTITIONED BY"
     )
     if "partitioned_by" in fields:
         fields["partitioned_by"] = tuple(token.text for token in fields["partitioned_by"])

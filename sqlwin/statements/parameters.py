@@ -150,8 +150,8 @@ def check_parameters(sql: str, params: Params | None) -> None:
         return
     if isinstance(params, str | bytes):
         raise AnalysisError(
-            "params takes values by name or in order, not a text",
-            hint="params={'name': value}, or params=[value] for ?",
+            "params must be a dict or a list of values, not a string",
+            hint="for example params={'name': value}, or params=[value] for ?",
         )
     values: Params = params or ()
     n_in_order = 0
@@ -166,7 +166,7 @@ def check_parameters(sql: str, params: Params | None) -> None:
         refuse_unused(values, {place.name for place in places if place.name is not None})
     elif n_in_order < len(values):
         noun = "parameter" if n_in_order == 1 else "parameters"
-        raise AnalysisError(f"{len(values)} values were given for {n_in_order} {noun} written ?")
+        raise AnalysisError(f"got {len(values)} values for {n_in_order} {noun} written as ?")
 
 
 def _literal(place: Parameter, number: int, params: Params) -> str:
@@ -183,10 +183,10 @@ def _literal(place: Parameter, number: int, params: Params) -> str:
         value = params[number - 1]
     else:
         named = params if isinstance(params, Mapping) else {}
-        raise SqlSyntaxError(f"there is no value for {what}", hint=_hint(place.name, named))
+        raise SqlSyntaxError(f"missing value for {what}", hint=_hint(place.name, named))
     if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
         if not value:
-            raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
+            raise AnalysisError(f"the list for {what} is empty, but IN needs at least one value")
         return ", ".join(literal_of(item, what) for item in value)
     literal = literal_of(value, what)
     # `DATE :day` with a date value would repeat the type.
@@ -196,11 +196,11 @@ def _literal(place: Parameter, number: int, params: Params) -> str:
 def _hint(name: str | None, named: Mapping[str, object]) -> str:
     """Return a hint how to pass a value for the parameter."""
     if name is None:
-        return "params=[value, ...] gives values in order, from Python"
+        return "pass params=[value, ...] from Python"
     if close := nearest(name, named):
         return f"did you mean :{close}?"
     ways = f"--param {name}=VALUE, \\param {name}=VALUE at the prompt"
-    return f"it comes with {ways}, params={{'{name}': value}} from Python"
+    return f"use {ways}, or params={{'{name}': value}} from Python"
 
 
 def _label(name: str | None, number: int) -> str:
@@ -222,9 +222,13 @@ def refuse_unused(values: Iterable[str], used: Iterable[str]) -> None:
     for name in values:
         if name not in names:
             close = nearest(name, names)
-            others = f"there are {', '.join(f':{other}' for other in names)}" if names else None
+            others = (
+                f"available parameters: {', '.join(f':{other}' for other in names)}"
+                if names
+                else None
+            )
             raise AnalysisError(
-                f"there is no parameter :{name} in the SQL",
+                f"unknown parameter :{name}",
                 hint=f"did you mean :{close}?" if close else others,
             )
 

@@ -81,7 +81,7 @@ class _StatementReader:
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         if not tokens:
-            raise SqlSyntaxError("there is no statement here", sql=text)
+            raise SqlSyntaxError("empty statement", sql=text)
         self.tokens = tokens
         self.text = text[: after_hints(text, tokens[-1].end + 1)]
         self.offset = offset
@@ -129,7 +129,7 @@ class _StatementReader:
             names = (*SIGNATURES, "DESCRIPTOR")
             window = next(token for token in self.tokens if token.text.upper() in names)
             self._fail(
-                f"{window.text.upper()} does not work in this statement, which is Spark's own",
+                f"{window.text.upper()} is not supported in this statement, which Spark runs",
                 window,
                 hint="window functions work in queries, INSERT, CREATE VIEW and CREATE TABLE ... "
                 "WITH (...) AS",
@@ -143,7 +143,7 @@ class _StatementReader:
             return
         end = kinds.index(TokenType.SEMICOLON)
         if all(statement_set_body(self.tokens, i) is None for i in range(1, end)):
-            self._fail("there is more than one statement here", self.tokens[end])
+            self._fail("expected a single statement", self.tokens[end])
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -182,9 +182,9 @@ class _StatementReader:
         assert body is not None
         if not is_word(self.tokens, len(self.tokens) - 1, "END"):
             self._fail(
-                "a statement set is opened here and not closed",
+                "unterminated statement set",
                 self.tokens[0],
-                hint="END; stands after its last INSERT",
+                hint="write END; after its last INSERT",
             )
         inserts: list[nodes.Insert] = []
         first = body
@@ -195,7 +195,7 @@ class _StatementReader:
             if i > first:
                 insert = self._part(self.tokens[first], self.tokens[i - 1])
                 if not isinstance(insert, nodes.Insert):
-                    self._fail("a statement set holds nothing but INSERT", self.tokens[first])
+                    self._fail("a statement set can contain only INSERT", self.tokens[first])
                 inserts.append(insert)
             first = i + 1
         if not inserts:
@@ -217,7 +217,9 @@ class _StatementReader:
     def _explained_statement(self, i: int) -> nodes.Statement:
         """Parse the statement from token `i` on, which EXPLAIN explains."""
         if i == len(self.tokens):
-            self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
+            self._fail(
+                "EXPLAIN needs a statement", self.tokens[-1], hint="for example EXPLAIN SELECT ..."
+            )
         inner = self._part(self.tokens[i], self.tokens[-1])
         if isinstance(inner, nodes.Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
@@ -287,9 +289,9 @@ class _StatementReader:
             directory = self._string(self.tokens[3:])
             if directory is None:
                 self._fail(
-                    "SHOW STATE OF takes the directory of a checkpoint",
+                    "SHOW STATE OF requires the directory of a checkpoint",
                     self.tokens[min(3, len(self.tokens) - 1)],
-                    hint="SHOW STATE OF '/data/checkpoints/name'",
+                    hint="for example SHOW STATE OF '/data/checkpoints/name'",
                 )
             return nodes.ShowState(self.text, self.offset, directory)
         for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
@@ -304,9 +306,10 @@ class _StatementReader:
     def _stop(self) -> nodes.Statement:
         if not (self._is("STREAM", at=1) or self._is("JOB", at=1)) or len(self.tokens) < 3:
             self._fail(
-                "STOP takes a stream",
+                "STOP requires a stream",
                 self.tokens[min(1, len(self.tokens) - 1)],
-                hint="STOP STREAM 1, or STOP STREAM name; SHOW STREAMS lists them",
+                hint="for example STOP STREAM 1 or STOP STREAM name; SHOW STREAMS lists the "
+                "streams",
             )
         rest = self.tokens[2:]
         name = self._string(rest[:1])  # Flink's WITH SAVEPOINT may follow
@@ -334,9 +337,9 @@ class _StatementReader:
         name = self._name(i)
         if name is None:
             self._fail(
-                "USE takes the name of a catalog or a database",
+                "USE requires the name of a catalog or a database",
                 self.tokens[min(i, len(self.tokens) - 1)],
-                hint="USE CATALOG name, USE DATABASE name or USE name",
+                hint="for example USE CATALOG name, USE DATABASE name or USE name",
             )
         return nodes.Use(self.text, self.offset, kind, name)
 
@@ -373,9 +376,9 @@ class _StatementReader:
             return name
         for before, after in pairwise(tokens):
             if before.end + 1 != after.start:
-                self._fail("the name of a setting has no blanks in it", after, hint=hint)
+                self._fail("the name of a setting cannot contain spaces", after, hint=hint)
         if any(token.token_type in STRINGS for token in tokens):
-            self._fail("the name of a setting is quoted whole or not at all", tokens[0], hint=hint)
+            self._fail("quote the whole name of a setting, or none of it", tokens[0], hint=hint)
         if any(token.token_type == TokenType.IDENTIFIER for token in tokens):
             return "".join(token.text for token in tokens)
         return self._value(tokens)

@@ -58,9 +58,9 @@ def read_rows(parser: SqlWinParser) -> exp.Query:
     table = parser._parse_table_parts() if parser._curr else None
     if not isinstance(table, exp.Table):
         parser.fail(
-            "SUMMARIZE takes a table, the path of files or a query",
+            "SUMMARIZE requires a table, a file path or a query",
             parser._curr,
-            hint="SUMMARIZE t, SUMMARIZE 'data/*.csv' or SUMMARIZE SELECT ...",
+            hint="for example SUMMARIZE t, SUMMARIZE 'data/*.csv' or SUMMARIZE SELECT ...",
         )
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
 
@@ -102,10 +102,10 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         parser._advance()
     if parser.is_at(*STRINGS):
         parser.fail(
-            "files by their path are read, not written",
+            "cannot insert into files by path",
             parser._curr,
-            hint="CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) makes a table "
-            "to write to",
+            hint="create a table with CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = "
+            "...)",
             error=UnknownToSparkError,
         )
     fields["name"] = read_name(parser, "the table")

@@ -99,7 +99,7 @@ def test_tables_are_trees_that_mean_the_same_when_written() -> None:
 
 
 def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
-    with pytest.raises(ParseError, match="there is no window function TUMBEL") as raised:
+    with pytest.raises(ParseError, match="unknown window function TUMBEL") as raised:
         sqlglot.parse_one(
             f"SELECT 1;\nSELECT * FROM {TUMBLE.replace('TUMBLE', 'TUMBEL')}", read=SqlWin
         )

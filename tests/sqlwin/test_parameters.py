@@ -112,7 +112,9 @@ def test_an_error_without_a_place_does_not_show_values(fresh_session: sqlwin.Ses
 def test_a_parameter_without_a_value_stops_a_script_before_it_runs(
     fresh_session: sqlwin.Session,
 ) -> None:
-    with pytest.raises(SqlwinError, match=r"no value for the parameter :b\n  at line 2, column 8"):
+    with pytest.raises(
+        SqlwinError, match=r"missing value for the parameter :b\n  at line 2, column 8"
+    ):
         fresh_session.execute("CREATE VIEW v AS SELECT :a AS a;\nSELECT :b", params={"a": 1})
     assert rows(fresh_session, "SHOW VIEWS") == []
 
@@ -120,5 +122,5 @@ def test_a_parameter_without_a_value_stops_a_script_before_it_runs(
 def test_plans_take_parameters(fresh_session: sqlwin.Session) -> None:
     text = fresh_session.explain("SELECT * FROM range(:n) WHERE id > :n", params={"n": 5})
     assert "id > 5" in text
-    with pytest.raises(SqlwinError, match="no value for the parameter :n"):
+    with pytest.raises(SqlwinError, match="missing value for the parameter :n"):
         fresh_session.explain("SELECT :n")

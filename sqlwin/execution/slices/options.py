@@ -98,7 +98,7 @@ def _duration(key: str, text: str, whole: str) -> int:
 
 def _wrong(key: str, text: str, why: str) -> CatalogError:
     return CatalogError(
-        f"invalid '{key}' = '{text}': {why}",
+        f"invalid value '{text}' for option '{key}': {why}",
         subjects=(f"'{text}'", f"'{key}'"),
         hint=f"for example '{key}' = {_EXAMPLE if key == TIERS else repr('2 y')}",
     )

@@ -166,7 +166,7 @@ def test_options_and_duckdbs_functions(fresh_session: sqlwin.Session, data: Path
     assert rows(fresh_session, f"SELECT SUM(Menge) FROM 'sales.csv' {hint}") == [(3,)]
     call = "read_csv(['sales.csv'], delim = ';', nullstr = ['n/a', '3'])"
     assert rows(fresh_session, f"SELECT SUM(Menge) FROM {call}") == [(12,)]
-    with pytest.raises(sqlwin.SqlwinError, match="read_csv has no argument delm here"):
+    with pytest.raises(sqlwin.SqlwinError, match="unknown argument delm of read_csv"):
         fresh_session.execute("SELECT * FROM read_csv('sales.csv', delm = ';')")
     with pytest.raises(
         sqlwin.SqlwinError, match="cannot be used with files by path, which are read"

@@ -134,13 +134,13 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
     [
         (
             "WATERMARK FOR tz AS tz",
-            "WATERMARK FOR names `tz`, which is no column of the table",
-            "its columns: ts, v",
+            "WATERMARK FOR names `tz`, which is not a column of the table",
+            "available columns: ts, v",
         ),
         (
             "WATERMARK FOR v AS v",
-            "a watermark is a time, and `v` is DOUBLE",
-            "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
+            "a watermark must be a TIMESTAMP, but `v` is DOUBLE",
+            "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or use a computed column: "
             "ts AS TO_TIMESTAMP(v)",
         ),
         (
@@ -150,8 +150,8 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
         ),
         (
             "PRIMARY KEY (k) NOT ENFORCED",
-            "PRIMARY KEY names `k`, which is no column of the table",
-            "its columns: ts, v",
+            "PRIMARY KEY names `k`, which is not a column of the table",
+            "available columns: ts, v",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_what_the_files_do_not_have_is_refused_by_create_table(
 
 
 def test_a_table_of_no_files_brings_no_columns() -> None:
-    with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is no column"):
+    with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is not a column"):
         reported("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
 
 

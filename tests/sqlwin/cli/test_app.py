@@ -85,11 +85,11 @@ def test_parameters_have_values_in_the_scripts_that_use_them(sqlwin_run, session
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["-e", "rows :n", "--param", "m=2"], "no value for the parameter :n"),
-        (["-e", "rows 1", "--param", "m=2"], "there is no parameter :m in the SQL"),
+        (["-e", "rows :n", "--param", "m=2"], "missing value for the parameter :n"),
+        (["-e", "rows 1", "--param", "m=2"], "unknown parameter :m"),
         (["-e", "rows :n", "--param", "n"], "'n' is not of the form name=value"),
         (["-e", "rows :n", "--param", "n=1", "--param", "n=2"], "n is given twice"),
-        (["-e", "rows :n"], "no value for the parameter :n"),
+        (["-e", "rows :n"], "missing value for the parameter :n"),
     ],
 )
 def test_a_parameter_without_a_value_or_a_value_without_one_is_refused(

@@ -75,13 +75,13 @@ def test_arguments_of_duckdbs_functions_become_options() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT * FROM ''", "the path of the files is empty"),
-        ("SELECT * FROM read_csv()", "read_csv takes the path of files"),
-        ("SELECT * FROM read_csv(path)", "read_csv takes the path of files, or a list"),
-        ("SELECT * FROM read_csv('f.csv', 1)", "takes one path, and then name = value"),
-        ("SELECT * FROM read_csv('f.csv', delm = ';')", "read_csv has no argument delm here"),
-        ("INSERT INTO 'f.csv' SELECT 1", "files by their path are read, not written"),
-        ("SUMMARIZE", "SUMMARIZE takes a table, the path of files or a query"),
+        ("SELECT * FROM ''", "the file path is empty"),
+        ("SELECT * FROM read_csv()", "read_csv requires a file path"),
+        ("SELECT * FROM read_csv(path)", "read_csv requires a file path or a list"),
+        ("SELECT * FROM read_csv('f.csv', 1)", "takes one path, followed by name = value"),
+        ("SELECT * FROM read_csv('f.csv', delm = ';')", "unknown argument delm of read_csv"),
+        ("INSERT INTO 'f.csv' SELECT 1", "cannot insert into files by path"),
+        ("SUMMARIZE", "SUMMARIZE requires a table, a file path or a query"),
     ],
 )
 def test_what_is_no_path_is_refused_with_its_place(sql: str, message: str) -> None:
@@ -121,14 +121,17 @@ def test_a_state_is_a_table_of_a_name(arguments: str, state: StateTable) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "STATE takes the directory of a checkpoint"),
-        ("t", "STATE takes the directory of a checkpoint"),
-        ("'t', 3", "STATE takes a directory, and then operator and version by name"),
-        ("'t', batch => 3", "STATE takes a directory, and then operator and version by name"),
-        ("'t', version => 'x'", "version is a whole number"),
+        ("", "STATE requires the directory of a checkpoint"),
+        ("t", "STATE requires the directory of a checkpoint"),
+        ("'t', 3", "STATE takes a directory, then operator => number and version => number"),
+        (
+            "'t', batch => 3",
+            "STATE takes a directory, then operator => number and version => number",
+        ),
+        ("'t', version => 'x'", "version must be a whole number"),
         (
             "'t', version => 1, version => 2",
-            "STATE takes a directory, and then operator and version by name",
+            "STATE takes a directory, then operator => number and version => number",
         ),
     ],
 )
@@ -141,7 +144,7 @@ def test_wrong_arguments_of_a_state_have_a_place(arguments: str, message: str) -
 def test_show_state_takes_a_directory() -> None:
     statement = parse_statement("SHOW STATE OF '/ck/t'")
     assert isinstance(statement, ShowState) and statement.directory == "/ck/t"
-    with pytest.raises(SqlwinError, match="takes the directory of a checkpoint"):
+    with pytest.raises(SqlwinError, match="requires the directory of a checkpoint"):
         parse_statement("SHOW STATE OF t")
 
 
@@ -181,5 +184,5 @@ def test_a_date_and_a_time_of_day_become_a_time_in_the_data() -> None:
     call = next(iter(query.find_all(WindowFunctionCall)))
     assert call.args["timecol"].name == "d + t"
     assert "CAST(CAST(d AS DATE) AS STRING)" in call.args["data"].sql("spark")
-    with pytest.raises(SqlSyntaxError, match="only a date and a time of day can be added here"):
+    with pytest.raises(SqlSyntaxError, match="only two columns can be added"):
         parse_query("SELECT * FROM TUMBLE('f.csv', d + 1, 1h)")

@@ -40,7 +40,7 @@ def test_parentheses_in_from(sql: str, plain: str) -> None:
 
 def test_an_outer_join_with_a_join_at_its_right_is_refused_where_it_stands() -> None:
     sql = f"SELECT * FROM x LEFT JOIN ({TUMBLE} JOIN b ON a.k = b.k) ON x.k = a.k"
-    with pytest.raises(sqlwin.SqlwinError, match="make it a subquery"):
+    with pytest.raises(sqlwin.SqlwinError, match="use a subquery"):
         parse_query(sql)
 
 

@@ -112,16 +112,16 @@ def test_what_sql_has_none_like_is_refused_at_its_place(value: object) -> None:
 @pytest.mark.parametrize(
     ("sql", "params", "said"),
     [
-        ("SELECT :day", None, "no value for the parameter :day\n  at line 1, column 8\n"),
+        ("SELECT :day", None, "missing value for the parameter :day\n  at line 1, column 8\n"),
         ("SELECT :day", {"dya": 1}, "did you mean :dya?"),
-        ("SELECT :n", {}, "--param n=VALUE, \\param n=VALUE at the prompt, params={'n': value}"),
-        ("SELECT ?, ?", [1], "there is no value for the 2nd ?\n  at line 1, column 11"),
-        ("SELECT ?", {"a": 1}, "there is no value for the 1st ?"),
-        ("SELECT ?", [1, 2], "2 values were given for 1 parameter written ?"),
-        ("SELECT :a", {"a": 1, "b": 2}, "there is no parameter :b in the SQL\n  there are :a"),
+        ("SELECT :n", {}, "--param n=VALUE, \\param n=VALUE at the prompt, or params={'n': value}"),
+        ("SELECT ?, ?", [1], "missing value for the 2nd ?\n  at line 1, column 11"),
+        ("SELECT ?", {"a": 1}, "missing value for the 1st ?"),
+        ("SELECT ?", [1, 2], "got 2 values for 1 parameter written as ?"),
+        ("SELECT :a", {"a": 1, "b": 2}, "unknown parameter :b\n  available parameters: :a"),
         ("SELECT :a", {"a": 1, "aa": 2}, "did you mean :a?"),
         ("SELECT 1 IN (:ks)", {"ks": []}, "the list for the parameter :ks is empty"),
-        ("SELECT ?", "x", "params takes values by name or in order, not a text"),
+        ("SELECT ?", "x", "params must be a dict or a list of values, not a string"),
     ],
 )
 def test_each_parameter_has_a_value_and_each_value_a_parameter(

@@ -177,17 +177,17 @@ def test_a_query_is_a_query(text: str) -> None:
 
 def test_a_query_with_a_window_function_must_read() -> None:
     error = error_of("SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY) WHERE a b")
-    assert error.message == "`b` is not expected here"
+    assert error.message == "unexpected `b`"
     assert error.position is not None and error.position.column == 73
 
 
 def test_a_window_function_in_a_statement_of_sparks_is_refused() -> None:
     error = error_of(f"CACHE TABLE c AS SELECT * FROM {TUMBLE}")
-    assert error.message == "TUMBLE does not work in this statement, which is Spark's own"
+    assert error.message == "TUMBLE is not supported in this statement, which Spark runs"
 
 
 def test_two_statements_at_once_are_refused() -> None:
-    assert error_of("SELECT 1; SELECT 2").message == "there is more than one statement here"
+    assert error_of("SELECT 1; SELECT 2").message == "expected a single statement"
 
 
 def test_insert_says_where_and_what() -> None:
@@ -230,8 +230,8 @@ def test_a_statement_set_is_its_inserts() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1;", "opened here and not closed"),
-        ("EXECUTE STATEMENT SET BEGIN SELECT 1; END", "nothing but INSERT"),
+        ("EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1;", "unterminated statement set"),
+        ("EXECUTE STATEMENT SET BEGIN SELECT 1; END", "only INSERT"),
         ("BEGIN STATEMENT SET; END", "needs an INSERT"),
     ],
 )
@@ -366,47 +366,51 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ("(a TIME(3))", "the type TIME is not supported", "TIME(3)"),
         ("(a FOO)", "unknown type FOO", "FOO"),
         ("(a ARRAY<TIME>)", "the type TIME is not supported", "ARRAY<TIME>"),
-        ("(a DECIMAL(39, 2))", "DECIMAL(39, 2) is no type", "DECIMAL(39, 2)"),
-        ("(a TIMESTAMP(9))", "TIMESTAMP(9) is too fine", "TIMESTAMP(9)"),
+        ("(a DECIMAL(39, 2))", "invalid type DECIMAL(39, 2)", "DECIMAL(39, 2)"),
+        ("(a TIMESTAMP(9))", "TIMESTAMP(9) is not supported", "TIMESTAMP(9)"),
         ("(a)", "column `a` has no type", ")"),
         ("(a INT, A INT)", "column `A` is declared twice", "A"),
         ("(a INT, WATERMARK FOR b AS b)", "WATERMARK FOR names `b`", "b"),
-        ("(s STRING, WATERMARK FOR s AS s)", "a watermark is a time, and `s` is STRING", "s"),
+        (
+            "(s STRING, WATERMARK FOR s AS s)",
+            "a watermark must be a TIMESTAMP, but `s` is STRING",
+            "s",
+        ),
         (
             "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS s)",
-            "a watermark is a time, and `s` is STRING",
+            "a watermark must be a TIMESTAMP, but `s` is STRING",
             "t",
         ),
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS u - INTERVAL '1' SECOND)",
-            "the watermark of `t` names `u`, which is no column of the table",
+            "the watermark of `t` names `u`, which is not a column of the table",
             "t",
         ),
         (
             "(s STRING, t AS UPPER(s), WATERMARK FOR t AS t - INTERVAL '1' SECOND)",
-            "a watermark is a time, and `t` is STRING",
+            "a watermark must be a TIMESTAMP, but `t` is STRING",
             "t",
         ),
         (
             "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS CONCAT(s, ':00'))",
-            "a watermark is a time, and `CONCAT(s, ':00')` is STRING",
+            "a watermark must be a TIMESTAMP, but `CONCAT(s, ':00')` is STRING",
             "t",
         ),
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS '5 seconds')",
-            "a watermark is a time, and `'5 seconds'` is STRING",
+            "a watermark must be a TIMESTAMP, but `'5 seconds'` is STRING",
             "t",
         ),
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS t, WATERMARK FOR t AS t)",
-            "a table has one WATERMARK",
+            "a table can have only one WATERMARK",
             "WATERMARK FOR t AS t",
         ),
         ("(a INT, PRIMARY KEY (b) NOT ENFORCED)", "PRIMARY KEY names `b`", "b"),
         ("(a INT) PARTITIONED BY (b)", "PARTITIONED BY names `b`", "b"),
-        ("(a INT) FOO", "`FOO` is not expected here", "FOO"),
-        ("(a INT) WITH ('connector' = 'y')", "WITH stands here twice", "WITH"),
-        ("(a INT) COMMENT 'b' COMMENT 'c'", "COMMENT stands here twice", "COMMENT"),
+        ("(a INT) FOO", "unexpected `FOO`", "FOO"),
+        ("(a INT) WITH ('connector' = 'y')", "WITH is given twice", "WITH"),
+        ("(a INT) COMMENT 'b' COMMENT 'c'", "COMMENT is given twice", "COMMENT"),
         ("(a INT,)", "expected the name of a column", ")"),
     ],
 )
@@ -423,7 +427,7 @@ def test_a_wrong_create_table_says_what_is_wrong_and_where(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("(a = 'b')", "an option's name is a string"),
+        ("(a = 'b')", "the name of an option must be a string"),
         ("('a' = b)", "the value of 'a' must be a string"),
         ("('a' = 'b', 'a' = 'c')", "option 'a' is given twice"),
         ("('a' 'b')", "expected = but found"),

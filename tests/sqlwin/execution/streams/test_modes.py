@@ -90,5 +90,5 @@ def test_streams_are_shown_and_stopped_by_statements_flinks_words_included() -> 
         statement = parse_statement(text)
         assert isinstance(statement, StopStream)
         assert statement.name == name
-    with pytest.raises(SqlwinError, match="STOP takes a stream"):
+    with pytest.raises(SqlwinError, match="STOP requires a stream"):
         parse_statement("STOP totals")
