@@ -19,7 +19,7 @@ from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
 from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, OptionHelp
 from sqlwin.help.examples import STATEMENTS
-from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOW_COLUMNS, WINDOWS
+from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS
 from sqlwin.repl.commands import help_lines
 
 _TITLE = """\
@@ -76,7 +76,7 @@ def _commands() -> Iterator[str]:
     shared = {option: names for option, names in users.items() if len(names) > 1}
     yield "## Commands\n"
     yield f"```text\n{_help(main, 'sqlwin')}\n```\n"
-    yield "`--help` shows the same with examples. Options of several commands:\n"
+    yield "`--help` says more and has examples. Options of several commands:\n"
     yield _table(
         ("option", "commands", "meaning"),
         (
@@ -127,13 +127,15 @@ def _option_records(command: click.Command, name: str) -> Iterator[tuple[str, st
 
 
 def _help(command: click.Command, name: str) -> str:
-    """Return the help text of a command without its examples and options."""
-    sections = command.get_help(_context(command, name)).split("\n\n")
-    return "\n\n".join(
+    """Return usage, first paragraph and lists of a help text, without examples and options."""
+    usage, summary, *sections = command.get_help(_context(command, name)).split("\n\n")
+    lists = [
         section.rstrip()
         for section in sections
-        if not section.lstrip().startswith(("Options:", "Examples"))
-    )
+        if section.split("\n")[0].endswith(":")
+        and not section.lstrip().startswith(("Options:", "Examples"))
+    ]
+    return "\n\n".join([usage, summary.rstrip(), *lists])
 
 
 def _prompt() -> Iterator[str]:
@@ -159,15 +161,13 @@ def _statements() -> Iterator[str]:
 def _functions() -> Iterator[str]:
     yield "## Window functions\n"
     yield (
-        "Use them in FROM, with or without `TABLE( )`. [windows.md](windows.md) has examples;\n"
+        "Use them in FROM, with or without `TABLE( )`. [windows.md](windows.md) explains them;\n"
         "`sqlwin functions NAME` draws the windows.\n"
     )
-    yield f"{WINDOW_COLUMNS}\n"
-    for name, function in WINDOWS.items():
-        yield f"### {name}\n"
-        yield f"```text\n{function.signature}\n```\n"
-        yield f"{function.summary[:1].upper()}{function.summary[1:]}."
-        yield f"{function.text.removesuffix(WINDOW_COLUMNS).rstrip()}\n"
+    yield _table(
+        ("function", "windows"),
+        ((f"`{function.signature}`", function.summary) for function in WINDOWS.values()),
+    )
     yield "### In GROUP BY\n"
     yield (
         "`GROUP BY TUMBLE(timecol, size)`, `HOP(timecol, slide, size)` and "

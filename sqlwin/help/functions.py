@@ -30,8 +30,7 @@ class FunctionHelp:
     picture: str
 
 
-# Text that all window functions share
-WINDOW_COLUMNS = """\
+_COLUMNS = """\
 Each row gets window_start, window_end (exclusive) and window_time (window_end - 1 ms).
 To aggregate, GROUP BY window_start, window_end. Without GROUP BY, a row is emitted once for
 each of its windows. Arguments can be named, in any order: SIZE => INTERVAL '1' HOUR. Rows
@@ -45,7 +44,7 @@ GROUP BY window_start, window_end;"""
 
 def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> FunctionHelp:
     name, example = signature.partition("(")[0], _QUERY.format(call=call)
-    return FunctionHelp(name, signature, summary, f"{text}\n{WINDOW_COLUMNS}", example, drawn)
+    return FunctionHelp(name, signature, summary, f"{text}\n{_COLUMNS}", example, drawn)
 
 
 WINDOWS: Mapping[str, FunctionHelp] = {
