@@ -1,8 +1,4 @@
-"""Inspect clusters: cores, hosts, and the Python packages of workers.
-
-Uses private APIs, checked with Spark 4.3: the JVM's `SparkContext.getExecutorMemoryStatus`, its
-status tracker and block manager.
-"""
+"""Inspect clusters: cores, hosts, and the Python packages of workers."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +15,6 @@ from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.spark.defaults import default_partitions
 from runtime.spark.errors import WORKERS_HINT, translated_errors
-from runtime.spark.private import unless_missing
 from runtime.spark.session import is_local_mode, is_remote
 
 if TYPE_CHECKING:
@@ -35,7 +30,6 @@ _SETTLED_SECONDS = 3.0
 _OLD_SECONDS = 30.0
 _MOST_SECONDS = 15.0
 
-_UNKNOWN = "the state of a stream takes spark.sql.shuffle.partitions, not a task a core"
 # Spark setting derived from sqlwin's: local paths are the same files on all hosts
 SHARED_LOCAL_PATHS = "spark.sqlwin.sharedLocalPaths"
 SETTING = "sqlwin.shared-local-paths"
@@ -100,11 +94,7 @@ def _registered_cores(context: SparkContext, enough: int) -> int | None:
     n_executors, since = 0, time.monotonic()
     while time.monotonic() < give_up:
         # the driver is in the list too
-        now = unless_missing(
-            _UNKNOWN, lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1, None
-        )
-        if now is None:
-            return None
+        now = len(context.statusTracker().getExecutorInfos()) - 1
         if now != n_executors:
             n_executors, since = now, time.monotonic()
         elif now and (time.monotonic() - since >= settled or context.defaultParallelism >= enough):
@@ -210,20 +200,16 @@ def executor_hosts(spark: SparkSession) -> list[str]:
     context = spark.sparkContext
     if str(context.master).startswith("local"):
         return []
-    what = "a path on a disk of the driver's host is not found out where tasks run on others"
-    hosts = unless_missing(what, lambda: _known_hosts(context), None)
-    if hosts == []:
+    hosts = _registered_hosts(context)
+    if not hosts:
         context.parallelize([0], 1).count()
-        hosts = _known_hosts(context)
-    return hosts or []
+        hosts = _registered_hosts(context)
+    return hosts
 
 
-def _known_hosts(context: Any) -> list[str]:
+def _registered_hosts(context: SparkContext) -> list[str]:
     """Return the hosts of executors, without the entry of the driver."""
-    tracker = context._jsc.sc().statusTracker()
-    hosts = [str(executor.host()) for executor in tracker.getExecutorInfos()]
-    # SparkEnv would identify the driver's entry, but py4j cannot load it: on a cluster its methods
-    # refer to protobuf classes that are not among Spark's jars, and the thread dies
+    hosts = [executor.host for executor in context.statusTracker().getExecutorInfos()]
     own = context.getConf().get("spark.driver.host")
     if own in hosts:
         hosts.remove(own)

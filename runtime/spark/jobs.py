@@ -1,8 +1,4 @@
-"""Run groups of Spark jobs concurrently, and cancel them separately.
-
-Uses a private API, checked with Spark 4.3: the JVM's `SparkContext.cancelJobGroupAndFutureJobs`.
-Without it only the running jobs of a group are cancelled, and later ones are not.
-"""
+"""Run groups of Spark jobs concurrently, and cancel them separately."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
 from runtime.errors import QueryCancelled
-from runtime.spark.private import unless_missing
+from runtime.spark.session import is_stopped
 
 T = TypeVar("T")
 
 _JOIN_S = 0.1
-_AGAIN_S = 0.5
+_AGAIN_S = 0.1
 # Prefix of statement tags
 STATEMENT_TAG = "sqlwin-statement-"
 
@@ -75,18 +71,14 @@ def _job_tags(context: Any) -> list[str]:
 
 
 def cancel_group(spark: Any, group: str) -> bool:
-    """Cancel present and future jobs of `group`. False if Spark cannot be reached."""
+    """Cancel the running jobs of `group`. False if Spark cannot be reached."""
     context = getattr(spark, "sparkContext", None)
     try:
         if context is None:
             spark.interruptTag(group)
-        elif context._jsc is None:  # Spark was stopped
+        elif is_stopped(spark):
             return False
-        elif not unless_missing(
-            "later jobs of a cancelled group are not cancelled",
-            lambda: context._jsc.sc().cancelJobGroupAndFutureJobs(group) is None,
-            False,
-        ):
+        else:
             context.cancelJobGroup(group)
     except (Py4JError, PySparkException, OSError):
         return False
@@ -96,8 +88,8 @@ def cancel_group(spark: Any, group: str) -> bool:
 def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
     """Cancel the jobs of `group` repeatedly until the code that starts them has ended.
 
-    A query that is interrupted during planning has no job yet, and PySpark waits for its end
-    anyway. A separately planned shuffle stage starts even in a cancelled group.
+    A query that is interrupted during planning has no job yet, and other code starts its next job
+    after one was cancelled.
     """
     while cancel_group(spark, group):
         time.sleep(_AGAIN_S)

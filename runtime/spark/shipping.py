@@ -1,7 +1,4 @@
-"""Ship this package to workers that do not have it.
-
-Reads the environment of the JVM, a private API checked with Spark 4.3.
-"""
+"""Ship this package to workers that do not have it."""
 
 from __future__ import annotations
 
@@ -11,12 +8,10 @@ import sys
 import zipfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from runtime.spark.private import unless_missing
 from runtime.spark.session import is_local_mode, is_remote
 from runtime.temporary import new_directory
 
@@ -33,7 +28,8 @@ _shipped: set[str] = set()
 def ship_code(spark: SparkSession) -> None:
     """Make the package `runtime` importable in the Python workers of `spark`, once per session.
 
-    Nothing is sent if the workers are started here, from an environment that has the package.
+    Nothing is sent if the workers are started here, from an environment in which the package is
+    installed. PYTHONPATH does not count: the JVM, which starts the workers, may have another one.
     """
     if is_remote(spark):
         session = str(getattr(spark, "session_id", id(spark)))
@@ -43,7 +39,7 @@ def ship_code(spark: SparkSession) -> None:
         return
     if is_remote(spark):
         spark.addArtifacts(str(code_archive()), pyfile=True)
-    elif not (is_local_mode(spark) and _workers_have_it(spark)):
+    elif not (is_local_mode(spark) and _is_installed()):
         spark.sparkContext.addPyFile(str(code_archive()))
         import_what_was_sent(spark)
     _shipped.add(session)
@@ -87,20 +83,8 @@ def code_archive() -> Path:
     return archive
 
 
-def _workers_have_it(spark: SparkSession) -> bool:
+def _is_installed() -> bool:
     """Whether another interpreter of this environment imports this copy, in any directory."""
     places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
-    places += _path_of_workers(spark).split(os.pathsep)
     roots = {Path(place).resolve() for place in places if os.path.isabs(place)}
     return _PACKAGE.parent in roots and Path(sys.executable).exists()
-
-
-def _path_of_workers(spark: SparkSession) -> str:
-    """Return PYTHONPATH of the JVM, which starts the workers; it may differ from this process's."""
-
-    def path() -> str:
-        java: Any = spark.sparkContext._jvm
-        return java.java.lang.System.getenv("PYTHONPATH") or ""
-
-    own = os.environ.get("PYTHONPATH", "")
-    return unless_missing("the path of workers is taken to be that of this process", path, own)

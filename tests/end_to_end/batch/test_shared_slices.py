@@ -14,7 +14,7 @@ import pytest
 from pyspark.util import InheritableThread
 
 from runtime.errors import SqlwinError
-from runtime.spark.jobs import begin_group, cancel_group
+from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
 from tests.marks import among
@@ -273,8 +273,10 @@ def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_pa
         assert thread.is_alive()
         time.sleep(0.05)
     assert len(status.getJobIdsForGroup(group)) >= 2
-    assert cancel_group(session.spark, group)
-    thread.join(60)
+    deadline = time.monotonic() + 60
+    is_over = lambda: not thread.is_alive() or time.monotonic() > deadline  # noqa: E731
+    cancel_until(session.spark, group, is_over)
+    thread.join(1)
     assert len(raised) == 1
     assert not status.getActiveJobsIds()
     assert cached_rdds(session) == before

@@ -49,14 +49,14 @@ def test_settings_say_how_many_cores_there_will_be(
 
 def cluster(cores: int, executors: int, shuffle: str | None = None, **conf: str) -> Any:
     """What `stream_partitions` asks of a session on a standalone cluster that is up."""
-    driver_and_executors = SimpleNamespace(size=lambda: executors + 1)
-    scala = SimpleNamespace(getExecutorMemoryStatus=lambda: driver_and_executors)
+    driver_and_executors = [SimpleNamespace(host="h")] * (executors + 1)
+    tracker = SimpleNamespace(getExecutorInfos=lambda: driver_and_executors)
     context = SimpleNamespace(
         master="spark://host:7077",
         defaultParallelism=cores,
         startTime=(time.time() - 60) * 1_000,
         getConf=lambda: SimpleNamespace(getAll=lambda: list(conf.items())),
-        _jsc=SimpleNamespace(sc=lambda: scala),
+        statusTracker=lambda: tracker,
     )
     settings = SimpleNamespace(get=lambda key, *default: shuffle or (default or ("200",))[0])
     return SimpleNamespace(sparkContext=context, conf=settings)

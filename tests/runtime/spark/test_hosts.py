@@ -34,12 +34,13 @@ class Cluster:
     """A session whose executors run on some hosts, as far as it is asked for them."""
 
     def __init__(self, hosts: list[str], **conf: str) -> None:
-        infos = [SimpleNamespace(host=lambda host=host: host) for host in hosts]
+        infos = [SimpleNamespace(host=host) for host in hosts]
         tracker = SimpleNamespace(getExecutorInfos=lambda: infos)
-        java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
         self.conf = conf
         self.sparkContext = SimpleNamespace(
-            master="spark://m:7077", _jsc=java, getConf=lambda: {"spark.driver.host": "m"}
+            master="spark://m:7077",
+            statusTracker=lambda: tracker,
+            getConf=lambda: {"spark.driver.host": "m"},
         )
 
 

@@ -11,7 +11,6 @@ from py4j.protocol import Py4JError
 
 from runtime import logs
 from runtime.frames.aggregations import with_spark_tables
-from runtime.spark.jobs import cancel_group
 from runtime.spark.private import unless_missing
 from runtime.spark.status import TaggedJobs
 from runtime.spec.aggregates import ApproxCountDistinct, WindowAggregation
@@ -32,10 +31,6 @@ class WithoutPrivate:
         self.sparkContext = self
         self._jsc = SimpleNamespace(sc=SimpleNamespace)
         self._jsparkSession = self._jvm = SimpleNamespace()
-        self.cancelled: list[str] = []
-
-    def cancelJobGroup(self, group: str) -> None:
-        self.cancelled.append(group)
 
 
 @pytest.fixture
@@ -64,11 +59,6 @@ def test_other_errors_are_not_taken_for_it() -> None:
 def test_the_progress_of_statements_is_left_out(bare: Any, log: Path) -> None:
     assert TaggedJobs(bare).stages("mine") == ()
     assert "the progress of statements is unknown" in log.read_text()
-
-
-def test_the_jobs_of_a_group_that_run_are_cancelled(bare: Any, log: Path) -> None:
-    assert cancel_group(bare, "mine")
-    assert bare.cancelled == ["mine"]
 
 
 def test_rows_of_a_stream_count_as_spark_counts_them(bare: Any, log: Path) -> None:
