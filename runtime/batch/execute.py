@@ -15,7 +15,7 @@ from runtime.batch.local_stage import LocalStage, local_stage
 from runtime.batch.projection import projected, projected_schema
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.compute.kernels.merge import merge_slices
-from runtime.frames.aggregations import windows_schema, with_spark_tables
+from runtime.frames.aggregations import windows_schema
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import BLOB_DDL, Emit, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
@@ -193,7 +193,7 @@ class _Building:
 
     def _global_input(self, step: GlobalStep) -> _GlobalInput:
         exchanged, options = step.input, self.options
-        aggregation = with_spark_tables(self.spark, step.aggregation)
+        aggregation = step.aggregation
         if isinstance(exchanged, SharedSlicesStep):
             shared, schema = self.shared.read(exchanged, self._shared_blobs)
             schema = windows_schema(schema, aggregation)

@@ -66,7 +66,7 @@ def import_what_was_sent(spark: SparkSession) -> None:
 
 @cache
 def code_archive() -> Path:
-    """Return a zip file of the package's Python sources, which exists until this process ends."""
+    """Return a zip file of the package, which exists until this process ends."""
     for place in _PACKAGE.parents:
         if place.is_file():  # the package itself was imported from an archive
             return place
@@ -74,9 +74,8 @@ def code_archive() -> Path:
     root = _PACKAGE.parent
     user_modules = [root / name for name in NAMED_BY_USERS]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted(
-            [*_PACKAGE.rglob("*.py"), *(module for module in user_modules if module.is_file())]
-        ):
+        sources = [*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.json")]
+        for path in sorted([*sources, *(module for module in user_modules if module.is_file())]):
             entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             out.writestr(entry, path.read_bytes())

@@ -100,13 +100,10 @@ class Distinct(OfValues):
 class ApproxCountDistinct(OfValues):
     """Estimate from HyperLogLog registers, each `register << 6 | rank`; the largest rank counts.
 
-    Attributes:
-        precision: Binary logarithm of the number of registers.
-        tables: Spark's estimation tables, see `registers.estimates`. Empty for Ertl's estimator.
+    `precision` is the binary logarithm of the number of registers.
     """
 
     precision: int
-    tables: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,6 @@ class _ApproximateCount(DistinctAggregate):
         self, reached: _Stretches, accumulator: ApproxCountDistinct, n_slices: int
     ) -> None:
         self._precision = accumulator.precision
-        self._tables = accumulator.tables
         rank = int64_values(reached.values) & ((1 << RANK_BITS) - 1)
         self._entered = self._by_slice(rank, reached.enters, n_slices)
         self._left = self._by_slice(rank, reached.leaves, n_slices)
@@ -243,7 +242,7 @@ class _ApproximateCount(DistinctAggregate):
         )
         inverse = inverse_sum(self._precision, coarse, fine)
         n_empty = (1 << self._precision) - in_use
-        counts = estimates(self._precision, self._tables, inverse, n_empty)
+        counts = estimates(self._precision, inverse, n_empty)
         return int64_array(counts, None, pa.int64())
 
 

@@ -3,10 +3,14 @@
 A value's hash selects one of 2**precision registers, and the register stores the maximum number of
 leading zeros in the remaining bits (Flajolet et al. 2007; Heule, Nunkesser, Hall 2013). Here a
 register and its rank are one number, `register << 6 | rank`, and a slice holds a list of its
-registers. Hash and rank are Spark's, so that APPROX_COUNT_DISTINCT has the same registers.
+registers. Hash, rank and tables are Spark's, so that APPROX_COUNT_DISTINCT has the same estimates.
 """
 
 from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
@@ -69,44 +73,35 @@ def inverse_sum(precision: int, coarse: Int64Array, fine: Int64Array) -> Float64
     )
 
 
-def estimates(
-    precision: int, tables: tuple[float, ...], inverse: Float64Array, n_empty: Int64Array
-) -> Int64Array:
-    """Estimate the numbers of distinct values.
+def estimates(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Int64Array:
+    """Estimate the numbers of distinct values as Spark does.
+
+    Linear counting is used for few values, else the raw estimate minus its bias.
 
     Args:
-        precision: Binary logarithm of the number of registers.
-        tables: Tables of the HyperLogLog++ paper for Spark's own estimates: the threshold below
-            which linear counting is used, raw estimates and as many biases. Empty for Ertl's
-            estimator, which needs no tables.
+        precision: Binary logarithm of the number of registers, 4 to 18.
         inverse: Sum of 2**-rank over all registers.
         n_empty: Number of empty registers.
     """
-    if not tables:
-        counts = _by_ertl(precision, inverse, n_empty)
-    else:
-        threshold, numbers = tables[0], np.array(tables[1:])
-        raw, bias = np.split(numbers, 2)
-        counts = _by_tables(precision, threshold, raw, bias, inverse, n_empty)
-    return np.floor(counts + 0.5).astype(np.int64)
-
-
-def _by_tables(
-    precision: int,
-    threshold: float,
-    raw: Float64Array,
-    bias: Float64Array,
-    inverse: Float64Array,
-    n_empty: Int64Array,
-) -> Float64Array:
-    """Use linear counting for few values, else the raw estimate minus its bias."""
+    threshold, raw, bias = _tables(precision)
     m = 1 << precision
     alpha = {4: 0.673, 5: 0.697, 6: 0.709}.get(precision, 0.7213 / (1.0 + 1.079 / m))
     estimate = alpha * m * m / inverse
     corrected = np.where(estimate < 5.0 * m, estimate - _bias(estimate, raw, bias), estimate)
     linear = m * np.log(m / np.maximum(n_empty, 1))
     is_linear = (n_empty > 0) & ((linear <= threshold) | (estimate <= 2.5 * m))
-    return np.where(is_linear, linear, corrected)
+    return np.floor(np.where(is_linear, linear, corrected) + 0.5).astype(np.int64)
+
+
+@cache
+def _tables(precision: int) -> tuple[float, Float64Array, Float64Array]:
+    """Return the threshold of linear counting, raw estimates, and their biases.
+
+    They are the tables in the appendix of the HyperLogLog++ paper, which Spark uses too.
+    """
+    text = files("runtime.compute.values").joinpath("hyperloglog.json").read_text("utf-8")
+    table = json.loads(text)[str(precision)]
+    return table["threshold"], np.array(table["raw"], float), np.array(table["bias"], float)
 
 
 def _bias(estimate: Float64Array, raw: Float64Array, bias: Float64Array) -> Float64Array:
@@ -126,31 +121,6 @@ def _bias(estimate: Float64Array, raw: Float64Array, bias: Float64Array) -> Floa
         total += np.where(at < high, bias[np.minimum(at, len(bias) - 1)], 0.0)
     mean: Float64Array = total / (high - low)
     return mean
-
-
-def _by_ertl(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Float64Array:
-    """Return the corrected raw estimate, without tables.
-
-    Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017, Algorithm 6. With
-    a 64-bit hash, registers are never full.
-    """
-    m = 1 << precision
-    x = n_empty / m
-    # sigma(x) = x + sum of x**(2**k) * 2**(k - 1)
-    sigma, power, factor = x.copy(), x.copy(), 1.0
-    is_open = x < 1.0
-    for _ in range(64):
-        power = np.where(is_open, power * power, 0.0)
-        step = power * factor
-        if not (step > 0).any():
-            break
-        sigma += step
-        factor *= 2.0
-    below = m * sigma + (inverse - n_empty)
-    with np.errstate(divide="ignore"):
-        estimate = m * m / (2 * np.log(2)) / below
-    counts: Float64Array = np.where(is_open, estimate, 0.0)
-    return counts
 
 
 def _leading_zeros(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.errors import AnalysisError
-from runtime.frames.aggregations import windows_schema, with_spark_tables
+from runtime.frames.aggregations import windows_schema
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
@@ -116,8 +116,7 @@ def _windows(
         )
     wrap = _wrap(meter, local.label)
     stage = stream_local_stage(spark, local, child, options, step.number, wrap)
-    aggregation = with_spark_tables(spark, step.aggregation)
-    operator = _operator_spec(step, aggregation, stage.plan, options)
+    operator = _operator_spec(step, step.aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
     renamed = options.names_of(step.number).columns
     emitted = operator_output(stage.messages, operator, local.mode, options, tasks, renamed)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from runtime.frames.aggregations import windows_schema, with_spark_tables
+from runtime.frames.aggregations import windows_schema
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import Wrap
 from runtime.frames.views import temporary_view
@@ -63,8 +63,7 @@ def regroup(
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]
     exchanged = _exchange(rows, step.aggregation.keys, partitions)
-    aggregation = with_spark_tables(spark, step.aggregation)
-    evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
+    evaluate = partial(regrouped, plan=plan, aggregation=step.aggregation)
     return _evaluate(exchanged, fields, evaluate, wrap)
 
 

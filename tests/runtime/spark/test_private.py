@@ -10,11 +10,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from runtime import logs
-from runtime.frames.aggregations import with_spark_tables
 from runtime.spark.private import unless_missing
 from runtime.spark.status import TaggedJobs
-from runtime.spec.aggregates import ApproxCountDistinct, WindowAggregation
-from runtime.spec.windows import Tumble
 from runtime.streaming.source_reads import reads_of_sources, rows_read
 
 
@@ -65,9 +62,3 @@ def test_rows_of_a_stream_count_as_spark_counts_them(bare: Any, log: Path) -> No
     reads = reads_of_sources(SimpleNamespace(sparkSession=bare))  # type: ignore[arg-type]
     assert reads == ()
     assert rows_read({"numInputRows": 8, "sources": [{"numInputRows": 8}]}, reads) == 8
-
-
-def test_estimates_go_without_tables_of_spark(bare: Any, log: Path) -> None:
-    estimate = ApproxCountDistinct("n", "n", 9)
-    aggregation = WindowAggregation(Tumble(1), (), "slice", (estimate,))
-    assert with_spark_tables(bare, aggregation) == aggregation

@@ -26,7 +26,7 @@ def by_definition(codes, precision):
     for code in codes:
         registers[code >> 6] = max(registers[code >> 6], code & 63)
     inverse = np.array([np.sum(0.5**registers)])
-    return int(estimates(precision, (), inverse, np.array([np.sum(registers == 0)]))[0])
+    return int(estimates(precision, inverse, np.array([np.sum(registers == 0)]))[0])
 
 
 @pytest.mark.parametrize("buffer_bytes", [1, 30_000, 64 << 20])
