@@ -26,16 +26,12 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.kept_state import KeptOperator
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
-from runtime.streaming.state.blobs import FACTS, decode_facts
+from runtime.streaming.state.blobs import FACTS
 from runtime.streaming.state.buckets import facts_of_buckets, is_facts
-from runtime.streaming.state.contents import (
-    Blob,
-    BlobKind,
-    Decoder,
-    blobs_of,
-    stored_closed_until_us,
-)
-from runtime.streaming.watermarks import input_has_ended, later_us
+from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.contents import Blob, BlobKind, Decoder, blobs_of
+from runtime.streaming.state.facts import GroupFacts
+from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
 _ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
@@ -73,8 +69,8 @@ class StoredOperator:
     number: int
     spark_id: int
     operator: KeptOperator | None
-    facts: Mapping[int, Mapping[str, Any]]
-    buckets: Mapping[int, Sequence[Mapping[str, Any]]]
+    facts: Mapping[int, GroupFacts]
+    buckets: Mapping[int, Sequence[GroupFacts]]
     sizes: Mapping[tuple[int, str], int]
 
     @cached_property
@@ -114,17 +110,18 @@ class StoredOperator:
     @property
     def watermark_us(self) -> int | None:
         """Watermark, the same in all key groups."""
-        return reduce(later_us, (facts.get("watermark") for facts in self.facts.values()), None)
+        watermarks = (facts.watermarks.combined_us for facts in self.facts.values())
+        return reduce(later_us, watermarks, None)
 
     @property
     def has_ended(self) -> bool:
         """Whether its input has ended."""
-        return any(map(input_has_ended, self.facts.values()))
+        return any(facts.watermarks.has_ended for facts in self.facts.values())
 
     @property
     def closed_us(self) -> int | None:
         """Windows that end at or before this are closed."""
-        return reduce(later_us, map(stored_closed_until_us, self.facts.values()), None)
+        return reduce(later_us, (facts.closed_us for facts in self.facts.values()), None)
 
 
 @dataclass(frozen=True)
@@ -285,14 +282,14 @@ def _decoding(
     return decode
 
 
-def _watermark(facts: Mapping[str, Any]) -> int | None:
+def _watermark(facts: GroupFacts) -> int | None:
     """Return a key group's watermark. None before the first row and after the end of the input."""
-    return None if input_has_ended(facts) else facts.get("watermark")
+    return None if facts.watermarks.has_ended else facts.watermarks.combined_us
 
 
 def _operator(
     spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int
-) -> tuple[dict[int, dict[str, Any]], dict[int, list[dict[str, Any]]], dict[tuple[int, str], int]]:
+) -> tuple[dict[int, GroupFacts], dict[int, list[GroupFacts]], dict[tuple[int, str], int]]:
     """Read an operator's facts by key group, the sub-buckets' facts, and the sizes of blobs."""
     blobs = _blobs(spark, checkpoint, version, spark_id)
     # the condition of `is_facts`
@@ -363,9 +360,7 @@ def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
     return ExecutionError(f"the state in {checkpoint.directory} cannot be read: {message}")
 
 
-def _number(facts: Mapping[int, Mapping[str, Any]]) -> int | None:
+def _number(facts: Mapping[int, GroupFacts]) -> int | None:
     """Return the operator's number in its query, from the facts of its key groups."""
-    return next(
-        (group_facts["operator"] for group_facts in facts.values() if "operator" in group_facts),
-        None,
-    )
+    signatures = (group_facts.signature for group_facts in facts.values())
+    return next((signature.operator for signature in signatures if signature is not None), None)

@@ -7,9 +7,8 @@ get the same messages, so they compute the same watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -255,44 +254,14 @@ def _combine(
     return min(marks) if len(marks) == len(watermarks) else None
 
 
-def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
-    """Return the facts about watermarks, as JSON values. `run` is the name of the run.
-
-    "ended" is present only if the watermark is the one that older versions take for the end.
-    """
-    ended = {"ended": watermarks.has_ended} if watermarks.combined_us == FINAL_US else {}
-    return {
-        "watermark": watermarks.combined_us,
-        **ended,
-        "sources": [
-            astuple(source)[: 4 if source.splits else 2 if source.held_us is None else 3]
-            for source in watermarks.sources
-        ],
-        "run": run,
-    }
+def no_watermarks(n_sources: int) -> Watermarks:
+    """Return the watermarks of an operator before its first micro-batch."""
+    return Watermarks((SourceWatermark(),) * n_sources)
 
 
-def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
-    """Read the facts of `watermark_facts`. In a new run all sources' idle clocks start over."""
-    stored = facts.get("sources") or [(None, None)] * n_sources
-    sources = [_source_watermark(source) for source in stored]
-    if facts.get("run", "") != run:
-        sources = [_without_clock(source) for source in sources]
-    return Watermarks(tuple(sources), facts.get("watermark"), input_has_ended(facts))
-
-
-def input_has_ended(facts: Mapping[str, Any]) -> bool:
-    """Return whether an operator with these facts has seen the end of the input.
-
-    Before "ended" was written, the highest watermark meant the end.
-    """
-    return bool(facts.get("ended", facts.get("watermark") == FINAL_US))
-
-
-def _source_watermark(fields: Sequence[Any]) -> SourceWatermark:
-    source = SourceWatermark(*fields[:3])
-    splits = fields[3] if len(fields) > 3 else ()
-    return replace(source, splits=tuple((number, mark, clock) for number, mark, clock in splits))
+def with_new_clocks(watermarks: Watermarks) -> Watermarks:
+    """Start the idle clocks of all sources over, for a new run of a stream."""
+    return replace(watermarks, sources=tuple(map(_without_clock, watermarks.sources)))
 
 
 def _without_clock(source: SourceWatermark) -> SourceWatermark:

@@ -11,23 +11,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
+from runtime.errors import ExecutionError
 from runtime.local.streaming.messages import LateRows, Progress
 from runtime.spec.thresholds import Thresholds
-from runtime.streaming.state.blobs import FACTS, BlobStore, Owner, decode_facts, encode_facts
-from runtime.streaming.state.buckets import MOST
-from runtime.streaming.state.split import BY
+from runtime.streaming.state.blobs import FACTS, BlobStore, Owner
+from runtime.streaming.state.codec import decode_facts, encode_facts
+from runtime.streaming.state.facts import GroupFacts, OperatorFacts
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
-    watermark_facts,
-    watermarks_of,
+    no_watermarks,
+    with_new_clocks,
 )
+
+_Facts = TypeVar("_Facts", bound=OperatorFacts)
 
 
 @dataclass(frozen=True)
@@ -129,25 +132,46 @@ class KeyGroupOperator(ABC):
     Attributes:
         most_bytes: Largest number of bytes of rows combined at once.
         enough_bytes: Limit for `most_bytes`; more is noted in the facts. None means no limit.
-        facts: Facts written at the end of the micro-batch, as JSON values.
+        facts: Facts written at the end of the micro-batch. None before.
     """
 
     def __init__(self, common: KeyGroupSpec, store: BlobStore) -> None:
         self._common = common
         self._store = store
         blob = store.get(FACTS)
-        self._known: dict[str, Any] = {} if blob is None else decode_facts(blob)
-        if common.owner is not None and self._known:
-            common.owner.check(self._known)
-        self._watermarks = watermarks_of(self._known, common.n_sources, common.run)
+        self._before = None if blob is None else decode_facts(blob)
+        if common.owner is not None and self._before is not None:
+            common.owner.check(self._before)
+        if self._before is None:
+            self._watermarks = no_watermarks(common.n_sources)
+        elif self._before.run == common.run:
+            self._watermarks = self._before.watermarks
+        else:
+            self._watermarks = with_new_clocks(self._before.watermarks)
         self.most_bytes = 0
         self.enough_bytes: int | None = None
-        self.facts: dict[str, Any] = {}
+        self.facts: GroupFacts | None = None
 
     @property
     def most_bytes_before(self) -> int:
         """`most_bytes` of the previous micro-batch if it was over the limit, else 0."""
-        return int(self._known.get(MOST, 0))
+        return 0 if self._before is None else self._before.most_bytes
+
+    def _facts_before(self, kind: type[_Facts]) -> _Facts | None:
+        """Return the operator's facts at the end of the previous micro-batch. None at first.
+
+        Raises:
+            ExecutionError: they are of another kind of operator.
+        """
+        if self._before is None:
+            return None
+        contents = self._before.contents
+        if not isinstance(contents, kind):
+            raise ExecutionError(
+                "the state in the checkpoint is damaged: it is of another operator",
+                hint="restore the checkpoint's directory from a copy",
+            )
+        return contents
 
     def process(self, batch: MicroBatch) -> Iterator[Output]:
         """Process a micro-batch and yield windows, late rows and, at the very end, the status.
@@ -164,12 +188,16 @@ class KeyGroupOperator(ABC):
         n_late = yield from self._emit(batch, before, after)
         self._watermarks = after
         owner = self._common.owner
-        signed = {} if owner is None else owner.signed()
-        if self._common.by is not None:
-            signed[BY] = self._common.by
-        if self.enough_bytes is not None and self.most_bytes > self.enough_bytes:
-            signed[MOST] = self.most_bytes
-        self.facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
+        is_over = self.enough_bytes is not None and self.most_bytes > self.enough_bytes
+        self.facts = GroupFacts(
+            after,
+            self._common.run,
+            self._closed_until_us(),
+            None if owner is None else owner.signature,
+            self._common.by,
+            self.most_bytes if is_over else 0,
+            self._facts(),
+        )
         self._store.put(FACTS, encode_facts(self.facts))
         for reader, n_rows in enumerate(n_late):
             yield Output(self._status(reader, n_rows, batch), reader)
@@ -189,8 +217,8 @@ class KeyGroupOperator(ABC):
         """
 
     @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """Return the operator's own facts, as JSON values."""
+    def _facts(self) -> OperatorFacts:
+        """Return the operator's own facts."""
 
     @abstractmethod
     def _size(self) -> tuple[int, int]:

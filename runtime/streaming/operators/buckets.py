@@ -9,25 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
-from runtime.streaming.state.blobs import (
-    FACTS,
-    BlobStore,
-    decode_facts,
-    encode_facts,
-    lacks_blob,
-    tells_of_buckets,
-)
-from runtime.streaming.state.buckets import BUCKETS, MOST, PartStore, Place, facts_name
-from runtime.streaming.state.split import BY, split_buckets
-
-# Facts that are the same in a key group and in its sub-buckets
-_COMMON = ("watermark", "closed", "checkpoint", "operator", BY)
+from runtime.streaming.state.blobs import FACTS, BlobStore, lacks_blob
+from runtime.streaming.state.buckets import PartStore, Place, facts_name, n_buckets_of
+from runtime.streaming.state.codec import decode_facts, encode_facts, has_buckets
+from runtime.streaming.state.facts import BucketFacts, GroupFacts
+from runtime.streaming.state.split import split_buckets
 
 
 @dataclass(frozen=True)
@@ -64,19 +55,20 @@ def process(
     """
     whole = PartStore(store)
     blob = whole.get(FACTS)
-    if blob is None or not tells_of_buckets(blob):
+    if blob is None or not has_buckets(blob):
         operator = make(whole)
         n_buckets = bound.place.more_buckets(1, operator.most_bytes_before, bound.n_bytes)
         if n_buckets == 1:
             operator.enough_bytes = bound.n_bytes
             yield from operator.process(batch)
             return
-        split_buckets(store, {}, bound.place, n_buckets)
+        split_buckets(store, 0, bound.place, n_buckets)
     else:
         facts = decode_facts(blob)
-        n_buckets = bound.place.more_buckets(facts[BUCKETS], facts.get(MOST, 0), bound.n_bytes)
-        if n_buckets > facts[BUCKETS]:
-            split_buckets(store, facts, bound.place, n_buckets)
+        before = n_buckets_of(facts)
+        n_buckets = bound.place.more_buckets(before, facts.most_bytes, bound.n_bytes)
+        if n_buckets > before:
+            split_buckets(store, before, bound.place, n_buckets)
     yield from _buckets(store, make, batch, bound, n_buckets)
 
 
@@ -89,7 +81,8 @@ def _buckets(
 ) -> Iterator[Output]:
     parts = _parts(batch, bound.place, n_buckets)
     statuses: dict[int, Status] = {}
-    total, facts = 0, dict[str, Any]()
+    total = 0
+    facts: GroupFacts | None = None
     for bucket, part in enumerate(parts):
         own_store = PartStore(store, bucket)
         if own_store.get(FACTS) is None:
@@ -105,11 +98,11 @@ def _buckets(
         facts = operator.facts
         # free the rows
         parts[bucket] = MicroBatch((), ())
-    own = {name: facts[name] for name in _COMMON if name in facts} | {BUCKETS: n_buckets}
+    assert facts is not None
     # the average, not the maximum: more sub-buckets do not help if one key is large
-    if total // n_buckets > bound.n_bytes:
-        own[MOST] = total // n_buckets
-    store.put(FACTS, encode_facts(own, are_in_buckets=True))
+    most_bytes = total // n_buckets if total // n_buckets > bound.n_bytes else 0
+    own = replace(facts, most_bytes=most_bytes, contents=BucketFacts(n_buckets))
+    store.put(FACTS, encode_facts(own))
     for reader, status in statuses.items():
         yield Output(status, reader)
 

@@ -18,9 +18,8 @@ belongs to it and may arrive until the watermark has reached it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +42,9 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.state.blobs import BlobStore, known_blob
-from runtime.streaming.state.cells import Cell, CellFacts, Cells, cell_of, decode_cell, encode_cell
+from runtime.streaming.state.cells import Cell, Cells, facts_of_cell
+from runtime.streaming.state.codec import decode_cell, encode_cell
+from runtime.streaming.state.facts import GeneralFacts
 from runtime.streaming.watermarks import (
     Watermarks,
     emitted_by_sessions_us,
@@ -89,11 +90,11 @@ class GeneralGroup(KeyGroupOperator):
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         self._spec = spec
-        self._cells = {
-            cell_of(name): CellFacts(*facts) for name, facts in self._known.get("cells", {}).items()
-        }
+        facts = self._facts_before(GeneralFacts)
+        cells = () if facts is None else facts.cells
+        self._cells = {Cell(cell.number, cell.of): cell for cell in cells}
         # closed windows stay closed even if the allowed lateness has been raised
-        self._closed_us: int | None = self._known.get("closed")
+        self._closed_us = None if self._before is None else self._before.closed_us
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         # the tables of the micro-batch have the columns TIME and POSITION
@@ -194,7 +195,7 @@ class GeneralGroup(KeyGroupOperator):
     def _open(self, cell: Cell) -> GeneralWindowOperator:
         state = None
         if cell in self._cells:
-            state = decode_cell(known_blob(self._store, self._blob(cell)))
+            state = decode_cell(known_blob(self._store, cell.blob))
         return GeneralWindowOperator(self._spec.job, state, closed_us=self._closed_us)
 
     def _close(self, cell: Cell, state: OperatorState) -> None:
@@ -202,15 +203,16 @@ class GeneralGroup(KeyGroupOperator):
         if state.is_empty:
             self._remove(cell)
             return
-        blob, facts = encode_cell(state)
-        parts = self._halves(cell, state) if facts.n_bytes > self._spec.cell_bytes else {}
+        state.n_late = 0
+        blob = encode_cell(state)
+        parts = self._halves(cell, state) if len(blob) > self._spec.cell_bytes else {}
         if parts:
             self._remove(cell)
             for half, of_half in parts.items():
                 self._close(half, of_half)
             return
-        self._store.put(self._blob(cell), blob)
-        self._cells[cell] = facts
+        self._store.put(cell.blob, blob)
+        self._cells[cell] = facts_of_cell(cell, state, len(blob))
 
     def _halves(self, cell: Cell, state: OperatorState) -> dict[Cell, OperatorState]:
         """Split a cell's state into two cells, or return {} if all its keys have one position."""
@@ -248,14 +250,13 @@ class GeneralGroup(KeyGroupOperator):
 
     def _remove(self, cell: Cell) -> None:
         if self._cells.pop(cell, None) is not None:
-            self._store.remove(self._blob(cell))
+            self._store.remove(cell.blob)
 
-    def _blob(self, cell: Cell) -> str:
-        return f"c{cell.name}"
+    def _closed_until_us(self) -> int | None:
+        return self._closed_us
 
-    def _facts(self) -> dict[str, Any]:
-        cells = {cell.name: astuple(facts) for cell, facts in self._cells.items()}
-        return {"cells": cells, "closed": self._closed_us}
+    def _facts(self) -> GeneralFacts:
+        return GeneralFacts([*self._cells.values()])
 
     def _size(self) -> tuple[int, int]:
         cells = self._cells.values()

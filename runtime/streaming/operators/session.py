@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,15 +53,10 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.state.blobs import (
-    BlobStore,
-    decode_bits,
-    decode_table,
-    encode_bits,
-    known_blob,
-)
+from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.contents import SessionChunk, session_chunks
+from runtime.streaming.state.facts import SessionChunk, SessionFacts
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
@@ -97,7 +91,8 @@ class SessionOperator(KeyGroupOperator):
         self._spec = spec
         self._thresholds = spec.common.thresholds
         self._window = window
-        self._chunks = session_chunks(self._known)
+        before = self._facts_before(SessionFacts)
+        self._chunks = [] if before is None else [*before.chunks]
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed, fires = before.combined_us, after.combined_us
@@ -301,8 +296,7 @@ class SessionOperator(KeyGroupOperator):
         table = CACHE.get(chunk.name)
         if table is None:
             table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
-            if not _is_numbered(chunk.name):
-                CACHE.put(chunk.name, table)
+            CACHE.put(chunk.name, table)
         return self._spec.columns.of(table, _MARK)
 
     def _with_marks(self, table: pa.Table) -> pa.Table:
@@ -314,8 +308,8 @@ class SessionOperator(KeyGroupOperator):
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"chunks": self._chunks}
+    def _facts(self) -> SessionFacts:
+        return SessionFacts(self._chunks)
 
     def _size(self) -> tuple[int, int]:
         n_rows = sum(chunk.n_rows for chunk in self._chunks)
@@ -330,10 +324,6 @@ class SessionOperator(KeyGroupOperator):
 
     def _emitted_us(self) -> int | None:
         return emitted_by_sessions_us(self._watermarks)
-
-
-def _is_numbered(name: str) -> bool:
-    return name.startswith("s") and name[1:].isdigit()
 
 
 def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[Output]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
+from runtime.streaming.state.facts import UpdateFacts
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, within, without
 from runtime.streaming.state.results import KeptResults
@@ -113,7 +113,7 @@ class UpdateLog:
         rules: UpdateRules,
         aggregation: WindowAggregation,
         store: BlobStore,
-        facts: dict[str, Any] | None,
+        facts: UpdateFacts | None,
         thresholds: Thresholds,
     ) -> None:
         self._rules = rules
@@ -122,34 +122,34 @@ class UpdateLog:
         self._identity = [*aggregation.keys, aggregation.window_end]
         assert not isinstance(aggregation.window, SessionWindow)
         self._assigner = slice_assigner(aggregation.window)
-        facts = facts or {}
+        if facts is None:
+            facts = UpdateFacts((), (), (), -FINAL_US, 0, None, None, 0)
         self._results = KeptResults(
-            self._identity, aggregation.window_end, store, facts, thresholds
+            self._identity, aggregation.window_end, store, facts.runs, thresholds
         )
-        self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
-        self._changed_keys = ChangedKeys(self._keys, store, facts.get("keys"), thresholds)
+        self._changed = [*facts.changed]
+        self._changed_keys = ChangedKeys(self._keys, store, facts.keys, thresholds)
         # windows up to this end have been computed, or are in `_changed`
-        self._computed_us: int = facts.get("computed", -FINAL_US)
-        self._pending: int = facts.get("pending", 0)
-        self._early_at: int | None = facts.get("early")
-        self._late_at: int | None = facts.get("late")
+        self._computed_us = facts.computed_us
+        self._pending = facts.n_pending
+        self._early_at = facts.early_at_us
+        self._late_at = facts.late_at_us
         # rows in fired windows since these were last emitted
-        self._n_late: int = facts.get("n_late", 0)
+        self._n_late = facts.n_late
         self.most_bytes = 0
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        keys = self._changed_keys.facts()
-        return {
-            **self._results.facts(),
-            "changed": self._changed,
-            **({"keys": keys} if keys else {}),
-            "computed": self._computed_us,
-            "pending": self._pending,
-            "early": self._early_at,
-            "late": self._late_at,
-            "n_late": self._n_late,
-        }
+    def facts(self) -> UpdateFacts:
+        """Return the facts for the next micro-batch."""
+        return UpdateFacts(
+            self._results.runs,
+            self._changed,
+            self._changed_keys.facts(),
+            self._computed_us,
+            self._pending,
+            self._early_at,
+            self._late_at,
+            self._n_late,
+        )
 
     def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
         """Yield the results that are due.

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +43,8 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
-from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.contents import span_blobs
+from runtime.streaming.state.facts import RunningFacts, SliceFacts
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.state.running import RunningAggregates
@@ -87,58 +87,47 @@ class WindowOperator(KeyGroupOperator):
         # a single reader's slices are stored without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
-        levels = self._known.get("levels")
-        if not self._has_levels and self._known.get("slices"):
-            levels = [[1, self._known["slices"]]]
-        self._slices = SliceLevels(spec.shared, store, levels, spec.common.thresholds)
-        self._spans = self._open_spans()
+        facts = self._facts_before(SliceFacts) or SliceFacts((), {}, spec.generation, None)
+        self._slices = SliceLevels(spec.shared, store, facts.levels, spec.common.thresholds)
+        self._spans = self._open_spans(facts)
+        # Not computed from the watermark: closed slices are gone, also if the allowed lateness has
+        # been raised since.
+        self._closed_us = None if self._before is None else self._before.closed_us
         self._updates = None
-        # Closed slices are gone, and if the allowed lateness has changed, the watermark does not
-        # tell which windows were closed. So "closed" is in the facts where windows can be emitted
-        # again.
-        if "closed" in self._known:
-            self._closed_us: int | None = self._known["closed"]
-        else:
-            self._closed_us = self._passed_us(self._watermarks)
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(
-                spec.updates,
-                aggregation,
-                store,
-                self._known.get("updates"),
-                spec.common.thresholds,
+                spec.updates, aggregation, store, facts.updates, spec.common.thresholds
             )
 
-    def _open_spans(self) -> dict[int, RunningAggregates | RunningTotals]:
+    def _open_spans(self, facts: SliceFacts) -> dict[int, RunningAggregates | RunningTotals]:
         """Open the spans over the slices, by reader number.
 
         These are running aggregates for windows that overlap with many others, and totals for
         CUMULATE windows with allowed lateness. Spans of other windows or accumulators are dropped,
         which loses nothing: they are computed from slices.
         """
-        stored, updates = self._known.get("running") or {}, self._spec.updates
+        stored, updates = facts.spans, self._spec.updates
         thresholds = self._spec.common.thresholds
-        blobs = blobs_of({"running": stored})
-        if self._known.get("generation", 0) != self._spec.generation:
+        if facts.generation != self._spec.generation:
             stored = {}
-        of_readers = stored.get("readers", {}) if self._has_levels else {"0": stored}
         has_totals = updates is not None and updates.allowed_lateness_us > 0
         spans: dict[int, RunningAggregates | RunningTotals] = {}
         for number, reader in enumerate(self._slices.readers):
-            window, reader_facts = reader.spec.aggregation.window, of_readers.get(str(number))
+            window, before = reader.spec.aggregation.window, stored.get(number)
             if is_overlapping(window):
                 assert isinstance(window, Hop | CalendarHop)
+                assert before is None or isinstance(before, RunningFacts)
                 spans[number] = RunningAggregates(
-                    window, reader.columns, self._store, reader_facts, thresholds
+                    window, reader.columns, self._store, before, thresholds
                 )
             elif has_totals and reader.grows:
                 assert isinstance(window, Cumulate | CalendarCumulate)
                 spans[number] = RunningTotals(
-                    window, reader.columns, self._store, reader_facts, thresholds
+                    window, reader.columns, self._store, before, thresholds
                 )
         if not (stored and spans):
-            for blob in blobs:
+            for blob in span_blobs(facts):
                 self._store.remove(blob)
         return spans
 
@@ -388,25 +377,14 @@ class WindowOperator(KeyGroupOperator):
             changed.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return changed
 
-    def _facts(self) -> dict[str, Any]:
-        levels = self._slices.facts()
-        if self._has_levels:
-            running = {
-                str(n): span_facts
-                for n, spans in self._spans.items()
-                if (span_facts := spans.facts())
-            }
-            return {"levels": levels} | ({"running": {"readers": running}} if running else {})
-        facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
-        if self._spec.generation:
-            facts["generation"] = self._spec.generation
-        spans = self._spans.get(0)
-        if spans is not None and (span_facts := spans.facts()):
-            facts["running"] = span_facts
-        if self._updates is not None:
-            facts["updates"] = self._updates.facts()
-            facts["closed"] = self._closed_us
-        return facts
+    def _facts(self) -> SliceFacts:
+        spans = {number: spans.facts() for number, spans in self._spans.items()}
+        return SliceFacts(
+            self._slices.facts(),
+            {number: facts for number, facts in spans.items() if facts is not None},
+            self._spec.generation,
+            None if self._updates is None else self._updates.facts(),
+        )
 
     def _size(self) -> tuple[int, int]:
         spans = self._spans.values()

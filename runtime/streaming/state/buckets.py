@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.kernels.keys import bucket_of
-from runtime.streaming.state.blobs import FACTS, BlobStore, decode_facts
+from runtime.streaming.state.blobs import FACTS, BlobStore
+from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.facts import BucketFacts, GroupFacts
 
-# Key in a key group's facts: number of sub-buckets
-BUCKETS = "buckets"
-# Key in the facts: largest number of bytes combined at once, if over the limit
-MOST = "most"
 # A 32-bit hash is distributed over key groups and sub-buckets
 _MOST_IN_ALL = 1 << 30
 _MOST_IN_A_GROUP = 1 << 10
@@ -72,7 +69,7 @@ def is_facts(name: str) -> bool:
     return name == FACTS or name.startswith(f"{FACTS}.")
 
 
-def facts_of_buckets(blobs: Mapping[str, bytes], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def facts_of_buckets(blobs: Mapping[str, bytes], facts: GroupFacts) -> list[GroupFacts]:
     """Return the facts of a key group's sub-buckets; empty if it has none.
 
     Args:
@@ -83,7 +80,12 @@ def facts_of_buckets(blobs: Mapping[str, bytes], facts: Mapping[str, Any]) -> li
         KeyError: the facts of a sub-bucket are not among the blobs.
         ExecutionError: they are of another version of sqlwin.
     """
-    return [decode_facts(blobs[facts_name(n)]) for n in range(facts.get(BUCKETS, 0))]
+    return [decode_facts(blobs[facts_name(number)]) for number in range(n_buckets_of(facts))]
+
+
+def n_buckets_of(facts: GroupFacts) -> int:
+    """Return the number of a key group's sub-buckets, 0 if it has none."""
+    return facts.contents.n_buckets if isinstance(facts.contents, BucketFacts) else 0
 
 
 class PartStore:

@@ -6,16 +6,14 @@ into halves, and small halves are joined again.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark import cloudpickle
 
 from runtime.compute.kernels.columns import Int64Array
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.state.blobs import checked, versioned
+from runtime.streaming.state.facts import CellFacts
 
 # A 32-bit hash is distributed over the positions of all key groups
 _MOST_POSITIONS = 1 << 30
@@ -44,15 +42,9 @@ class Cell:
         return Cell(self.number ^ 1, self.of)
 
     @property
-    def name(self) -> str:
-        """Name in state."""
-        return f"{self.number}/{self.of}"
-
-
-def cell_of(name: str) -> Cell:
-    """Return the cell with a name."""
-    number, _, of = name.partition("/")
-    return Cell(int(number), int(of))
+    def blob(self) -> str:
+        """Name of its blob."""
+        return f"c{self.number}/{self.of}"
 
 
 def n_positions(n_groups: int) -> int:
@@ -98,37 +90,7 @@ class Cells:
         return number, of
 
 
-@dataclass(frozen=True)
-class CellFacts:
-    """Properties of a cell that are known without reading it.
-
-    Attributes:
-        next_event_us: Time of its next event-time timer.
-        next_clock_us: Time of its next processing-time timer, on the wall clock.
-        n_windows: Number of windows with contents.
-        n_bytes: Size of its blob.
-    """
-
-    next_event_us: int | None
-    next_clock_us: int | None
-    n_windows: int
-    n_bytes: int
-
-
-def encode_cell(state: OperatorState) -> tuple[bytes, CellFacts]:
-    """Encode a cell's state as a blob. Resets its count of late rows."""
-    state.n_late = 0
-    # pickle by value classes from modules that only the driver has
-    blob = versioned(cloudpickle.dumps(state))  # type: ignore[no-untyped-call]
+def facts_of_cell(cell: Cell, state: OperatorState, n_bytes: int) -> CellFacts:
+    """Return the facts of a cell whose encoded state has `n_bytes`."""
     timers = state.event_timers.next_us, state.clock_timers.next_us
-    return blob, CellFacts(*timers, len(state.contents), len(blob))
-
-
-def decode_cell(blob: bytes) -> OperatorState:
-    """Decode the state of a cell.
-
-    Raises:
-        ExecutionError: the blob is of another version.
-    """
-    state: OperatorState = pickle.loads(memoryview(blob)[checked(blob) :])
-    return state
+    return CellFacts(cell.number, cell.of, *timers, len(state.contents), n_bytes)

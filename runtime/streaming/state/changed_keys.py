@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.thresholds import Thresholds
-from runtime.streaming.state.blobs import BlobStore, decode_table, known_blob
+from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.codec import decode_table
+from runtime.streaming.state.facts import ChangedRows
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, without
 from runtime.streaming.state.table_cache import write_table
@@ -51,7 +52,7 @@ class ChangedKeys:
     Args:
         keys: Key columns. Without any, nothing is stored.
         store: State that holds them.
-        facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
         thresholds: Maximum number of keys and of their tables.
     """
 
@@ -59,20 +60,23 @@ class ChangedKeys:
         self,
         keys: Sequence[str],
         store: BlobStore,
-        facts: Sequence[Any] | None,
+        facts: Sequence[ChangedRows],
         thresholds: Thresholds,
     ) -> None:
         self._keys = [*keys]
         self._store = store
         self._thresholds = thresholds
         self._rows = [
-            _Rows([(after, until) for after, until in ranges], n_rows, n_results, None, name)
-            for ranges, n_rows, n_results, name in facts or ()
+            _Rows([*rows.ranges], rows.n_rows, rows.n_results, None, rows.name) for rows in facts
         ]
 
-    def facts(self) -> list[Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return [[rows.ranges, rows.n_rows, rows.n_results, rows.name] for rows in self._rows]
+    def facts(self) -> list[ChangedRows]:
+        """Return the facts for the next micro-batch. All keys must be written, see `keep`."""
+        return [
+            ChangedRows(rows.ranges, rows.n_rows, rows.n_results, rows.name)
+            for rows in self._rows
+            if rows.name is not None
+        ]
 
     @property
     def ranges(self) -> list[Range]:

@@ -6,10 +6,9 @@ key group name its blobs, and the description of the operator names their column
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +26,20 @@ from runtime.spec.windows import (
     SessionWindow,
     Tumble,
 )
-from runtime.streaming.state.blobs import decode_bits, decode_table
-from runtime.streaming.state.results import runs_of
+from runtime.streaming.state.cells import Cell
+from runtime.streaming.state.codec import decode_bits, decode_table
+from runtime.streaming.state.facts import (
+    BucketFacts,
+    GeneralFacts,
+    GroupFacts,
+    Level,
+    RunningFacts,
+    SessionFacts,
+    SliceFacts,
+    SpanFacts,
+    UpdateFacts,
+)
 from runtime.streaming.state.shared_slices import common_slices
-from runtime.streaming.watermarks import ends_passed_us
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
@@ -73,77 +82,59 @@ class Blob:
     ranges: tuple[tuple[int, int], ...] = ()
 
 
-class SessionChunk(NamedTuple):
-    """A blob of partials of open sessions.
-
-    Attributes:
-        name: Name of the blob.
-        n_rows: Number of partials that have not been taken.
-        n_bytes: Size of the blob.
-        first_us: Earliest first time of these partials.
-        last_us: Earliest last time of these partials.
-        run: Equal for chunks that were written together.
-        taken: Blob with a bit per partial that is set if it has been taken. None if none has.
-    """
-
-    name: str
-    n_rows: int
-    n_bytes: int
-    first_us: int
-    last_us: int
-    run: str = ""
-    taken: str | None = None
-
-
-def session_chunks(facts: Mapping[str, Any]) -> list[SessionChunk]:
-    """Return the chunks of open sessions in facts."""
-    return [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
-
-
-def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
+def blobs_of(facts: GroupFacts) -> dict[str, Blob]:
     """Return a key group's blobs by name, according to its facts."""
-    blobs = [
-        *_slices(1, facts.get("slices") or ()),
-        *(blob for members, slabs in facts.get("levels") or () for blob in _slices(members, slabs)),
-        *(
-            Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
-            for chunk in session_chunks(facts)
-        ),
-        *_running(facts.get("running") or {}),
-        *_results(facts.get("updates") or {}),
-        *(
-            Blob(f"c{number}", BlobKind.GENERAL, cell[2])
-            for number, cell in (facts.get("cells") or {}).items()
-        ),
-    ]
+    match facts.contents:
+        case SliceFacts(levels, spans, updates=updates):
+            blobs = [*_slices(levels), *_running(spans.values())]
+            if updates is not None:
+                blobs += _results(updates)
+        case SessionFacts(chunks):
+            blobs = [
+                Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
+                for chunk in chunks
+            ]
+        case GeneralFacts(cells):
+            blobs = [
+                Blob(Cell(cell.number, cell.of).blob, BlobKind.GENERAL, cell.n_windows)
+                for cell in cells
+            ]
+        case BucketFacts():
+            blobs = []
     return {blob.name: blob for blob in blobs}
 
 
-def _slices(members: int, slabs: Sequence[Any]) -> Iterator[Blob]:
-    for _, _, chunks in slabs:
-        for name, n_rows, *_ in chunks:
-            yield Blob(name, BlobKind.SLICES, n_rows, members)
+def span_blobs(facts: SliceFacts) -> list[str]:
+    """Return the names of the blobs of running aggregates and totals."""
+    return [blob.name for blob in _running(facts.spans.values())]
 
 
-def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
-    for of_reader in facts.get("readers", {}).values():
-        yield from _running(of_reader)
-    spans = [*facts.get("spans", ()), *facts.get("patches", ())]
-    for span in [*spans, facts["middle"]] if facts.get("middle") else spans:
-        *_, n_rows, _, names = span
-        for place, name in enumerate(names):
-            yield Blob(name, BlobKind.RUNNING, n_rows if place == 0 else 0)
+def _slices(levels: Iterable[Level]) -> Iterator[Blob]:
+    for level in levels:
+        for slab in level.slabs:
+            for chunk in slab.chunks:
+                yield Blob(chunk.name, BlobKind.SLICES, chunk.n_rows, level.members)
 
 
-def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
+def _running(span_facts: Iterable[SpanFacts]) -> Iterator[Blob]:
+    for facts in span_facts:
+        spans = [*facts.spans, *facts.patches]
+        if isinstance(facts, RunningFacts) and facts.middle is not None:
+            spans.append(facts.middle)
+        for span in spans:
+            for place, name in enumerate(span.names):
+                yield Blob(name, BlobKind.RUNNING, span.n_rows if place == 0 else 0)
+
+
+def _results(facts: UpdateFacts) -> Iterator[Blob]:
     ranges: dict[str, list[tuple[int, int]]] = {}
-    for part in (part for run in runs_of(facts) for part in run):
+    for part in (part for run in facts.runs for part in run):
         for name in part.names:
             ranges.setdefault(name, []).append((part.after_us, part.until_us))
     for name, valid in ranges.items():
         yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(valid))
-    for _, n_rows, _, name in facts.get("keys", ()):
-        yield Blob(name, BlobKind.CHANGED, n_rows)
+    for rows in facts.keys:
+        yield Blob(rows.name, BlobKind.CHANGED, rows.n_rows)
 
 
 @dataclass(frozen=True)
@@ -228,13 +219,6 @@ class Decoder:
             is_closed = distinct <= self.closed_us
             starts[is_closed] = assigner.window_start(distinct[is_closed])
         return pa.array(starts.take(place)).cast(_TIME)
-
-
-def stored_closed_until_us(facts: Mapping[str, Any]) -> int | None:
-    """Return the time up to which a key group's windows are closed."""
-    if "closed" in facts:
-        return None if facts["closed"] is None else int(facts["closed"])
-    return ends_passed_us(facts.get("watermark"))
 
 
 def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Array) -> Int64Array:

@@ -9,8 +9,7 @@ there are many, as in a log-structured merge tree (O'Neil and others, 1996).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,25 +22,10 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import rows_between
+from runtime.streaming.state.facts import Part
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
-
-
-class Part(NamedTuple):
-    """Results of windows in a range. The blobs may hold other results, which are ignored.
-
-    Attributes:
-        after_us: The windows end after this.
-        until_us: The windows end at or before this.
-        names: Names of the blobs.
-        n_rows: Number of rows in the blobs.
-    """
-
-    after_us: int
-    until_us: int
-    names: Sequence[str]
-    n_rows: int
 
 
 class KeptResults:
@@ -51,7 +35,7 @@ class KeptResults:
         identity: Columns that identify a result: keys and window end.
         window_end: Window end column.
         store: State that holds the results.
-        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
+        runs: Attribute `runs` at the end of the last micro-batch. Empty at first.
         thresholds: Size of a part, and when runs are merged.
 
     Attributes:
@@ -63,19 +47,20 @@ class KeptResults:
         identity: Sequence[str],
         window_end: str,
         store: BlobStore,
-        facts: Mapping[str, Any],
+        runs: Sequence[Sequence[Part]],
         thresholds: Thresholds,
     ) -> None:
         self._identity = identity
         self._window_end = window_end
         self._store = store
         self._thresholds = thresholds
-        self._runs = runs_of(facts) or [[]]
+        self._runs = [[*run] for run in runs] or [[]]
         self.most_bytes = 0
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return {"runs": self._runs}
+    @property
+    def runs(self) -> list[list[Part]]:
+        """Results in state, oldest run first."""
+        return self._runs
 
     def n_rows(self, ends: Range) -> int:
         """Return an upper bound of the number of results in the windows of a range."""
@@ -195,8 +180,3 @@ class KeptResults:
 
     def _ends(self, table: pa.Table) -> Int64Array:
         return int64_column(table, self._window_end)
-
-
-def runs_of(facts: Mapping[str, Any]) -> list[list[Part]]:
-    """Return the runs in facts; empty if nothing was emitted yet."""
-    return [[Part(*part) for part in run] for run in facts.get("runs", ())]

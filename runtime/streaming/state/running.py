@@ -35,7 +35,6 @@ merge. If a checkpoint has none, they are computed when its next windows fire.
 from __future__ import annotations
 
 from math import isqrt
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +45,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.spans import Slices, Span, Spans, needs
+from runtime.streaming.state.facts import RunningFacts, Span
+from runtime.streaming.state.spans import Slices, Spans, needs
 
 
 class RunningAggregates(Spans):
@@ -62,10 +62,9 @@ class RunningAggregates(Spans):
         window: Hop | CalendarHop,
         columns: StateColumns,
         store: BlobStore,
-        facts: dict[str, Any] | None,
+        facts: RunningFacts | None,
         thresholds: Thresholds,
     ) -> None:
-        facts = facts or {}
         super().__init__(columns, store, facts, thresholds)
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
@@ -73,24 +72,28 @@ class RunningAggregates(Spans):
             isinstance(accumulator, CollectSet | CollectRows)
             for accumulator in columns.accumulators
         )
-        self._set_block(facts.get("block", self._n_windows // thresholds.running_min_blocks))
-        if facts.get("spans") and not self._grows:
-            self._stride = facts["stride"]
+        n_windows = self._n_windows // thresholds.running_min_blocks
+        self._set_block(n_windows if facts is None else facts.block)
+        if facts is not None and facts.spans and not self._grows:
+            self._stride = facts.stride
         # number of the window that fired last
-        self._last: int | None = facts.get("last")
-        self._middle = Span._make(facts["middle"]) if facts.get("middle") else None
+        self._last = None if facts is None else facts.last
+        self._middle = None if facts is None else facts.middle
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
+    def facts(self) -> RunningFacts | None:
+        """Return the facts for the next micro-batch, or None before the first window fires."""
         if self._last is None:
-            return {}
-        own = {
-            "last": self._last,
-            "block": self._block,
-            "stride": self._stride,
-            "middle": self._middle,
-        }
-        return self._span_facts() | own
+            return None
+        return RunningFacts(
+            self._n_results,
+            self._number,
+            [*self._spans.values()],
+            self._patches,
+            self._last,
+            self._block,
+            self._stride,
+            self._middle,
+        )
 
     def windows(self, ends: tuple[int, int], n_rows: int) -> list[int] | None:
         """Return the ends of windows that are best computed from spans, or None for slices.

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +35,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.facts import Level, Slab
 from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
@@ -133,12 +133,12 @@ class SliceLevels:
     Args:
         spec: Spec of the shared state.
         store: State that holds the slices.
-        facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
         thresholds: When chunks are merged.
     """
 
     def __init__(
-        self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None, thresholds: Thresholds
+        self, spec: SharedSpec, store: BlobStore, facts: Sequence[Level], thresholds: Thresholds
     ) -> None:
         self._spec = spec
         self._store = store
@@ -147,12 +147,12 @@ class SliceLevels:
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
-            members: self._level(members, of_level) for members, of_level in facts or ()
+            level.members: self._level(level.members, level.slabs) for level in facts
         }
 
-    def facts(self) -> list[Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return [[members, level.state.facts()] for members, level in self._levels.items()]
+    def facts(self) -> list[Level]:
+        """Return the facts for the next micro-batch."""
+        return [Level(members, level.state.facts()) for members, level in self._levels.items()]
 
     @property
     def n_rows(self) -> int:
@@ -245,7 +245,7 @@ class SliceLevels:
                 homes.setdefault(home, []).append(part)
         for home, tables in homes.items():
             if home not in self._levels:
-                self._levels[home] = self._level(home, None)
+                self._levels[home] = self._level(home, ())
             self._levels[home].append(tables)
         if closed_us is not None:
             for number in _numbers(self._growing):
@@ -308,7 +308,7 @@ class SliceLevels:
         slices = [self._spec.readers[number].slices for number in _numbers(members)]
         return common_slices(tuple(tumble for tumble in slices if tumble is not None))
 
-    def _level(self, members: int, facts: list[Any] | None) -> _Level:
+    def _level(self, members: int, slabs: Sequence[Slab]) -> _Level:
         """Create the level of a set of readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
@@ -327,7 +327,7 @@ class SliceLevels:
         is_read_apart = is_own and (is_overlapping(window) or readers[0].grows)
         state = SliceState(
             self._store,
-            facts,
+            slabs,
             assigner,
             slab,
             columns,

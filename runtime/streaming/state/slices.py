@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.facts import Chunk, Slab
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Slabs per window, approximately. More slabs free slices sooner: a slice stays for up to a slab's
@@ -36,34 +36,9 @@ from runtime.streaming.state.table_cache import CACHE, read_table, remove_table,
 _SLABS_PER_WINDOW = 8
 
 
-class Chunk(NamedTuple):
-    """A blob of partials.
-
-    A tuple because a micro-batch reads and writes up to thousands of them in the facts.
-
-    Attributes:
-        name: Name of the blob, never used for another chunk.
-        n_rows: Number of partials.
-        n_bytes: Size of the blob.
-        first_us: First slice end.
-        last_us: Last slice end.
-    """
-
-    name: str
-    n_rows: int
-    n_bytes: int
-    first_us: int
-    last_us: int
-
-
 @dataclass
-class _Slab:
-    """Chunks of the same slices.
-
-    Attributes:
-        n_merged: Number of rows after all chunks were last merged.
-        chunks: Chunks, oldest first.
-    """
+class _OpenSlab:
+    """The slab of a micro-batch, which changes it; see `Slab`."""
 
     n_merged: int = 0
     chunks: list[Chunk] = field(default_factory=list)
@@ -86,7 +61,7 @@ class SliceState:
 
     Args:
         store: State that holds them.
-        facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
         windows: Windows of the slices.
         slab_us: Maximum time that the slices of a chunk cover.
         columns: Columns of the partials.
@@ -100,7 +75,7 @@ class SliceState:
     def __init__(
         self,
         store: BlobStore,
-        facts: list[Any] | None,
+        facts: Sequence[Slab],
         windows: SliceAssigner,
         slab_us: int,
         columns: StateColumns,
@@ -115,15 +90,14 @@ class SliceState:
         self._columns = columns
         self._thresholds = thresholds
         self.most_bytes = 0
-        self._slabs: dict[int, _Slab] = {
-            slab: _Slab(n_merged, [*map(Chunk._make, chunks)])
-            for slab, n_merged, chunks in facts or ()
+        self._slabs: dict[int, _OpenSlab] = {
+            slab.end_us: _OpenSlab(slab.n_merged, [*slab.chunks]) for slab in facts
         }
         self._known_numbers: Int64Array | None = None
 
-    def facts(self) -> list[Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return [[end, slab.n_merged, slab.chunks] for end, slab in self._slabs.items()]
+    def facts(self) -> list[Slab]:
+        """Return the facts for the next micro-batch."""
+        return [Slab(end, slab.n_merged, slab.chunks) for end, slab in self._slabs.items()]
 
     @property
     def n_rows(self) -> int:
@@ -193,7 +167,7 @@ class SliceState:
             part = table.filter(pa.array(is_in)) if len(distinct) > 1 else table
             if end not in self._slabs and self._is_read_apart:
                 self._merge_before(end)
-            slab = self._slabs.setdefault(end, _Slab())
+            slab = self._slabs.setdefault(end, _OpenSlab())
             if slab.n_rows >= limits.slices_slab_rows and width_us > self._narrow_us:
                 half = self._width_of((width_us - 1) // self._narrow_us)
                 self._append(part, ends[is_in], half)
@@ -257,7 +231,7 @@ class SliceState:
             self.append(table.filter(pa.array(is_later)))
             table = table.filter(pa.array(~is_later))
         if table.num_rows:
-            slab = self._slabs.setdefault(until_us - until_us % -self._slab_us, _Slab())
+            slab = self._slabs.setdefault(until_us - until_us % -self._slab_us, _OpenSlab())
             merged = self._merge([table])
             self._write(slab, merged)
             slab.n_merged = max(slab.n_merged, merged.num_rows)
@@ -267,7 +241,7 @@ class SliceState:
         self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
         return self._columns.merged(tables)
 
-    def _write(self, slab: _Slab, table: pa.Table) -> None:
+    def _write(self, slab: _OpenSlab, table: pa.Table) -> None:
         for piece in pieces(table):
             name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, piece)
@@ -276,14 +250,14 @@ class SliceState:
             slab.chunks.append(Chunk(name, piece.num_rows, n_bytes, *bounds))
             self._known_numbers = None
 
-    def _take(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
+    def _take(self, slab: _OpenSlab, chunks: list[Chunk]) -> list[pa.Table]:
         """Read some chunks and remove them."""
         tables = [self._table(chunk, is_last=True) for chunk in chunks]
         for chunk in list(chunks):
             self._remove(slab, chunk)
         return tables
 
-    def _remove(self, slab: _Slab, chunk: Chunk) -> None:
+    def _remove(self, slab: _OpenSlab, chunk: Chunk) -> None:
         remove_table(self._store, chunk.name)
         slab.chunks.remove(chunk)
         self._known_numbers = None

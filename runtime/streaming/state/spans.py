@@ -7,8 +7,7 @@ spans. Reading a span, or computing another from it, includes the patches that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -18,32 +17,11 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.facts import Span, TotalsFacts
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Reads all partials so far with `after` < slice end <= `until`
 Slices = Callable[[int, int], list[pa.Table]]
-
-
-class Span(NamedTuple):
-    """One partial per key for the slices between two times; or a patch, some partials of them.
-
-    A tuple because a micro-batch reads and writes up to thousands of them in the facts.
-
-    Attributes:
-        after_us: Slice end after which it begins.
-        until_us: Last slice end.
-        number: Ascending number of a patch; for a span the number of the newest patch it includes.
-        n_rows: Number of partials.
-        n_bytes: Size of the blobs.
-        names: Names of the blobs.
-    """
-
-    after_us: int
-    until_us: int
-    number: int
-    n_rows: int
-    n_bytes: int
-    names: Sequence[str]
 
 
 class Spans:
@@ -60,27 +38,18 @@ class Spans:
         self,
         columns: StateColumns,
         store: BlobStore,
-        facts: dict[str, Any] | None,
+        facts: TotalsFacts | None,
         thresholds: Thresholds,
     ) -> None:
-        facts = facts or {}
         self._columns = columns
         self._store = store
         self._thresholds = thresholds
         # number of results of the last window
-        self._n_results: int = facts.get("results", 0)
-        self._number: int = facts.get("number", 0)
-        self._spans = {(s.after_us, s.until_us): s for s in map(Span._make, facts.get("spans", ()))}
-        self._patches = [Span._make(fields) for fields in facts.get("patches", ())]
-
-    def _span_facts(self) -> dict[str, Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return {
-            "results": self._n_results,
-            "number": self._number,
-            "spans": [*self._spans.values()],
-            "patches": self._patches,
-        }
+        self._n_results = 0 if facts is None else facts.n_results
+        self._number = 0 if facts is None else facts.number
+        spans, patches = ((), ()) if facts is None else (facts.spans, facts.patches)
+        self._spans = {(span.after_us, span.until_us): span for span in spans}
+        self._patches = [*patches]
 
     @property
     def n_rows(self) -> int:

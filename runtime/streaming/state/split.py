@@ -8,8 +8,7 @@ new key groups get the old one's watermarks and other facts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,32 +19,42 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.state.blobs import (
-    FACTS,
-    BlobStore,
-    decode_bits,
-    decode_facts,
-    decode_table,
-    encode_facts,
-    encode_state,
-)
+from runtime.streaming.state.blobs import FACTS, BlobStore
 from runtime.streaming.state.buckets import (
-    BUCKETS,
-    MOST,
     PartStore,
     Place,
     facts_name,
     facts_of_buckets,
+    n_buckets_of,
 )
-from runtime.streaming.state.cells import Cell, cell_of, decode_cell, encode_cell, n_positions
-from runtime.streaming.state.contents import SessionChunk, blobs_of, session_chunks
-from runtime.streaming.state.results import Part, runs_of
+from runtime.streaming.state.cells import Cell, facts_of_cell, n_positions
+from runtime.streaming.state.codec import (
+    decode_bits,
+    decode_cell,
+    decode_facts,
+    decode_table,
+    encode_cell,
+    encode_facts,
+    encode_table,
+)
+from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.facts import (
+    BucketFacts,
+    CellFacts,
+    ChangedRows,
+    Chunk,
+    GeneralFacts,
+    GroupFacts,
+    Level,
+    OperatorFacts,
+    Part,
+    SessionChunk,
+    SessionFacts,
+    Slab,
+    SliceFacts,
+    UpdateFacts,
+)
 from runtime.streaming.state.table_cache import unique_name
-
-# Facts of emitted results that refer to blobs
-_RESULTS = ("runs", "keys")
-# Key in the facts: columns that are hashed into key groups
-BY = "by"
 
 # Returns the blob with a name, or None
 Get = Callable[[str], bytes | None]
@@ -70,8 +79,7 @@ def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     Raises:
         ExecutionError: the state lacks a blob.
     """
-    columns: list[str] = decode_facts(_required_blob(blobs.get, FACTS))[BY]
-    return columns
+    return _hashed_columns(decode_facts(_required_blob(blobs.get, FACTS)))
 
 
 def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[dict[str, bytes]]:
@@ -88,8 +96,8 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     if split.into == 1:
         return [dict(blobs)]
     facts = decode_facts(_required_blob(blobs.get, FACTS))
-    n_buckets = facts.get(BUCKETS, 1)
-    if n_buckets == 1:
+    n_buckets = n_buckets_of(facts)
+    if not n_buckets:
         return _halves(blobs, facts, group, split)
     try:
         of_buckets = facts_of_buckets(blobs, facts)
@@ -109,19 +117,18 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     ]
 
 
-def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_buckets: int) -> None:
+def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -> None:
     """Split a key group's state into more sub-buckets. The key group's facts are not changed.
 
     Args:
         store: State of the key group.
-        facts: Facts of the key group.
+        before: Current number of sub-buckets, 0 if there are none.
         place: Keys of the key group.
         n_buckets: New number of sub-buckets, a multiple of the current number.
 
     Raises:
         ExecutionError: the state lacks a blob.
     """
-    before = facts.get(BUCKETS, 0)
     into = n_buckets // max(1, before)
     cut = Split(place.n_groups * max(1, before), into)
     # in reverse: facts of new sub-buckets overwrite facts of later old ones
@@ -142,7 +149,7 @@ def split_buckets(store: BlobStore, facts: dict[str, Any], place: Place, n_bucke
 
 
 def _halves(
-    blobs: Mapping[str, bytes], facts: dict[str, Any], group: int, split: Split
+    blobs: Mapping[str, bytes], facts: GroupFacts, group: int, split: Split
 ) -> list[dict[str, bytes]]:
     """Return the blobs of the key groups that one without sub-buckets is split into."""
     new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
@@ -157,7 +164,7 @@ def _halves(
 
 
 def _together(
-    blobs: Mapping[str, bytes], facts: dict[str, Any], of_buckets: list[dict[str, Any]]
+    blobs: Mapping[str, bytes], facts: GroupFacts, of_buckets: list[GroupFacts]
 ) -> dict[str, bytes]:
     """Return the blobs of a key group that consists of some sub-buckets.
 
@@ -169,8 +176,8 @@ def _together(
     if len(of_buckets) == 1:
         new = {FACTS: encode_facts(of_buckets[0])}
     else:
-        own = {**facts, BUCKETS: len(of_buckets)}
-        new = {FACTS: encode_facts(own, are_in_buckets=True)}
+        own = replace(facts, contents=BucketFacts(len(of_buckets)))
+        new = {FACTS: encode_facts(own)}
         new |= {facts_name(n): encode_facts(bucket) for n, bucket in enumerate(of_buckets)}
     for bucket in of_buckets:
         for blob in blobs_of(bucket).values():
@@ -194,7 +201,7 @@ class _Splitter:
     def __init__(
         self,
         get: Get,
-        facts: dict[str, Any],
+        facts: GroupFacts,
         group: int,
         split: Split,
         put: Callable[[int, str, bytes], None],
@@ -202,48 +209,50 @@ class _Splitter:
         self._get = get
         self._group = group
         self._split = split
-        self._by: list[str] = facts[BY]
+        self._by = _hashed_columns(facts)
         self._write = put
-        # running aggregates are computed from slices again
-        left_out = ("running", MOST)
-        common_facts = {name: fact for name, fact in facts.items() if name not in left_out}
-        self._facts = [dict(common_facts) for _ in range(split.into)]
-        if "cells" in facts:
-            self._cells(facts["cells"])
-        if "chunks" in facts:
-            self._sessions(facts)
-        if "slices" in facts:
-            for own, slabs in zip(self._facts, self._slabs(facts["slices"]), strict=True):
-                own["slices"] = slabs
-        if "levels" in facts:
-            levels = [(members, self._slabs(slabs)) for members, slabs in facts["levels"]]
-            for number, own in enumerate(self._facts):
-                own["levels"] = [[m, slabs[number]] for m, slabs in levels if slabs[number]]
-        if "updates" in facts:
-            self._updates(facts["updates"])
+        self._common = replace(facts, most_bytes=0)
+        self._contents = self._split_contents(facts)
 
     def facts(self, number: int) -> bytes:
         """Return the facts of one of the new key groups."""
-        return encode_facts(self._facts[number])
+        return encode_facts(replace(self._common, contents=self._contents[number]))
 
-    def _cells(self, cells: Mapping[str, Any]) -> None:
+    def _split_contents(self, facts: GroupFacts) -> Sequence[OperatorFacts]:
+        """Return the facts of the operator in each of the new key groups."""
+        match facts.contents:
+            case GeneralFacts(cells):
+                return [GeneralFacts(own) for own in self._cells(cells)]
+            case SessionFacts(chunks):
+                return [SessionFacts(own) for own in self._sessions(chunks)]
+            case SliceFacts(levels, _, generation, updates):
+                new_levels = self._levels(levels)
+                new_updates = self._updates(updates)
+                # running aggregates are computed from slices again
+                return [
+                    SliceFacts(own, {}, generation, own_updates)
+                    for own, own_updates in zip(new_levels, new_updates, strict=True)
+                ]
+        raise _damaged("a sub-bucket has sub-buckets")
+
+    def _cells(self, cells: Sequence[CellFacts]) -> list[list[CellFacts]]:
         """Assign each cell to its new key group, or split it if it is too wide."""
         into = self._split.into
-        for own in self._facts:
-            own["cells"] = {}
-        for name, cell_facts in cells.items():
-            cell, blob = cell_of(name), _required_blob(self._get, f"c{name}")
+        new: list[list[CellFacts]] = [[] for _ in range(into)]
+        for facts in cells:
+            cell = Cell(facts.number, facts.of)
+            blob = _required_blob(self._get, cell.blob)
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
-                    own_blob, part_facts = encode_cell(part)
-                    self._put_cell(number, Cell(0, 1), own_blob, astuple(part_facts))
+                    own, own_blob = Cell(0, 1), encode_cell(part)
+                    new[number].append(facts_of_cell(own, part, len(own_blob)))
+                    self._write(number, own.blob, own_blob)
                 continue
             number, place = divmod(cell.number, cell.of // into)
-            self._put_cell(number, Cell(place, cell.of // into), blob, cell_facts)
-
-    def _put_cell(self, number: int, cell: Cell, blob: bytes, cell_facts: Any) -> None:
-        self._facts[number]["cells"][cell.name] = cell_facts
-        self._write(number, f"c{cell.name}", blob)
+            moved = Cell(place, cell.of // into)
+            new[number].append(facts._replace(number=moved.number, of=moved.of))
+            self._write(number, moved.blob, blob)
+        return new
 
     def _parts_of_cell(self, blob: bytes) -> Iterator[tuple[int, OperatorState]]:
         """Yield (new key group, part of a cell's state) for each that has keys of the cell."""
@@ -253,33 +262,43 @@ class _Splitter:
         for number in sorted(set(numbers.values())):
             yield number, state.of_keys({key for key, own in numbers.items() if own == number})
 
-    def _sessions(self, facts: dict[str, Any]) -> None:
+    def _sessions(self, chunks: Sequence[SessionChunk]) -> list[list[SessionChunk]]:
         """Split the chunks of open sessions, without the partials that were taken."""
-        chunks_: list[list[SessionChunk]] = [[] for _ in self._facts]
-        for chunk in session_chunks(facts):
+        new: list[list[SessionChunk]] = [[] for _ in range(self._split.into)]
+        for chunk in chunks:
             table = decode_table(_required_blob(self._get, chunk.name))
             if chunk.taken is not None:
                 is_taken = decode_bits(_required_blob(self._get, chunk.taken), table.num_rows)
                 table = table.filter(pa.array(~is_taken))
             for number, part in self._parts(table):
-                new, n_bytes = self._put(number, part)
+                name, n_bytes = self._put(number, part)
                 first, last = (int(int64_column(part, t).min()) for t in (FIRST_TIME, LAST_TIME))
-                chunks_[number].append(
-                    SessionChunk(new, part.num_rows, n_bytes, first, last, chunk.run)
+                new[number].append(
+                    SessionChunk(name, part.num_rows, n_bytes, first, last, chunk.run)
                 )
-        for own, of_group in zip(self._facts, chunks_, strict=True):
-            own["chunks"] = of_group
+        return new
 
-    def _slabs(self, slabs: list[Any]) -> list[list[Any]]:
+    def _levels(self, levels: Sequence[Level]) -> list[list[Level]]:
+        """Split the slices of each level."""
+        new: list[list[Level]] = [[] for _ in range(self._split.into)]
+        for level in levels:
+            for own, slabs in zip(new, self._slabs(level.slabs), strict=True):
+                if slabs:
+                    own.append(Level(level.members, slabs))
+        return new
+
+    def _slabs(self, slabs: Sequence[Slab]) -> list[list[Slab]]:
         """Split the slabs of slices. The bounds of a chunk may be wider than its contents."""
-        new_slabs: list[list[Any]] = [[] for _ in self._facts]
-        for end, n_merged, chunks in slabs:
-            of_slab: list[list[pa.Table]] = [[] for _ in self._facts]
-            bounds: list[list[tuple[int, int]]] = [[] for _ in self._facts]
-            for name, _, _, first, last in chunks:
-                for number, part in self._parts(decode_table(_required_blob(self._get, name))):
+        into = self._split.into
+        new: list[list[Slab]] = [[] for _ in range(into)]
+        for slab in slabs:
+            of_slab: list[list[pa.Table]] = [[] for _ in range(into)]
+            bounds: list[list[tuple[int, int]]] = [[] for _ in range(into)]
+            for chunk in slab.chunks:
+                table = decode_table(_required_blob(self._get, chunk.name))
+                for number, part in self._parts(table):
                     of_slab[number].append(part)
-                    bounds[number].append((first, last))
+                    bounds[number].append((chunk.first_us, chunk.last_us))
             for number, parts in enumerate(of_slab):
                 if not parts:
                     continue
@@ -287,33 +306,36 @@ class _Splitter:
                 first, last = min(b[0] for b in bounds[number]), max(b[1] for b in bounds[number])
                 own = []
                 for piece in pieces(pa.concat_tables(parts)):
-                    new, n_bytes = self._put(number, piece)
-                    own.append([new, piece.num_rows, n_bytes, first, last])
-                new_slabs[number].append([end, n_merged // self._split.into, own])
-        return new_slabs
+                    name, n_bytes = self._put(number, piece)
+                    own.append(Chunk(name, piece.num_rows, n_bytes, first, last))
+                new[number].append(Slab(slab.end_us, slab.n_merged // into, own))
+        return new
 
-    def _updates(self, updates: dict[str, Any]) -> None:
+    def _updates(self, updates: UpdateFacts | None) -> Sequence[UpdateFacts | None]:
         """Split emitted results of open windows, and the keys that have changed since."""
-        before = runs_of(updates)
+        into = self._split.into
+        if updates is None:
+            return [None] * into
         # parts may share a blob
-        names = dict.fromkeys(name for run in before for part in run for name in part.names)
-        new: list[dict[str, tuple[str, int]]] = [{} for _ in self._facts]
+        names = dict.fromkeys(name for run in updates.runs for part in run for name in part.names)
+        new: list[dict[str, tuple[str, int]]] = [{} for _ in range(into)]
         for name in names:
             for number, part in self._parts(decode_table(_required_blob(self._get, name))):
                 new[number][name] = self._put(number, part)[0], part.num_rows
-        changed: list[list[Any]] = [[] for _ in self._facts]
-        for ranges, n_rows, n_results, name in updates.get("keys", ()):
-            for number, part in self._parts(decode_table(_required_blob(self._get, name))):
-                n_own = -(-n_results * part.num_rows // n_rows)
+        changed: list[list[ChangedRows]] = [[] for _ in range(into)]
+        for rows in updates.keys:
+            for number, part in self._parts(decode_table(_required_blob(self._get, rows.name))):
+                n_results = -(-rows.n_results * part.num_rows // rows.n_rows)
                 own_name, _ = self._put(number, part)
-                changed[number].append([ranges, part.num_rows, n_own, own_name])
-        for number, own in enumerate(self._facts):
-            runs = [self._part_of(run, new[number]) for run in before]
-            own["updates"] = {
-                **{fact: value for fact, value in updates.items() if fact not in _RESULTS},
-                "runs": runs,
-                **({"keys": changed[number]} if changed[number] else {}),
-            }
+                changed[number].append(ChangedRows(rows.ranges, part.num_rows, n_results, own_name))
+        return [
+            replace(
+                updates,
+                runs=[self._part_of(run, new[number]) for run in updates.runs],
+                keys=changed[number],
+            )
+            for number in range(into)
+        ]
 
     def _part_of(self, run: Sequence[Part], new: Mapping[str, tuple[str, int]]) -> list[Part]:
         """Return the part of a run of results that is in new blobs, by the blobs' old names."""
@@ -337,9 +359,15 @@ class _Splitter:
 
     def _put(self, number: int, table: pa.Table) -> tuple[str, int]:
         """Write a table. Return (name of its blob, never used before; size)."""
-        name, blob = unique_name(), encode_state(table)
+        name, blob = unique_name(), encode_table(table)
         self._write(number, name, blob)
         return name, len(blob)
+
+
+def _hashed_columns(facts: GroupFacts) -> list[str]:
+    if facts.by is None:
+        raise _damaged("it does not say by which columns its key groups are")
+    return [*facts.by]
 
 
 def _required_blob(get: Get, name: str) -> bytes:

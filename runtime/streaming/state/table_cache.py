@@ -24,7 +24,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.codec import decode_table, encode_table
 
 
 def unique_name() -> str:
@@ -194,7 +195,7 @@ CACHE = TableCache(
 
 def write_table(store: BlobStore, table: pa.Table) -> tuple[str, int]:
     """Write a table to state. Return (name of its blob, never used before; size)."""
-    name, blob = unique_name(), encode_state(table)
+    name, blob = unique_name(), encode_table(table)
     store.put(name, blob)
     return name, len(blob)
 

@@ -16,8 +16,6 @@ it: those that fire now, and again those that had late rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -27,6 +25,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.facts import TotalsFacts
 from runtime.streaming.state.spans import Slices, Spans
 
 
@@ -43,16 +42,18 @@ class RunningTotals(Spans):
         window: Cumulate | CalendarCumulate,
         columns: StateColumns,
         store: BlobStore,
-        facts: dict[str, Any] | None,
+        facts: TotalsFacts | None,
         thresholds: Thresholds,
     ) -> None:
         super().__init__(columns, store, facts, thresholds)
         self._assigner = slice_assigner(window)
         self._is_worth_it = False
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for the next micro-batch, as JSON values."""
-        return self._span_facts() if self._n_results or self._spans else {}
+    def facts(self) -> TotalsFacts | None:
+        """Return the facts for the next micro-batch, or None if there are none yet."""
+        if not (self._n_results or self._spans):
+            return None
+        return TotalsFacts(self._n_results, self._number, [*self._spans.values()], self._patches)
 
     def windows(
         self, ends: tuple[int, int], n_rows: int, closed_us: int | None, slices: Slices

@@ -25,6 +25,7 @@ import pytest
 
 import sqlwin
 from runtime.files import LocalFiles
+from runtime.streaming.state.facts import SliceFacts
 from runtime.streaming.stored_state import open_state
 from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
 from tests.end_to_end.recovery.test_killed import kill
@@ -253,7 +254,10 @@ def has_running(session: sqlwin.Session, directory: Path) -> bool:
     if not any((directory / "checkpoint/running/spark/commits").glob("[0-9]*")):
         return False
     state = open_state(session.spark, LocalFiles(), f"{directory}/checkpoint/running")
-    return any(facts.get("running") for facts in state.operator(0).facts.values())
+    return any(
+        isinstance(facts.contents, SliceFacts) and facts.contents.spans
+        for facts in state.operator(0).facts.values()
+    )
 
 
 @pytest.mark.slow

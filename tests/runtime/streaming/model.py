@@ -22,7 +22,8 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state.blobs import Owner
+from runtime.streaming.state.blobs import FACTS, Owner
+from runtime.streaming.state.codec import decode_facts
 from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
@@ -51,7 +52,33 @@ SCHEMA = pa.schema(
 )
 
 
-class Memory:
+class Kept:
+    """What the facts in `blobs` say."""
+
+    blobs: dict[str, bytes]
+
+    @property
+    def facts(self):
+        """The facts of the key group."""
+        return decode_facts(self.blobs[FACTS])
+
+    @property
+    def kept(self):
+        """What the operator keeps, apart from tables."""
+        return self.facts.contents
+
+    @property
+    def slabs(self):
+        """The slabs of slices of a single reader."""
+        return [slab for level in self.kept.levels for slab in level.slabs]
+
+    def spans(self, reader=0):
+        """The spans of a reader: none if it keeps none."""
+        of_reader = self.kept.spans.get(reader)
+        return () if of_reader is None else of_reader.spans
+
+
+class Memory(Kept):
     """A blob store in a dictionary; what is read and written is counted."""
 
     def __init__(self):

@@ -1,6 +1,5 @@
 """A watermark on the wall clock waits while an hour is lived through for the first time."""
 
-import json
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -17,8 +16,6 @@ from runtime.streaming.watermarks import (
     advance,
     closed_until_us,
     wall_watermark_us,
-    watermark_facts,
-    watermarks_of,
 )
 
 ZONES = ["America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Tokyo", "UTC"]
@@ -61,12 +58,6 @@ def test_the_highest_watermark_is_the_end_only_if_the_input_has_ended():
     ended = advance(far, [EndOfInput()], rules, None)
     assert (far.combined_us, far.has_ended) == (FINAL_US, False)
     assert (ended.combined_us, ended.has_ended) == (FINAL_US, True)
-    for marks in (far, ended):
-        facts = json.loads(json.dumps(watermark_facts(marks, "run")))
-        assert watermarks_of(facts, 1, "run") == marks
-    # as checkpoints say it that were written before the end was a fact of its own
-    assert watermarks_of({"watermark": FINAL_US, "sources": [], "run": ""}, 1, "").has_ended
-    assert not watermarks_of({"watermark": 2**61, "sources": [], "run": ""}, 1, "").has_ended
 
 
 def test_allowed_lateness_ends_with_the_input_and_does_not_leave_int64():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runtime.compute.arrow.blobs import to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.errors import ExecutionError
-from runtime.streaming.state.blobs import decode_facts, decode_table, encode_state
+from runtime.streaming.state.codec import decode_facts, decode_table, encode_table
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
@@ -194,22 +194,20 @@ def test_slices_in_order_take_little_more_than_the_noise_in_them():
     assert len(to_blob(table, "zstd")) / table.num_rows > 1.3 * n_bytes
 
 
-def test_state_that_was_written_unpacked_is_still_read():
+def test_large_tables_of_state_are_packed():
     table = live_slices(20)
-    before = bytes([2]) + to_blob(table, "zstd")
-    assert decode_table(before).equals(table)
-    packed = encode_state(table)
-    assert packed[0] == 3
+    packed = encode_table(table)
+    assert len(packed) < len(to_blob(table, "zstd"))
     assert decode_table(packed).equals(table)
 
 
 def test_small_tables_of_state_are_not_packed():
     table = live_slices(2, 2)
-    assert encode_state(table)[0] == 2
-    assert decode_table(encode_state(table)).equals(table)
+    assert encode_table(table)[1:] == to_blob(table)
+    assert decode_table(encode_table(table)).equals(table)
 
 
-@pytest.mark.parametrize("blob", [b"", b"\x01old", b"\x05new"])
+@pytest.mark.parametrize("blob", [b"", b"\x01old", b"\x08new"])
 def test_state_of_another_version_is_refused(blob):
     with pytest.raises(ExecutionError, match=r"holds state of version .*, this sqlwin reads"):
         decode_table(blob)

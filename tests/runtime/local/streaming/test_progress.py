@@ -7,19 +7,25 @@ import pyarrow as pa
 
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.local.streaming.progress import TaskProgress
+from runtime.records import from_json, to_json
 from runtime.spec.stream import KEEP, SOURCE, SPLIT, WATERMARK
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
+    no_watermarks,
     reduced,
-    watermark_facts,
-    watermarks_of,
+    with_new_clocks,
 )
 from tests.runtime.streaming.model import decoded
 
 S = 1_000_000
 RULES = WatermarkRules(idle_timeout_us=30 * S)
+
+
+def stored(marks: Watermarks) -> Watermarks:
+    """The watermarks as the next micro-batch reads them from state."""
+    return from_json(Watermarks, json.loads(json.dumps(to_json(marks))))
 
 
 def seen(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
@@ -42,7 +48,7 @@ def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -
     """The windows of the one are over source 0, those of the other over source 1."""
     both: list[list[Watermarks]] = []
     for own in (0, 1):
-        marks = watermarks_of({}, 2, "")
+        marks = no_watermarks(2)
         both.append([])
         for at in range(0, 100, 10):
             # of the other source a mark comes with each row that has a time
@@ -57,18 +63,13 @@ def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -
 
 
 def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_has() -> None:
-    marks = advance(watermarks_of({}, 1, ""), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), None)
+    marks = advance(no_watermarks(1), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), None)
     held = advance(marks, [SourceProgress(0, 90, 9, 2)], WatermarkRules(), None, is_held=True)
     held = advance(held, [SourceProgress(0, 50, 50, 1)], WatermarkRules(), None, is_held=True)
     assert (marks.combined_us, held.combined_us) == (10, 10)
-    remembered = watermarks_of(json.loads(json.dumps(watermark_facts(held, ""))), 1, "")
+    remembered = stored(held)
     assert advance(remembered, [], WatermarkRules(), None).combined_us == 90
     assert advance(remembered, [EndOfInput()], WatermarkRules(), None).sources[0].held_us is None
-
-
-def test_what_is_remembered_of_a_source_that_holds_nothing_is_what_it_always_was() -> None:
-    marks = advance(watermarks_of({}, 1, ""), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), 7)
-    assert watermark_facts(marks, "")["sources"] == [(10, 7)]
 
 
 def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
@@ -79,14 +80,13 @@ def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
     )
     assert SourceProgress(1, 100 * S, 90 * S, 2, 0) in said
     assert SourceProgress(1, 40 * S, 40 * S, 1, 7) in said
-    marks = advance(watermarks_of({}, 2, "r"), said, RULES, 0)
+    marks = advance(no_watermarks(2), said, RULES, 0)
     assert [source.watermark_us for source in marks.sources] == [200 * S, 40 * S]
     assert marks.combined_us == 40 * S
     # one that is ahead moves nothing, and what is remembered goes on where it was
     marks = advance(marks, seen([(True, zero, 300 * S)]), RULES, 10 * S)
     assert marks.combined_us == 40 * S
-    remembered = json.loads(json.dumps(watermark_facts(marks, "r")))
-    marks = watermarks_of(remembered, 2, "r")
+    marks = stored(marks)
     assert advance(marks, seen([(True, seven, 60 * S)]), RULES, 20 * S).combined_us == 60 * S
     # the source has rows, but that split has been silent for long
     later = advance(marks, seen([(True, zero, 310 * S), (True, 0, 500 * S)]), RULES, 30 * S)
@@ -95,7 +95,7 @@ def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
     again = advance(later, seen([(True, seven, 70 * S)]), RULES, 31 * S)
     assert again.combined_us == 310 * S
     # in a new run its silence begins anew
-    assert advance(watermarks_of(remembered, 2, "s"), [], RULES, 99 * S).combined_us == 40 * S
+    assert advance(with_new_clocks(marks), [], RULES, 99 * S).combined_us == 40 * S
     # splits that are followed no more do not hold it back
     alone = advance(marks, seen([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
     assert alone.combined_us == 320 * S and alone.sources[1].splits == ()
@@ -121,7 +121,7 @@ def any_progress(rng: random.Random) -> list[Progress]:
 def test_watermarks_go_by_what_all_tasks_saw_as_by_what_each_of_them_did() -> None:
     rng = random.Random(4)
     for rules in (RULES, WatermarkRules("max", 30 * S), WatermarkRules(max_jump_us=20 * S)):
-        one = other = watermarks_of({}, 2, "")
+        one = other = no_watermarks(2)
         for number in range(300):
             seen_by_tasks = any_progress(rng)
             is_held = rng.random() < 0.2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +15,13 @@ from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow
-from runtime.streaming.state.blobs import FACTS, decode_facts
+from runtime.streaming.state.blobs import FACTS
 from runtime.streaming.state.cells import (
     Cell,
     Cells,
-    cell_of,
     n_positions,
 )
-from runtime.streaming.state.split import BY, Split, split_group
+from runtime.streaming.state.split import Split, split_group
 from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.state.test_split import signed
 
@@ -45,9 +43,8 @@ def group(job: WindowJob, cell_bytes: int) -> Group:
     return made
 
 
-def cells(of: Group) -> dict[str, Any]:
-    found: dict[str, Any] = decode_facts(of.store.blobs[FACTS])["cells"]
-    return found
+def cells(of: Group) -> list[Cell]:
+    return [Cell(cell.number, cell.of) for cell in of.store.kept.cells]
 
 
 def rows_of(random: Random, at: int, n_keys: int, n_rows: int = 40) -> list[tuple[str, int, int]]:
@@ -68,10 +65,10 @@ def test_a_group_whose_cells_are_cut_gives_what_one_of_few_cells_gives(name: str
         assert cut.status.n_late == few.status.n_late
         assert cut.status.n_rows == few.status.n_rows
         assert cut.status.next_window_end_us == few.status.next_window_end_us
-        assert set(cut.store.blobs) == {FACTS, *(f"c{name}" for name in cells(cut))}
+        assert set(cut.store.blobs) == {FACTS, *(cell.blob for cell in cells(cut))}
         most = max(most, len(cells(cut)))
     assert most > 4
-    assert set(cells(cut)) == set(cells(few)) == {"0/1"}
+    assert cells(cut) == cells(few) == [Cell(0, 1)]
     assert cut.end() == few.end()
     assert set(cut.store.blobs) == {FACTS}
 
@@ -91,7 +88,7 @@ def test_keys_of_one_position_stay_together() -> None:
     cut = group(SESSIONS, 100)
     cut.position = lambda key: 5
     cut.batch([(f"k{key}", 0, 1) for key in range(20)])
-    assert list(cells(cut)) == ["0/1"]
+    assert cells(cut) == [Cell(0, 1)]
 
 
 @pytest.mark.parametrize("cell_bytes", [1_500, 1 << 20])
@@ -104,7 +101,7 @@ def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes
     assert (len(cells(whole)) > 8) == (cell_bytes < 1 << 20)
     parts = []
     split = Split(n_groups=1, into=into)
-    assert BY not in decode_facts(whole.store.blobs[FACTS])
+    assert whole.store.facts.by is None
     for blobs in split_group(signed(whole.store, ("k",)), 0, split):
         part = group(SESSIONS, cell_bytes)
         part._spec = replace(part._spec, n_positions=N_POSITIONS // into)
@@ -126,8 +123,7 @@ def test_a_position_is_in_the_largest_cell_that_overlaps_no_other() -> None:
     number, of = known.cells_of(np.arange(16))
     found = [Cell(*each) for each in zip(number.tolist(), of.tolist(), strict=True)]
     assert found == [Cell(0, 2)] * 8 + [Cell(4, 8)] * 2 + [Cell(5, 8)] * 2 + [Cell(3, 4)] * 4
-    assert [cell_of(cell.name) for cell in set(found)] == list(set(found))
-    assert Cell(3, 4).name == "3/4"
+    assert Cell(3, 4).blob == "c3/4"
     assert (known.has_parts(Cell(1, 2)), known.has_parts(Cell(0, 2))) == (True, False)
 
 

@@ -12,8 +12,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state.blobs import FACTS, decode_facts
-from runtime.streaming.state.buckets import BUCKETS, Place, facts_name, is_facts
+from runtime.streaming.state.buckets import Place, facts_name, is_facts, n_buckets_of
+from runtime.streaming.state.codec import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
 from runtime.streaming.state.table_cache import CACHE
@@ -27,15 +27,13 @@ FEW_BYTES = 600
 
 
 def n_buckets(stream: Any) -> int:
-    return int(decode_facts(stream.store.blobs[FACTS]).get(BUCKETS, 1))
+    return n_buckets_of(stream.store.facts) or 1
 
 
 def check_blobs(store: Memory) -> None:
     """What is in state is what its facts name, and nothing else."""
-    facts = decode_facts(store.blobs[FACTS])
-    parts = [facts] + [
-        decode_facts(store.blobs[facts_name(n)]) for n in range(facts.get(BUCKETS, 0))
-    ]
+    facts = store.facts
+    parts = [facts] + [decode_facts(store.blobs[facts_name(n)]) for n in range(n_buckets_of(facts))]
     named = [blob for part in parts for blob in blobs_of(part).values()]
     names = {name for blob in named for name in (blob.name, blob.taken) if name is not None}
     assert {name for name in store.blobs if not is_facts(name)} == names

@@ -11,8 +11,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.state import results, slices
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import BlobKind, blobs_of
+from runtime.streaming.state.facts import UpdateFacts
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_updates import Brute, Changelog, rules
 
@@ -21,8 +21,8 @@ WINDOWS = [Tumble(10 * S), Hop(5 * S, 60 * S), Cumulate(10 * S, 60 * S)]
 AT_ONCE, SOME_ROWS = FireRule(delay_us=0), FireRule(rows=20)
 
 
-def updates(stream: Stream) -> dict[str, Any]:
-    found: dict[str, Any] = decode_facts(stream.store.blobs["facts"])["updates"]
+def updates(stream: Stream) -> UpdateFacts:
+    found: UpdateFacts = stream.store.kept.updates
     return found
 
 
@@ -46,9 +46,9 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
     changes = stream.micro_batch([("k7", 2000, 1)], 0)
     assert [row[1] for row in changes] == ["k7"] * 2 * n_windows
     assert compared == [n_windows]
-    first, second = updates(stream)["runs"]
-    assert sum(part[3] for part in first) == 500 * n_windows
-    assert sum(part[3] for part in second) == n_windows
+    first, second = updates(stream).runs
+    assert sum(part.n_rows for part in first) == 500 * n_windows
+    assert sum(part.n_rows for part in second) == n_windows
     log.take(changes)
     log.take(stream.end())
     assert set(stream.store.blobs) == {"facts"}
@@ -83,14 +83,13 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
             slices.CACHE.clear()
         log.take(stream.micro_batch(some, now - 15_000, clock=now))
         brute.take(some, now - 15_000)
-        facts = decode_facts(stream.store.blobs["facts"])
-        assert set(stream.store.blobs) == {"facts", *blobs_of(facts)}
-        known = facts["updates"]
-        if not known["pending"] and not known["n_late"]:
+        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        known = updates(stream)
+        if not known.n_pending and not known.n_late:
             n_whole += 1
             assert log.rows == brute.rows(fired_only=False)
-        n_runs += len(known["runs"]) > 1
-        n_kept += "keys" in known
+        n_runs += len(known.runs) > 1
+        n_kept += bool(known.keys)
     assert n_whole > 5
     assert n_runs or limits[0] < 20
     assert n_kept or (early is AT_ONCE and late is None) or limits[0] < 20
@@ -104,11 +103,11 @@ def test_keys_that_wait_are_in_state_by_themselves() -> None:
     stream.micro_batch([(key, 1000, 1) for key in "abcde"], 0)
     stream.micro_batch([("b", 2000, 1), ("b", 3000, 1)], 0)
     stream.micro_batch([("d", 2000, 1)], 0)
-    facts = decode_facts(stream.store.blobs["facts"])
-    found = [blob for blob in blobs_of(facts).values() if blob.kind is BlobKind.CHANGED]
+    blobs = blobs_of(stream.store.facts).values()
+    found = [blob for blob in blobs if blob.kind is BlobKind.CHANGED]
     assert [blob.n_rows for blob in found] == [1, 1]
     assert {row[1] for row in stream.micro_batch([("a", 1, 1), ("a", 2, 1)], 0)} == set("abd")
-    assert "keys" not in updates(stream)
+    assert not updates(stream).keys
 
 
 def test_results_of_few_keys_are_merged_before_there_are_many_runs() -> None:
@@ -122,5 +121,5 @@ def test_results_of_few_keys_are_merged_before_there_are_many_runs() -> None:
         some = [(f"k{random.integers(400)}", 1000, 1) for _ in range(3)]
         log.take(stream.micro_batch(some, 0))
         brute.take(some, 0)
-        assert len(updates(stream)["runs"]) <= stream.thresholds.results_max_runs
+        assert len(updates(stream).runs) <= stream.thresholds.results_max_runs
     assert log.rows == brute.rows(fired_only=False)

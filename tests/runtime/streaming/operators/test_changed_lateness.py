@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state.blobs import decode_facts, encode_facts
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, Stream
 
@@ -54,25 +53,6 @@ def test_what_came_late_is_emitted_before_less_lateness_closes_its_window():
     assert run.micro_batch([("a", 4000, 1)], 20_000) == []
     assert run.n_late == 1
     assert run.status.n_rows == 0
-
-
-def test_a_checkpoint_that_does_not_say_what_is_closed_goes_by_the_lateness_of_its_next_run():
-    run = stream(Tumble(10 * S), 50_000)
-    run.micro_batch([("a", 1000, 1)], 40_000)
-    facts = decode_facts(run.store.blobs["facts"])
-    del facts["closed"]
-    run.store.blobs["facts"] = encode_facts(facts)
-    assert run.micro_batch([("a", 2000, 1)], 40_000) == [
-        ("-U", "a", 0, 10_000, 1, 1, 1),
-        ("+U", "a", 0, 10_000, 2, 2, 1),
-    ]
-    assert decode_facts(run.store.blobs["facts"])["closed"] == -9_999 * MS
-
-
-def test_an_operator_without_lateness_writes_what_it_always_wrote():
-    run = Stream(Tumble(10 * S))
-    run.micro_batch([("a", 1000, 1)], 20_000)
-    assert set(decode_facts(run.store.blobs["facts"])) == {"watermark", "sources", "run", "slices"}
 
 
 @pytest.mark.parametrize("window", [Tumble(10 * S), Hop(5 * S, 20 * S), Cumulate(5 * S, 20 * S)])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
 from runtime.streaming.changes import first_whole
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from tests.marks import among
 from tests.reference import windows_of
@@ -61,8 +60,7 @@ def test_windows_go_on_with_other_windows(
                 if not number or end > before + 1:  # it has not been emitted
                     values[key, start, end].append(value)
         emitted += stream.micro_batch(rows, time)
-        facts = decode_facts(stream.store.blobs["facts"])
-        assert set(stream.store.blobs) == {"facts", *blobs_of(facts)}
+        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
     emitted += stream.end()
     assert all(end > closed for _, _, end, *_ in emitted)
     named = [row[:3] for row in emitted]

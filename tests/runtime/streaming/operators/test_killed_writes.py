@@ -18,11 +18,10 @@ import pytest
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
-from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Stream
+from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Kept, Stream
 from tests.runtime.streaming.operators.test_session import GAP
 from tests.runtime.streaming.operators.test_session import Stream as SessionStream
 from tests.runtime.streaming.operators.test_shared import Shared
@@ -55,7 +54,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Transaction:
+class Transaction(Kept):
     """State of which the writes of an attempt count when it is committed.
 
     Attributes:
@@ -176,7 +175,7 @@ def test_windows_come_once_and_whole(kind: str) -> None:
         found = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
         assert found == other.micro_batch(some, watermark)
         emitted += found
-        n_running += "running" in decode_facts(victim.state.blobs["facts"])
+        n_running += bool(victim.state.kept.spans)
     emitted += victim.through(stream.end)
     assert sorted(emitted) == by_definition(oracle, rows)
     assert set(victim.state.blobs) == {"facts"}
@@ -227,8 +226,7 @@ def test_readers_of_shared_slices_get_their_windows_once() -> None:
         assert found == other.micro_batch(some, watermark)
         for each, new in zip(emitted, found, strict=True):
             each += new
-        known = decode_facts(victim.state.blobs["facts"]).get("running", {"readers": {}})
-        n_running += bool(known["readers"].get("1", {}).get("spans"))
+        n_running += bool(victim.state.spans(reader=1))
     for kind, each, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
         assert sorted(each + last) == by_definition(WINDOWS[kind][1], rows)
     assert set(victim.state.blobs) == {"facts"}
@@ -294,7 +292,7 @@ def test_other_windows_go_on_from_what_is_committed() -> None:
                 doomed.micro_batch(some, watermark)
             victim.state.abort()
             CACHE.clear()
-            assert "generation" not in decode_facts(victim.state.blobs["facts"])
+            assert victim.state.kept.generation == 0
             stream = Stream(
                 narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START
             )

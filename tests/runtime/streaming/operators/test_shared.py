@@ -19,7 +19,6 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
@@ -175,9 +174,7 @@ def test_every_reader_gives_what_it_gives_alone(windows):
 
 def live_blobs(shared):
     """What the facts say of blobs: their names, of which readers there are running aggregates."""
-    known = decode_facts(shared.store.blobs["facts"])
-    having = {int(n) for n, each in known.get("running", {}).get("readers", {}).items() if each}
-    return {"facts", *blobs_of(known)}, having
+    return {"facts", *blobs_of(shared.store.facts)}, set(shared.store.kept.spans)
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
@@ -222,8 +219,8 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
             has_spans = starts_with_spans == (number == 45)
-            known = decode_facts(shared.store.blobs["facts"])["running"]["readers"]
-            assert {int(n) for n, each in known.items() if each["spans"]} == (
+            kept = shared.store.kept.spans
+            assert {number for number, each in kept.items() if each.spans} == (
                 overlapping if has_spans else set()
             )
             assert having == overlapping

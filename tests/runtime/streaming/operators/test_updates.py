@@ -12,7 +12,6 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state import slices
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
 from tests.reference import windows_of
@@ -138,9 +137,8 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
         brute.take(some, mark)
         fired = {name: row for name, row in log.rows.items() if name[2] - 1 <= brute.watermark}
         assert fired == brute.rows()
-        known = decode_facts(stream.store.blobs["facts"])
-        assert set(stream.store.blobs) == {"facts", *blobs_of(known)}
-        had += bool(known.get("running", {}).get("spans"))
+        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        had += bool(stream.store.spans())
     assert had > 30
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
@@ -171,8 +169,7 @@ def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early):
         back = random.integers(0, 50_000, 5) * (random.random(5) < 0.5)
         some = [(str(random.integers(6)), now - int(at), 1) for at in back]
         found = stream.micro_batch(some, now, clock=now)
-        known = decode_facts(stream.store.blobs["facts"])
-        had += bool(known.get("running", {}).get("spans"))
+        had += bool(stream.store.spans())
         assert sorted(found) == sorted(other.micro_batch(some, now, clock=now))
     assert had > 40
 
@@ -251,15 +248,15 @@ def test_windows_without_new_rows_are_neither_read_nor_written():
 def test_few_results_of_many_windows_are_few_parts():
     stream = Stream(Tumble(10 * S), updates=rules(3_600_000))
     stream.micro_batch([("a", at, 1) for at in range(0, 1_000_000, 5000)], 1_000_000)
-    facts = decode_facts(stream.store.blobs["facts"])["updates"]
-    assert [len(run) for run in facts["runs"]] == [1]
+    runs = stream.store.kept.updates.runs
+    assert [len(run) for run in runs] == [1]
     stream.micro_batch([("a", 503_000, 1)], 1_000_000)
-    facts = decode_facts(stream.store.blobs["facts"])["updates"]
-    assert [[part[:2] for part in run] for run in facts["runs"]] == [
-        [[10 * S - 1, 1000 * S]],
-        [[510 * S - 1, 510 * S]],
+    runs = stream.store.kept.updates.runs
+    assert [[part[:2] for part in run] for run in runs] == [
+        [(10 * S - 1, 1000 * S)],
+        [(510 * S - 1, 510 * S)],
     ]
-    assert len({name for run in facts["runs"] for part in run for name in part[2]}) == 2
+    assert len({name for run in runs for part in run for name in part.names}) == 2
 
 
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=6).map(
@@ -289,15 +286,14 @@ def test_totals_go_with_the_lateness_that_they_are_for():
     )
     for now in range(1000, 180_000, 1000):
         if now == 100_000:
-            assert decode_facts(stream.store.blobs["facts"])["running"]["spans"]
+            assert stream.store.spans()
             stream.updates, brute.lateness = rules(0), 0
         some = [("a", now, 1), ("b", now - 1, 2)]
         log.take(stream.micro_batch(some, now))
         brute.take(some, now)
         assert log.rows == brute.rows()
-        known = decode_facts(stream.store.blobs["facts"])
-        assert set(stream.store.blobs) == {"facts", *blobs_of(known)}
-    assert "running" not in known
+        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+    assert not stream.store.kept.spans
 
 
 def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
@@ -309,6 +305,6 @@ def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
     some = [([("a", 0, 0)], 0), ([("a", -17_045, 0)], 0), ([], 5072), ([("a", 3561, 0)], 5072)]
     for new, watermark in some:
         stream.micro_batch(new, watermark)
-    assert decode_facts(stream.store.blobs["facts"])["running"]["spans"]
+    assert stream.store.spans()
     stream.end()
     assert set(stream.store.blobs) == {"facts"}

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.state.blobs import decode_facts
 from runtime.streaming.watermarks import WatermarkRules
 from tests.runtime.streaming.model import MS, Model, Stream, aggregation, partials, result_rows
 
@@ -219,9 +218,8 @@ def test_slices_of_a_hop_window_are_in_one_blob_as_soon_as_the_next_ones_come():
     for time in range(5, 3000, 10):
         back = time - 1700 if time == 2005 else time
         stream.micro_batch([(key, at * 1000, 1) for key in "abc" for at in (time, back)], time)
-    slabs = decode_facts(stream.store.blobs["facts"])["slices"]
     # slabs of 450 s; the late row lies beside those of its slab
-    assert [len(chunks) for _, _, chunks in slabs[:-1]] == [2, 1, 1, 1, 1, 1]
+    assert [len(slab.chunks) for slab in stream.store.slabs[:-1]] == [2, 1, 1, 1, 1, 1]
 
 
 def test_a_micro_batch_without_windows_to_fire_reads_no_slices():

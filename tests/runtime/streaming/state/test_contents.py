@@ -25,8 +25,7 @@ from runtime.spec.windows import (
     Tumble,
     Window,
 )
-from runtime.streaming.state.blobs import decode_facts
-from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of, stored_closed_until_us
+from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 S = 1000 * MS
@@ -46,8 +45,8 @@ def kept(window: Window) -> KeptOperator:
 
 
 def rows_in(store: Memory, operator: KeptOperator | None) -> list[dict[str, object]]:
-    facts = decode_facts(store.get("facts") or b"")
-    decoder = Decoder(operator, stored_closed_until_us(facts))
+    facts = store.facts
+    decoder = Decoder(operator, facts.closed_us)
     tables = [
         decoder.decoded(blob, store.get(name) or b"")
         for name, blob in blobs_of(facts).items()

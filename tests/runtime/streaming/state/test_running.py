@@ -1,6 +1,5 @@
 """Running aggregates give what slices give, whatever comes late, in whatever steps."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,7 +24,6 @@ from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
-from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.shared_slices import one_reader
 from tests.marks import among
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Model
@@ -44,17 +42,16 @@ WINDOWS = [
 Stream = partial(AnyStream, thresholds=SPANS_FROM_THE_START)
 
 
-def facts(stream):
-    return decode_facts(stream.store.blobs["facts"]).get("running", {})
-
-
 def live_blobs(stream):
-    known = decode_facts(stream.store.blobs["facts"])
-    names = {chunk[0] for _, _, chunks in known["slices"] for chunk in chunks}
-    spans = known.get("running", {"spans": [], "middle": None, "patches": []})
-    for span in [*spans["spans"], *spans["patches"], spans["middle"]]:
-        names |= set(span[-1]) if span else set()
+    names = {chunk.name for slab in stream.store.slabs for chunk in slab.chunks}
+    for kept in stream.store.kept.spans.values():
+        for span in [*kept.spans, *kept.patches, kept.middle]:
+            names |= set(span.names) if span else set()
     return names | {"facts"}
+
+
+def n_patches_of(stream):
+    return sum(len(kept.patches) for kept in stream.store.kept.spans.values())
 
 
 rows = st.lists(
@@ -107,8 +104,8 @@ def test_steady_streams_keep_few_spans_and_take_late_rows_along(window):
         some = [(str(random.integers(3)), now - 1 - int(at), 1) for at in back]
         found = stream.micro_batch(some, now)
         assert sorted(found) == sorted(model.micro_batch(some, now))
-        n_spans = max(n_spans, len(facts(stream)["spans"]))
-        n_patches = max(n_patches, len(facts(stream)["patches"]))
+        n_spans = max(n_spans, len(stream.store.spans()))
+        n_patches = max(n_patches, n_patches_of(stream))
     assert 4 <= n_spans <= window.size_us // window.slide_us // 4 + 6
     assert 0 < n_patches <= stream.thresholds.spans_max_patches + 1
     stream.end()
@@ -137,27 +134,8 @@ def test_what_is_remembered_grows_with_the_root_of_how_many_windows_overlap():
         stream, most = Stream(Hop(10 * S, n_slides * 10 * S)), 0
         for number in range(1, 3 * n_slides // 2):
             stream.micro_batch([("a", number * 10_000 - 1, 1)], number * 10_000)
-            most = max(most, len(facts(stream).get("spans", ())))
+            most = max(most, len(stream.store.spans()))
         assert n_slides**0.5 < most <= 3 * n_slides**0.5 + 4
-
-
-@pytest.mark.parametrize("rows", [0, 1 << 16], ids=["wide blocks", "narrow blocks"])
-def test_spans_of_a_sqlwin_that_did_not_write_how_wide_blocks_are_go_on(rows):
-    """Wide ones as it wrote them; of narrow ones each is still what its own times say."""
-    window = Hop(10 * S, 360 * S)
-    stream, model = Stream(window), Model(window)
-    random = np.random.default_rng(3)
-    stream.thresholds = replace(SPANS_FROM_THE_START, running_max_middle_rows=rows)
-    for number in range(1, 110):
-        some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
-        found = stream.micro_batch(some, number * 10_000)
-        assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
-        assert set(stream.store.blobs) == live_blobs(stream)
-        if number == 70:
-            known = decode_facts(stream.store.blobs["facts"])
-            assert known["running"].pop("block") == (9 if rows == 0 else 6)
-            stream.store.blobs["facts"] = encode_facts(known)
-            stream.thresholds = SPANS_FROM_THE_START
 
 
 def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without():
@@ -170,7 +148,7 @@ def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without()
         stream.thresholds = SPANS_FROM_THE_START if number // 15 % 2 else NO_SPANS
         found = stream.micro_batch(some, number * 10_000)
         assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
-        had.append(bool(facts(stream)["spans"]))
+        had.append(bool(stream.store.spans()))
         assert set(stream.store.blobs) == live_blobs(stream)
     assert had == [bool(number // 15 % 2) for number in range(1, 60)]
 
@@ -181,7 +159,7 @@ def test_a_missing_span_is_an_error_that_names_it():
         stream.micro_batch([("a", number * 10_000 - 1, 1)], number * 10_000)
     lacking = 0
     kept = dict(stream.store.blobs)
-    for after, until, *_, names in facts(stream)["spans"]:
+    for after, until, *_, names in stream.store.spans():
         stream.store.blobs = dict(kept)
         del stream.store.blobs[names[0]]
         slices.CACHE.clear()
@@ -239,7 +217,7 @@ def emitted(window, ends, thresholds):
         for output in WindowOperator(spec, store).process(batch):
             if not isinstance(output.result, Status):
                 found.append(output.result)
-        had += bool(decode_facts(store.blobs["facts"]).get("running", {}).get("spans"))
+        had += bool(store.spans())
     table = pa.Table.from_batches(found)
     return table.sort_by([("window_end", "ascending"), ("key", "ascending")]), had
 

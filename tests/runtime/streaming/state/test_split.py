@@ -19,8 +19,10 @@ from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
-from runtime.streaming.state.split import BY, Split, key_columns, split_group
+from runtime.streaming.state.blobs import FACTS
+from runtime.streaming.state.codec import decode_facts, encode_facts
+from runtime.streaming.state.facts import GroupFacts, SliceFacts
+from runtime.streaming.state.split import Split, key_columns, split_group
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.operators.test_general import VALUES, Group
@@ -37,8 +39,7 @@ def place_of(key: str, of: int = INTO) -> int:
 
 def signed(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]:
     """The blobs of a state, whose facts name the columns of the key."""
-    facts = decode_facts(store.blobs[FACTS])
-    return {**store.blobs, FACTS: encode_facts({**facts, BY: by})}
+    return {**store.blobs, FACTS: encode_facts(replace(store.facts, by=by))}
 
 
 def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
@@ -117,8 +118,8 @@ def test_keys_that_wait_to_be_emitted_again() -> None:
     stream.micro_batch(before[::2], 0, clock=8000)
     stream.micro_batch([], 0, clock=14_000)
     stream.micro_batch(before[::4], 0, clock=15_000)
-    updates = decode_facts(stream.store.blobs[FACTS])["updates"]
-    assert len(updates["runs"]) > 1 or updates["keys"]
+    updates = stream.store.kept.updates
+    assert len(updates.runs) > 1 or updates.keys
     parts = cut(stream)
     expected = stream.micro_batch([], 0, clock=21_000)
     found = [row for part in parts for row in part.micro_batch([], 0, clock=21_000)]
@@ -130,27 +131,26 @@ def test_running_aggregates_are_made_again() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS), thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
-    assert "running" in decode_facts(stream.store.blobs[FACTS])
+    assert stream.store.kept.spans
     for part in cut(stream):
-        assert "running" not in decode_facts(part.store.blobs[FACTS])
+        assert not part.store.kept.spans
     windows = Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS)
     shared = test_shared.Shared(*windows, thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
-    assert "running" in decode_facts(shared.store.blobs[FACTS])
+    assert shared.store.kept.spans
     for blobs in split_group(signed(shared.store), 0, Split(1, INTO)):
-        assert "running" not in decode_facts(blobs[FACTS])
+        assert not decode_facts(blobs[FACTS]).contents.spans  # type: ignore[union-attr]
 
 
 def test_the_chunks_of_a_slab_are_put_together() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS))
     for number in range(6):
         stream.micro_batch([(key, 500_000 + number, number) for key in KEYS], 1000)
-    before = decode_facts(stream.store.blobs[FACTS])["slices"]
-    assert max(len(chunks) for _, _, chunks in before) > 1, "there is something to put together"
+    n_chunks = [len(slab.chunks) for slab in stream.store.slabs]
+    assert max(n_chunks) > 1, "there is something to put together"
     for part in cut(stream):
-        after = decode_facts(part.store.blobs[FACTS])["slices"]
-        assert [len(chunks) for _, _, chunks in after] == [1] * len(after)
+        assert {len(slab.chunks) for slab in part.store.slabs} == {1}
 
 
 def test_sessions() -> None:
@@ -172,19 +172,19 @@ def test_slices_that_several_windows_share() -> None:
     shared = test_shared.Shared(
         Tumble(10_000 * MS), Hop(10_000 * MS, 60_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)
     )
-    levels = None
     for rows, watermark in random_batches(2)[:6]:
         shared.micro_batch(rows, watermark)
-        levels = decode_facts(shared.store.blobs[FACTS])["levels"]
-    assert levels
+    assert shared.store.kept.levels
     parts = split_group(signed(shared.store), 0, Split(1, INTO))
-    n_rows = [_n_rows(decode_facts(part[FACTS])["levels"]) for part in parts]
-    assert sum(n_rows) == _n_rows(levels)
+    n_rows = [_n_rows(decode_facts(part[FACTS])) for part in parts]
+    assert sum(n_rows) == _n_rows(shared.store.facts)
     assert min(n_rows) > 0
 
 
-def _n_rows(levels: list[Any]) -> int:
-    return sum(chunk[1] for _, slabs in levels for _, _, chunks in slabs for chunk in chunks)
+def _n_rows(facts: GroupFacts) -> int:
+    assert isinstance(facts.contents, SliceFacts)
+    slabs = [slab for level in facts.contents.levels for slab in level.slabs]
+    return sum(chunk.n_rows for slab in slabs for chunk in slab.chunks)
 
 
 def test_what_is_not_by_keys_stays_as_it_is() -> None:
@@ -208,8 +208,8 @@ def test_state_that_cannot_be_cut_is_refused() -> None:
 def test_operators_write_what_their_keys_are() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
-    assert BY not in decode_facts(stream.store.blobs[FACTS])
+    assert stream.store.facts.by is None
     group = Group(WindowJob(SessionAssigner(20 * MS), VALUES))
     group._spec = replace(group._spec, common=KeyGroupSpec(1, by=("k",)))
     list(group.batch([("a", 1, 1)]))
-    assert decode_facts(group.store.blobs[FACTS])[BY] == ["k"]
+    assert group.store.facts.by == ("k",)

@@ -11,7 +11,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Hop
-from runtime.streaming.state.blobs import encode_state
+from runtime.streaming.state.codec import encode_table
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.slices import SliceState, slab_us
 from runtime.streaming.state.table_cache import (
@@ -60,7 +60,7 @@ def test_what_is_read_for_the_last_time_makes_room_first():
 
 def test_a_blob_that_is_read_for_the_last_time_takes_no_room():
     name, store = unique_name(), Store()
-    store.put(name, encode_state(table(1000)))
+    store.put(name, encode_table(table(1000)))
     CACHE.clear()
     assert read_table(store, name, is_last=True) == table(1000)
     assert CACHE.n_bytes == 0
@@ -203,7 +203,7 @@ def every(state):
 
 def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
     committed = Store()
-    state = slices(committed, None)
+    state = slices(committed, ())
     state.append(partials((1, 10, 5), (2, 10, 7)))
     facts = state.facts()
 
@@ -219,7 +219,7 @@ def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
 
 def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
     store = Store()
-    state = slices(store, None)
+    state = slices(store, ())
     state.append(partials((1, 10, 5)))
     monkeypatch.setattr(store, "get", lambda name: (_ for _ in ()).throw(AssertionError(name)))
     assert kept(slices(store, state.facts())) == [(1, 10, 5)]
@@ -227,7 +227,7 @@ def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
 
 def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
     store = Store()
-    state = slices(store, None)
+    state = slices(store, ())
     state.append(partials((1, 10, 5)))
     CACHE.clear()
     assert kept(slices(store, state.facts())) == [(1, 10, 5)]

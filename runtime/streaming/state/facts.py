@@ -1,0 +1,314 @@
+"""What an operator keeps between micro-batches, apart from tables: the facts of its key group.
+
+Facts name the blobs that hold the tables, and say what is in them, so that a micro-batch reads only
+the tables that it needs. `runtime.streaming.state.codec` encodes them.
+
+Entries that a micro-batch reads and writes by the thousand are named tuples, which are JSON arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from runtime.streaming.state.ranges import Range
+from runtime.streaming.watermarks import Watermarks
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+class Chunk(NamedTuple):
+    """A blob of partials.
+
+    Attributes:
+        name: Name of the blob, never used for another chunk.
+        n_rows: Number of partials.
+        n_bytes: Size of the blob.
+        first_us: First slice end.
+        last_us: Last slice end.
+    """
+
+    name: str
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+
+
+class Slab(NamedTuple):
+    """Chunks of the same slices.
+
+    Attributes:
+        end_us: End of the slab.
+        n_merged: Number of rows after all chunks were last merged.
+        chunks: Chunks, oldest first.
+    """
+
+    end_us: int
+    n_merged: int
+    chunks: Sequence[Chunk]
+
+
+class Level(NamedTuple):
+    """Slices that exactly these readers need.
+
+    Attributes:
+        members: Numbers of the readers, as bits.
+        slabs: Slices.
+    """
+
+    members: int
+    slabs: Sequence[Slab]
+
+
+class Span(NamedTuple):
+    """One partial per key for the slices between two times; or a patch, some partials of them.
+
+    Attributes:
+        after_us: Slice end after which it begins.
+        until_us: Last slice end.
+        number: Ascending number of a patch; for a span the number of the newest patch it includes.
+        n_rows: Number of partials.
+        n_bytes: Size of the blobs.
+        names: Names of the blobs.
+    """
+
+    after_us: int
+    until_us: int
+    number: int
+    n_rows: int
+    n_bytes: int
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TotalsFacts:
+    """Running totals of a CUMULATE window.
+
+    Attributes:
+        n_results: Number of results of the last window.
+        number: Number of the newest patch.
+        spans: Totals.
+        patches: Patches.
+    """
+
+    n_results: int
+    number: int
+    spans: Sequence[Span]
+    patches: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class RunningFacts(TotalsFacts):
+    """Running aggregates of a HOP window.
+
+    Attributes:
+        last: Number of the window that fired last.
+        block: Number of windows per block.
+        stride: Number of windows per suffix.
+        middle: Span of all whole blocks. None if there is none yet.
+    """
+
+    last: int
+    block: int
+    stride: int
+    middle: Span | None
+
+
+SpanFacts: TypeAlias = RunningFacts | TotalsFacts
+
+
+# -- windows that are emitted more than once -------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Results of windows in a range. The blobs may hold other results, which are ignored.
+
+    Attributes:
+        after_us: The windows end after this.
+        until_us: The windows end at or before this.
+        names: Names of the blobs.
+        n_rows: Number of rows in the blobs.
+    """
+
+    after_us: int
+    until_us: int
+    names: Sequence[str]
+    n_rows: int
+
+
+class ChangedRows(NamedTuple):
+    """A blob of keys with new rows in windows that were emitted.
+
+    Attributes:
+        ranges: Windows that are valid, among those in the blob.
+        n_rows: Number of rows in the blob.
+        n_results: Upper bound of the number of results of these keys and windows.
+        name: Name of the blob.
+    """
+
+    ranges: Sequence[Range]
+    n_rows: int
+    n_results: int
+    name: str
+
+
+@dataclass(frozen=True)
+class UpdateFacts:
+    """Emitted results of open windows, and what has changed since.
+
+    Attributes:
+        runs: Emitted results; later runs override earlier ones.
+        changed: Windows that have changed for all keys.
+        keys: Keys that have changed, with their windows.
+        computed_us: Windows up to this end have been computed, or are in `changed`.
+        n_pending: Number of rows since windows were last emitted early.
+        early_at_us: Processing time of the next early results. None if none are due.
+        late_at_us: Processing time of the next results of late rows. None if none are due.
+        n_late: Number of rows in fired windows since these were last emitted.
+    """
+
+    runs: Sequence[Sequence[Part]]
+    changed: Sequence[Range]
+    keys: Sequence[ChangedRows]
+    computed_us: int
+    n_pending: int
+    early_at_us: int | None
+    late_at_us: int | None
+    n_late: int
+
+
+# -- the operators ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SliceFacts:
+    """State of the window operator.
+
+    Attributes:
+        levels: Slices, by the readers that need them.
+        spans: Running aggregates and totals, by reader.
+        generation: Number of changes of windows or accumulators when `spans` were written.
+        updates: Emitted results. None if each window is emitted once.
+    """
+
+    levels: Sequence[Level]
+    spans: Mapping[int, SpanFacts]
+    generation: int
+    updates: UpdateFacts | None
+
+
+class SessionChunk(NamedTuple):
+    """A blob of partials of open sessions.
+
+    Attributes:
+        name: Name of the blob.
+        n_rows: Number of partials that have not been taken.
+        n_bytes: Size of the blob.
+        first_us: Earliest first time of these partials.
+        last_us: Earliest last time of these partials.
+        run: Equal for chunks that were written together.
+        taken: Blob with a bit per partial that is set if it has been taken. None if none has.
+    """
+
+    name: str
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+    run: str
+    taken: str | None = None
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """State of the session operator.
+
+    Attributes:
+        chunks: Open sessions.
+    """
+
+    chunks: Sequence[SessionChunk]
+
+
+class CellFacts(NamedTuple):
+    """A cell of the general window operator, see `runtime.streaming.state.cells`.
+
+    Attributes:
+        number: Number of the cell.
+        of: Number of cells of its size.
+        next_event_us: Time of its next event-time timer.
+        next_clock_us: Time of its next processing-time timer, on the wall clock.
+        n_windows: Number of windows with contents.
+        n_bytes: Size of its blob.
+    """
+
+    number: int
+    of: int
+    next_event_us: int | None
+    next_clock_us: int | None
+    n_windows: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class GeneralFacts:
+    """State of the general window operator.
+
+    Attributes:
+        cells: Cells.
+    """
+
+    cells: Sequence[CellFacts]
+
+
+@dataclass(frozen=True)
+class BucketFacts:
+    """State of a key group with sub-buckets, each of which has facts of its own.
+
+    Attributes:
+        n_buckets: Number of sub-buckets.
+    """
+
+    n_buckets: int
+
+
+OperatorFacts: TypeAlias = SliceFacts | SessionFacts | GeneralFacts
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The checkpoint that facts were written for.
+
+    Attributes:
+        checkpoint: Unique token of the checkpoint.
+        operator: Number of the operator.
+    """
+
+    checkpoint: str
+    operator: int
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """Facts of a key group, or of one of its sub-buckets.
+
+    Attributes:
+        watermarks: Watermarks, the same in all key groups.
+        run: Name of the run of the stream that wrote them.
+        closed_us: Windows that end at or before this accept no more rows. None before the first.
+        signature: Checkpoint. None if the state belongs to none.
+        by: Columns that are hashed into key groups; empty if all rows are in one key group. None if
+            unknown.
+        most_bytes: Largest number of bytes combined at once, if over the limit, else 0.
+        contents: State of the operator.
+    """
+
+    watermarks: Watermarks
+    run: str
+    closed_us: int | None
+    signature: Signature | None
+    by: tuple[str, ...] | None
+    most_bytes: int
+    contents: SliceFacts | SessionFacts | GeneralFacts | BucketFacts
