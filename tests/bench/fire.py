@@ -50,12 +50,12 @@ from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import slices
+from runtime.streaming.slices.levels import SharedSpec, one_reader
 from runtime.streaming.state.blobs import FACTS
 from runtime.streaming.state.buckets import Place, n_buckets_of
 from runtime.streaming.state.codec import decode_facts
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.shared_slices import SharedSpec, one_reader
+from runtime.streaming.state.table_cache import CACHE
 
 MINUTE = 60_000_000
 ACCUMULATORS = (
@@ -232,7 +232,7 @@ def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
     n_slices = max(w.slices_per_window for w in windows if not isinstance(w, SessionWindow))
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
-    slices.CACHE.clear()
+    CACHE.clear()
     for rows in _prefilled(rng, options, updates):
         mark = options.prefill * MINUTE
         batch = MicroBatch(rows, [SourceProgress(0, mark, mark, 1)])
@@ -252,7 +252,7 @@ def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
             back = rng.integers(0, n_open, options.late)
             partials.append(_partials(rng, options.late, end - back * MINUTE))
         if options.cold:
-            slices.CACHE.clear()
+            CACHE.clear()
         put, got = store.n_written, store.n_read
         batch = MicroBatch(partials, [SourceProgress(0, mark, mark, 1)])
         begun, n_rows, state = time.process_time(), 0, 0
@@ -292,7 +292,7 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     n_turns = max(1, options.keys // options.rows)
-    slices.CACHE.clear()
+    CACHE.clear()
     for number in range(options.batches):
         # all sessions are open at once, and a turn of them ends while another one begins
         begun_us = number * 40 * MINUTE // n_turns
@@ -303,7 +303,7 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
         names = ["key", "$slice_end", "n", FIRST_TIME, LAST_TIME, "$rows"]
         table = pa.table([pa.array(each) for each in columns], names)
         if options.cold:
-            slices.CACHE.clear()
+            CACHE.clear()
         put, got = store.n_written, store.n_read
         batch = MicroBatch([table], [SourceProgress(0, begun_us - 1000, begun_us - 1000, 1)])
         begun, n_rows, state = time.process_time(), 0, 0

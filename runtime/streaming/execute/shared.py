@@ -19,8 +19,8 @@ from runtime.streaming.execute.output import MARKS, common_spec, decoded_output,
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.slices.levels import SharedSpec
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.shared_slices import SharedSpec
 from runtime.streaming.status import observed
 
 

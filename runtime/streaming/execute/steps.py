@@ -36,8 +36,8 @@ from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.status import ROWS_METRIC, observed
 
 

@@ -9,7 +9,7 @@ each of these readers it takes the steps of Flink's slicing window operator
 2. advance the watermark;
 3. emit every window whose end it passed;
 4. free slices that no open window needs and store the rest of the new ones, once for all readers
-   (`runtime.streaming.state.shared_slices`).
+   (`runtime.streaming.slices.levels`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
+from runtime.streaming.slices.levels import Reader, SharedSpec, SliceLevels
+from runtime.streaming.slices.running import RunningAggregates
+from runtime.streaming.slices.spans import Slices
+from runtime.streaming.slices.totals import RunningTotals
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
 from runtime.streaming.state.contents import span_blobs
 from runtime.streaming.state.facts import RunningFacts, SliceFacts
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union
-from runtime.streaming.state.running import RunningAggregates
-from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
-from runtime.streaming.state.spans import Slices
-from runtime.streaming.state.totals import RunningTotals
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
 

@@ -26,6 +26,7 @@ from runtime.spec.windows import (
     SessionWindow,
     Tumble,
 )
+from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
 from runtime.streaming.state.facts import (
@@ -39,7 +40,6 @@ from runtime.streaming.state.facts import (
     SpanFacts,
     UpdateFacts,
 )
-from runtime.streaming.state.shared_slices import common_slices
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
 WINDOW_START, WINDOW_END = "window_start", "window_end"

@@ -22,9 +22,9 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.blobs import FACTS, Owner
 from runtime.streaming.state.codec import decode_facts
-from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
 

@@ -21,7 +21,7 @@ from runtime.spec.windows import Tumble
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.processor import ProcessorSpec, WindowProcessor
-from runtime.streaming.state.shared_slices import one_reader
+from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.status import STATUS
 from tests.runtime.streaming.model import MS, PARTIALS, aggregation, partials
 

@@ -28,7 +28,7 @@ from runtime.spec.steps import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
-from runtime.streaming.state.shared_slices import MOST_READERS as MOST_IN_STATE
+from runtime.streaming.slices.levels import MOST_READERS as MOST_IN_STATE
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (
     COLUMNS,

@@ -10,9 +10,10 @@ import pytest
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule
-from runtime.streaming.state import results, slices
+from runtime.streaming.state import results
 from runtime.streaming.state.contents import BlobKind, blobs_of
 from runtime.streaming.state.facts import UpdateFacts
+from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_updates import Brute, Changelog, rules
 
@@ -80,7 +81,7 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
         some = [(f"k{random.integers(80)}", now - int(at), 1) for at in back]
         # now and then another worker goes on
         if random.random() < 0.2:
-            slices.CACHE.clear()
+            CACHE.clear()
         log.take(stream.micro_batch(some, now - 15_000, clock=now))
         brute.take(some, now - 15_000)
         assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}

@@ -17,7 +17,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state.shared_slices import one_reader
+from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.watermarks import closed_until_us
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (

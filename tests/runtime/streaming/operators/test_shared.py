@@ -18,10 +18,10 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import slices
+from runtime.streaming.slices.levels import SharedSpec, common_slices
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.shared_slices import SharedSpec, common_slices
+from runtime.streaming.state.table_cache import CACHE
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
@@ -184,7 +184,7 @@ def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches)
     shared = Shared(*windows, thresholds=SPANS_FROM_THE_START)
     models = [Model(window) for window in windows]
     for some, watermark in batches:
-        slices.CACHE.clear()
+        CACHE.clear()
         found = shared.micro_batch(some, watermark)
         assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
         assert set(shared.store.blobs) == live_blobs(shared)[0]
@@ -236,7 +236,7 @@ def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap():
         shared = Shared(*windows, thresholds=SPANS_FROM_THE_START)
         for number in range(1, 2 * n_slides):
             before = shared.store.n_gets
-            slices.CACHE.clear()
+            CACHE.clear()
             some = [(key, number * 10_000 - 1, 1) for key in "abc"]
             shared.micro_batch(some, number * 10_000)
             if number > 1.5 * n_slides:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state import slices
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
+from runtime.streaming.state.table_cache import CACHE
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Stream
 
@@ -98,7 +98,7 @@ def add_up(window, early, batches, thresholds=None):
         now += step
         moved = [(key, time + now, value) for key, time, value in some]
         if number % 3 == 0:
-            slices.CACHE.clear()
+            CACHE.clear()
         log.take(stream.micro_batch(moved, now))
         brute.take(moved, now)
         assert log.rows == brute.rows(fired_only=early is None)
@@ -132,7 +132,7 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
         # now and then the watermark waits, or another worker goes on
         mark = now if random.random() < 0.8 else now - 20_000
         if random.random() < 0.2:
-            slices.CACHE.clear()
+            CACHE.clear()
         log.take(stream.micro_batch(some, mark, clock=now))
         brute.take(some, mark)
         fired = {name: row for name, row in log.rows.items() if name[2] - 1 <= brute.watermark}
@@ -184,7 +184,7 @@ def test_late_rows_read_as_much_however_many_windows_overlap():
             before = stream.store.n_gets
             late = [("b", number * 10_000 - 25_000, 1)] if number > n_slides else []
             stream.micro_batch([("a", number * 10_000 - 1, 1), *late], number * 10_000)
-            slices.CACHE.clear()
+            CACHE.clear()
             if number > 1.5 * n_slides:
                 gets = stream.store.n_gets - before
                 most.setdefault(n_slides, []).append(gets)
@@ -232,7 +232,7 @@ def test_windows_without_new_rows_are_neither_read_nor_written():
     gets, puts = [], []
     for number in range(1, 110):
         before = stream.store.n_gets, set(stream.store.blobs)
-        slices.CACHE.clear()
+        CACHE.clear()
         stream.micro_batch([(key, number * 10_000 - 1, 1) for key in "abc"], number * 10_000)
         gets.append(stream.store.n_gets - before[0])
         puts.append(len(set(stream.store.blobs) - before[1]))

@@ -5,7 +5,7 @@ import pytest
 from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state import slices
+from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_general import JOBS, Group
 from tests.runtime.streaming.operators.test_session import Stream as Sessions
@@ -16,7 +16,7 @@ S = 1000 * MS
 def sliced(window, updates=None):
     stream = Stream(window, updates=updates)
     stream.micro_batch([("a", 1000, 5), ("b", 2000, 7)], 12_000 if updates else 2000)
-    slices.CACHE.clear()
+    CACHE.clear()
     return stream.store, lambda: stream.micro_batch([("a", 3000, 1)], 90_000)
 
 
@@ -25,7 +25,7 @@ def of_session():
     stream.micro_batch([("a", "x", 1, 5), ("b", "x", 2, 7)], 2)
     # of a session that ends before others, so that a blob says what is gone
     stream.micro_batch([("a", "x", 60, 1)], 30)
-    slices.CACHE.clear()
+    CACHE.clear()
     return stream.store, lambda: stream.micro_batch([("a", "x", 70, 1)], 900_000)
 
 

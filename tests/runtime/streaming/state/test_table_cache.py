@@ -11,9 +11,9 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Hop
+from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.codec import encode_table
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.slices import SliceState, slab_us
 from runtime.streaming.state.table_cache import (
     CACHE,
     SharedTables,

@@ -23,10 +23,10 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate
+from runtime.streaming.slices.spans import Slices, Spans
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.facts import TotalsFacts
-from runtime.streaming.state.spans import Slices, Spans
 
 
 class RunningTotals(Spans):

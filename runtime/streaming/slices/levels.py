@@ -33,10 +33,10 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
+from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.facts import Level, Slab
-from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 

@@ -23,8 +23,8 @@ from runtime.spec.table import Column
 from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state import slices
-from runtime.streaming.state.shared_slices import one_reader
+from runtime.streaming.slices.levels import one_reader
+from runtime.streaming.state.table_cache import CACHE
 from tests.marks import among
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Model
 from tests.runtime.streaming.model import Stream as AnyStream
@@ -86,7 +86,7 @@ def compare(window, batches):
         watermark = None if step is None else now
         if len(moved) % 3 == 0:
             # another worker
-            slices.CACHE.clear()
+            CACHE.clear()
         found = stream.micro_batch(moved, watermark)
         assert sorted(found) == sorted(model.micro_batch(moved, watermark))
         assert set(stream.store.blobs) == live_blobs(stream)
@@ -121,7 +121,7 @@ def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():
             stream.micro_batch([(key, number * 10_000 - 1, 1) for key in "abc"], number * 10_000)
             n_gets = stream.store.n_gets - puts[0]
             n_puts = len(set(stream.store.blobs) - puts[1])
-            slices.CACHE.clear()
+            CACHE.clear()
             if number > 1.5 * n_slides:
                 written.setdefault(n_slides, []).append((n_gets, n_puts))
     medians = [np.median(each, axis=0).tolist() for each in written.values()]
@@ -162,7 +162,7 @@ def test_a_missing_span_is_an_error_that_names_it():
     for after, until, *_, names in stream.store.spans():
         stream.store.blobs = dict(kept)
         del stream.store.blobs[names[0]]
-        slices.CACHE.clear()
+        CACHE.clear()
         if until == 190 * S:
             with pytest.raises(ExecutionError, match=f"lacks the blob {names[0]}"):
                 stream.micro_batch([("a", 199_999, 1)], 200_000)

@@ -23,7 +23,7 @@ Slices before the nearest suffix are merged individually. Lists of values grow w
 blocks of lists have few suffixes.
 
 A row that is late for some windows is added to its slice and, as a patch, to the spans that cover
-it; see `runtime.streaming.state.spans`.
+it; see `runtime.streaming.slices.spans`.
 
 INSERTs of a set that share their slices have separate spans, on the slices of their own windows.
 
@@ -43,10 +43,10 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import CollectRows, CollectSet
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
+from runtime.streaming.slices.spans import Slices, Spans, needs
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.facts import RunningFacts, Span
-from runtime.streaming.state.spans import Slices, Spans, needs
 
 
 class RunningAggregates(Spans):
