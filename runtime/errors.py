@@ -240,6 +240,10 @@ class MissingPackageError(SetupError, ImportError):
     """A feature needs a Python package that is not installed."""
 
 
+class MissingAttributeError(SqlwinError, AttributeError):
+    """An object of the Python API has no such attribute, but others of its kind have."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the `known` name most similar to `name`, ignoring case, or None if none is similar."""
     by_folded = {candidate.lower(): candidate for candidate in known}

@@ -20,7 +20,16 @@ from sqlwin.display.charts.svg import svg_charts
 from sqlwin.display.charts.text import write_chart
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
-from sqlwin.result import Result
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    Result,
+    RowsResult,
+    StreamResult,
+    StreamRows,
+    TableResult,
+)
 from sqlwin.statements.parameters import used_in
 
 if TYPE_CHECKING:
@@ -69,7 +78,7 @@ class SqlwinMagics(Magics):
             for result in session.execute_iter(sql, params=params):
                 if last is not None:
                     _show(last, is_chart=arguments.chart, is_notebook=self._is_notebook())
-                if result.dataframe is not None and arguments.name:
+                if isinstance(result, RowsResult) and arguments.name:
                     self.shell.user_ns[arguments.name] = result.dataframe
                 last = result
             return self._end(last, is_chart=arguments.chart, is_cell=cell is not None)
@@ -81,7 +90,7 @@ class SqlwinMagics(Magics):
         """Show the last result, unless the notebook displays the returned value itself."""
         if last is None:
             return None
-        shows_itself = self._is_notebook() and last.open_stream is None and not is_chart
+        shows_itself = self._is_notebook() and not _is_stream(last) and not is_chart
         if is_cell or not shows_itself:
             _show(last, is_chart=is_chart, is_notebook=self._is_notebook())
         else:
@@ -105,17 +114,19 @@ def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:
     shell.register_magics(SqlwinMagics(shell, connect))
 
 
-def _show_stream(result: Result) -> None:
+def _is_stream(result: Result) -> bool:
+    return isinstance(result, RowsResult) and isinstance(result.data, StreamRows)
+
+
+def _show_stream(result: Result, stream: StreamRows) -> None:
     """Show the last rows of a stream in a table that updates until the stream is stopped."""
     n_rows, last = 0, pa.table({name: pa.array([], pa.null()) for name in result.columns})
-    opened = result.open_stream
-    assert opened is not None
 
     def shown(is_over: bool) -> HTML:
         shown_rows = counted(n_rows, "rows")
         if n_rows > last.num_rows:
             shown_rows = f"the last {last.num_rows} of {shown_rows}"
-        status = opened.status()
+        status = stream.opened.status()
         foot = [shown_rows, *([status] if status else [])]
         if not is_over:
             foot.append("interrupt the cell to stop it")
@@ -147,19 +158,22 @@ def _switches(line: str) -> tuple[str, str]:
 
 
 def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
-    if is_chart and result.columns:
-        if is_notebook:
+    match result:
+        case RowsResult() | TableResult() if is_chart and is_notebook:
             display(HTML(svg_charts(result.columns, result.batches())))
-        else:
+        case RowsResult() | TableResult() if is_chart:
             write_chart(result.columns, result.batches(), sys.stdout.write)
-    elif is_notebook and result.open_stream is not None:
-        _show_stream(result)
-    elif is_notebook:
-        display(result)
-    elif result.columns:
-        print_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
-    else:
-        print(result.text or result.message)
+        case RowsResult(data=StreamRows() as stream) if is_notebook:
+            _show_stream(result, stream)
+        case _ if is_notebook:
+            display(result)
+        case RowsResult() | TableResult():
+            batches = result.batches(DEFAULT_MAX_ROWS + 1)
+            print_table(result.columns, batches, Console(highlight=False))
+        case ExplainResult():
+            print(result.text)
+        case MessageResult() | InsertResult() | StreamResult():
+            print(result.message)
     _print_notes(result)
 
 

@@ -23,13 +23,13 @@ from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import with_translated_errors
-from sqlwin.execution.errors import ScriptPlace
+from sqlwin.execution.errors import ScriptPlace, StatementErrors
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
-from sqlwin.result import Result
+from sqlwin.result import Result, RowsResult, StreamRows, TableResult
 from sqlwin.statements.nodes import CreateTable, Explain, Query
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import parse_statement
@@ -142,17 +142,20 @@ class Session:
                 hint="execute() runs a script and gives one result for each statement",
             )
         (result,) = results
-        if result.open_stream is not None and result.open_stream.reads_watermark:
-            raise AnalysisError(
-                "CURRENT_WATERMARK is not known in a DataFrame that is a stream",
-                hint="take the rows of execute(), or write an INSERT",
-            )
-        if result.dataframe is not None:
-            return result.dataframe
-        if result.table is not None:
-            names = ", ".join(f"`{name}` string" for name in result.columns)
-            return self._spark.createDataFrame(result.rows, names)
-        return self._spark.createDataFrame([(result.text or result.message,)], "result string")
+        match result:
+            case RowsResult(data=StreamRows(opened=opened)) if opened.reads_watermark:
+                raise AnalysisError(
+                    "CURRENT_WATERMARK is not known in a DataFrame that is a stream",
+                    hint="take the rows of execute(), or write an INSERT",
+                )
+            case RowsResult():
+                return result.dataframe
+            case TableResult():
+                names = ", ".join(f"`{name}` string" for name in result.columns)
+                return self._spark.createDataFrame(result.rows, names)
+            case _:
+                texts = [(text,) for text in result.to_arrow().column("result").to_pylist()]
+                return self._spark.createDataFrame(texts, "result string")
 
     def execute(
         self, script: str, file: str | None = None, *, params: Params | None = None
@@ -530,6 +533,6 @@ def _result_in_script(result: Result, place: ScriptPlace) -> Result:
     Its rows may fail later, and those errors need positions in the whole script.
     """
     result = replace(result, statement=place.statement.text)
-    if result.errors is None:
-        return result
-    return replace(result, errors=replace(result.errors, place=place))
+    if isinstance(result, RowsResult) and isinstance(result.errors, StatementErrors):
+        return replace(result, errors=replace(result.errors, place=place))
+    return result

@@ -137,8 +137,8 @@ MAY_IMPORT = {
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
-        "runtime runtime.batch runtime.connectors runtime.frames runtime.spark runtime.spec "
-        "sqlwin.dataframes sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
+        "runtime runtime.batch runtime.frames runtime.spark runtime.spec sqlwin.dataframes "
+        "sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.control": "planner.explain sqlwin.session sqlwin.statements",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
@@ -168,22 +168,17 @@ MAY_IMPORT = {
     "sqlwin.repl": (
         "planner.rules runtime runtime.spark runtime.spec sqlwin.config sqlwin.console sqlwin.control "
         "sqlwin.display "
-        "sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements prompt_toolkit pyarrow "
+        "sqlwin.help sqlwin.parser sqlwin.result sqlwin.session sqlwin.statements prompt_toolkit "
+        "pyarrow "
         "pygments rich"
     ),
     "sqlwin.cli": (
         "planner.explain planner.sql runtime runtime.connectors.options runtime.spark runtime.spec "
         "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.control sqlwin.display "
-        "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
-        "sqlwin.statements click py4j pyarrow pyspark rich"
+        "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.result "
+        "sqlwin.session sqlwin.statements click py4j pyarrow pyspark rich"
     ),
 }
-
-# Rooms that read each other, though their modules do not, and why
-CIRCLES_OF_ROOMS = (
-    # A result shows the stream that it reads
-    "sqlwin.execution sqlwin.result",
-)
 
 
 @dataclass(frozen=True)
@@ -282,20 +277,15 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    check_circles({module: module for module in modules()}, known=())
+    check_circles({module: module for module in modules()})
 
 
-def test_rooms_read_each_other_only_where_the_reason_is_written() -> None:
-    check_circles({module: room_of(module) for module in modules()}, known=CIRCLES_OF_ROOMS)
+def test_no_rooms_import_each_other_in_a_circle() -> None:
+    check_circles({module: room_of(module) for module in modules()})
 
 
-def check_circles(place_of: dict[str, str], known: tuple[str, ...]) -> None:
-    """Fail where places import each other that are not in a group that is known.
-
-    Args:
-        place_of: what counts as one place, for each module.
-        known: groups, each with names between blanks.
-    """
+def check_circles(place_of: dict[str, str]) -> None:
+    """Fail if places import each other in a circle. `place_of` maps a module to its place."""
     ends = {
         each: (place_of[module], place_of[each.module])
         for module, found in imports().items()
@@ -305,14 +295,11 @@ def check_circles(place_of: dict[str, str], known: tuple[str, ...]) -> None:
     graph: dict[str, set[str]] = {place: set() for place in place_of.values()}
     for source, target in ends.values():
         graph[source].add(target)
-    said = []
+    lines = []
     for group in circles(graph):
-        if not any(set(group) <= set(each.split()) for each in known):
-            said.append(f"a circle of {', '.join(group)}:")
-            said += [f"  {each}" for each, places in ends.items() if set(places) <= set(group)]
-    assert not said, "\n".join(said)
-    gone = [each for each in known if each.split() not in circles(graph)]
-    assert not gone, f"no circle any more: {'; '.join(gone)}"
+        lines.append(f"a circle of {', '.join(group)}:")
+        lines += [f"  {each}" for each, places in ends.items() if set(places) <= set(group)]
+    assert not lines, "\n".join(lines)
 
 
 def test_there_are_no_relative_imports() -> None:

@@ -16,13 +16,11 @@ from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import NO_DIRECTORY, NO_SPACE, why_unwritable
-from runtime.spec.stream import ROW_KIND
+from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 from runtime.spec.table import TableSpec
 
 _HINT = "set 'path' to a directory with write permission"
 _HINTS = {NO_SPACE: "free some space, or set another 'path'"}
-# User-visible column of the row kind, named as in Flink's client
-KIND_COLUMN = "op"
 
 
 def declared_types(spec: TableSpec) -> tuple[DataType, ...]:

@@ -35,6 +35,8 @@ LATE_ROW = "$late_row"
 CURRENT_WATERMARK = "sqlwin_current_watermark"
 # Row kind of a result that can be updated: +I, -U, +U.
 ROW_KIND = "$row_kind"
+# The name under which users see ROW_KIND, as in Flink's client.
+KIND_COLUMN = "op"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sqlwin.execution.explain_formats import render
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
 from sqlwin.parser.base import is_word
 from sqlwin.parser.parser import tokenize
+from sqlwin.result import ExplainResult
 from sqlwin.statements.nodes import Explain, SparkStatement
 from sqlwin.statements.parameters import bind_parameters, check_parameters, used_in
 from sqlwin.statements.parse import parse_statement
@@ -122,7 +123,8 @@ def _queries(
     text = prefix + piece.text
     with _errors_in_script(script, text, piece.offset - len(prefix)):
         (result,) = session.execute(text, params=params)
-        explained = result.text or "\n".join(str(row[0]) for row in result.rows)
+        is_plan = isinstance(result, ExplainResult)
+        explained = result.text if is_plan else "\n".join(str(row[0]) for row in result.rows)
         return (QueryDocument(piece.text, explained),)
 
 

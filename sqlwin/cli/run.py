@@ -33,9 +33,19 @@ from sqlwin.display.table import (
     write_stream_table,
     write_vertical,
 )
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    Result,
+    RowsResult,
+    StreamResult,
+    StreamRows,
+    TableResult,
+)
 
 if TYPE_CHECKING:
-    from sqlwin.session import Result, Session
+    from sqlwin.session import Session
 
 
 class ScriptPresenter:
@@ -88,18 +98,21 @@ class ScriptPresenter:
 
     def _show(self, result: Result, started: float) -> None:
         """Show a result. `started` is the start of its statement (`time.monotonic`)."""
-        if result.kind in ("ok", "insert"):
-            seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
-            click.echo(result.message + seconds, err=True)
-        else:
-            self._show_rows(result, started)
+        match result:
+            case MessageResult():
+                click.echo(result.message, err=True)
+            case InsertResult() | StreamResult():
+                click.echo(f"{result.message} ({elapsed(started)})", err=True)
+            case _:
+                self._show_rows(result, started)
         for note in result.notes:
             click.echo(f"note: {note}", err=True)
 
     def _show_rows(self, result: Result, started: float) -> None:
         is_continued = self._separate(result)
-        if result.kind == "explain" and self._format in ("table", "markdown", "chart"):
-            text = (result.text or "").rstrip("\n")
+        is_text_format = self._format in ("table", "markdown", "chart")
+        if isinstance(result, ExplainResult) and is_text_format:
+            text = result.text.rstrip("\n")
             self._write(f"```\n{text}\n```\n" if self._format == "markdown" else text + "\n")
         elif self._format == "table":
             self._show_table(result, started)
@@ -125,7 +138,7 @@ class ScriptPresenter:
 
     def _separate(self, result: Result) -> bool:
         """Begin a result. Return whether its rows continue the last result without a header."""
-        columns = ["plan"] if result.kind == "explain" else list(result.columns)
+        columns = ["plan"] if isinstance(result, ExplainResult) else result.columns
         before, self._columns = self._columns, columns
         self._n_results += 1
         if self._n_results == 1:
@@ -147,9 +160,10 @@ class ScriptPresenter:
         return False
 
     def _show_table(self, result: Result, started: float) -> None:
-        if self._output is None and result.open_stream is not None:
-            self._show_stream_table(result)
-            return
+        match result:
+            case RowsResult(data=StreamRows() as stream) if self._output is None:
+                self._show_stream_table(result, stream)
+                return
         limit = None if self._max_rows is None else self._max_rows + 1
         columns, batches = self._rows(result, limit)
         if self._output is None:
@@ -171,42 +185,39 @@ class ScriptPresenter:
     ) -> tuple[int, bool]:
         """Print rows on standard output. Return their number, and whether there are more."""
         console = Console(highlight=False)
-        if result.kind == "table" and console.is_terminal:
+        if isinstance(result, TableResult) and console.is_terminal:
             rows = list(batches)
             if is_better_vertical(columns, rows, console.width):
                 return write_vertical(columns, rows, console, max_rows=self._max_rows)
             batches = iter(rows)
-        return print_table(
-            columns, batches, console, max_rows=self._max_rows, total_rows=result.row_count
-        )
+        return print_table(columns, batches, console, max_rows=self._max_rows)
 
-    def _show_stream_table(self, result: Result) -> None:
+    def _show_stream_table(self, result: RowsResult, stream: StreamRows) -> None:
         """Print rows as windows close, until the stream ends, the limit is reached, or Ctrl-C."""
-        n_rows = self._show_latest(result) if self._shows_latest else None
+        n_rows = self._show_latest(result, stream) if self._shows_latest else None
         if n_rows is None:
             columns, batches = self._rows(result, self._stream_rows)
             n_rows = write_stream_table(columns, batches, Console(highlight=False))
         if self._stream_rows is not None and n_rows >= self._stream_rows:
             click.echo(f"stopped after {counted(n_rows, 'rows')}, as --max-rows says", err=True)
 
-    def _show_latest(self, result: Result) -> int | None:
+    def _show_latest(self, result: RowsResult, stream: StreamRows) -> int | None:
         """Show the latest row of each key in place, and return the number of rows received.
 
         None if the keys are unknown.
         """
         from sqlwin.repl.live import LiveView, latest_places
 
-        assert result.open_stream is not None
-        places = latest_places("on", result.columns, result.open_stream.keys)
+        places = latest_places("on", result.columns, stream.opened.keys)
         if places is None:
             click.echo("note: the query is not grouped by keys: all rows are shown", err=True)
             return None
         view = LiveView(
             result.columns,
-            result.open_stream.status,
+            stream.opened.status,
             Console(highlight=False),
             keys=places,
-            kind=result.kind_place,
+            kind=stream.kind_place,
             end="Ctrl-C stops",
         )
         view.show(iter(result.batches(self._stream_rows)))
@@ -215,11 +226,12 @@ class ScriptPresenter:
     def _rows(
         self, result: Result, limit: int | None
     ) -> tuple[Sequence[str], Iterator[pa.RecordBatch]]:
-        if result.kind == "explain":
+        if isinstance(result, ExplainResult):
             return ["plan"], iter([pa.record_batch([pa.array([result.text])], names=["plan"])])
         batches = iter(result.batches(limit))
-        if result.open_stream is not None:
-            return result.columns, self._with_status(batches, result.open_stream.status)
+        match result:
+            case RowsResult(data=StreamRows(opened=opened)):
+                return result.columns, self._with_status(batches, opened.status)
         return result.columns, self._bar.watched(batches, "Running")
 
     @staticmethod

@@ -30,7 +30,7 @@ from sqlwin.catalog.opening import open_directory, open_materialized
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
-from sqlwin.result import Result
+from sqlwin.result import InsertResult, MessageResult
 from sqlwin.statements.nodes import (
     AlterMaterializedTable,
     CreateMaterializedTable,
@@ -47,7 +47,7 @@ class MaterializedTables:
 
     # -- statements ----------------------------------------------------------------------------
 
-    def create(self, statement: CreateMaterializedTable) -> Result:
+    def create(self, statement: CreateMaterializedTable) -> MessageResult | InsertResult:
         """Create and fill a materialized table, or open an existing one.
 
         Raises:
@@ -95,9 +95,9 @@ class MaterializedTables:
         message = (
             f"created `{name}`: {done.n_written:,} partials from {done.n_read:,} rows in {n_files}"
         )
-        return Result(statement.text, "insert", message, row_count=done.n_read)
+        return InsertResult(statement.text, message, done.n_read)
 
-    def alter(self, statement: AlterMaterializedTable) -> Result:
+    def alter(self, statement: AlterMaterializedTable) -> MessageResult | InsertResult:
         """Refresh, suspend or resume a materialized table.
 
         Raises:
@@ -118,9 +118,9 @@ class MaterializedTables:
             what = "suspended: `sqlwin refresh` skips it" if is_suspended else "resumed"
             return _ok(statement.text, f"`{name}` is {what}")
         done = self._refresh(entry, statement.text)
-        return Result(statement.text, "insert", _report(name, done), row_count=done.n_read)
+        return InsertResult(statement.text, _report(name, done), done.n_read)
 
-    def drop(self, statement: Drop) -> Result:
+    def drop(self, statement: Drop) -> MessageResult:
         """Drop a materialized table and its slices.
 
         Raises:
@@ -268,7 +268,7 @@ class MaterializedTables:
         columns = table.columns or self._plans.catalog.columns_in(table)
         return replace(definition, refresh_mode="CONTINUOUS", columns=columns)
 
-    def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
+    def _open_same(self, statement: CreateMaterializedTable, path: str) -> MessageResult:
         """Open the existing table of CREATE IF NOT EXISTS if its query is the same."""
         name = ".".join(statement.name)
         opened = open_materialized(self._plans.catalog, statement.name, path)
@@ -377,8 +377,8 @@ def _report(name: str, done: Refreshed) -> str:
     )
 
 
-def _ok(text: str, message: str) -> Result:
-    return Result(text, "ok", message)
+def _ok(text: str, message: str) -> MessageResult:
+    return MessageResult(text, message)
 
 
 def _grids(stored: StoredSlices) -> str:

@@ -18,7 +18,7 @@ from planner.plan import Plan, plan_query
 from planner.sql.depth import deep_trees
 from runtime.batch.in_process import RowsHere
 from runtime.compute.arrow.without_pandas import without_pandas
-from runtime.errors import SqlwinError
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.spark.jvm.submit import configured_defaults
 from runtime.spark.session import new_settings
 from sqlwin.catalog.definitions import Definitions
@@ -31,7 +31,8 @@ from sqlwin.execution.in_process import (
     plan_in_process,
     planner_options,
 )
-from sqlwin.result import Result
+from sqlwin.result import MessageResult, Result, RowsResult
+from sqlwin.result.in_process import InProcessRows
 from sqlwin.statements.nodes import (
     CreateMaterializedTable,
     CreateTable,
@@ -48,6 +49,8 @@ from sqlwin.statements.quotes import DoubleQuotes
 from sqlwin.statements.split import split_script
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from planner.explain.document import QueryDocument
 
 __all__ = ["NeedsSpark", "OfflineSession"]
@@ -145,9 +148,8 @@ class OfflineSession:
         if planned is None:
             raise NeedsSpark
         plan, here, notes = planned
-        rows = RowsHere(here, plan.physical.schema)
-        zone = options.time_zone
-        return Result(text, "query", here=rows, time_zone=zone, statement_notes=notes)
+        rows = InProcessRows(RowsHere(here, plan.physical.schema), options.time_zone, _no_spark)
+        return RowsResult(text, rows, statement_notes=notes)
 
     def _bind(self, text: str) -> str:
         """Return a statement's text with double quotes rewritten as settings require."""
@@ -177,7 +179,7 @@ class OfflineSession:
                 self._config.reset(statement.key)
             case _:
                 raise NeedsSpark
-        return Result(statement.text, "ok", message, statement_notes=notes)
+        return MessageResult(statement.text, message, statement_notes=notes)
 
     def _explain(self, query: Query) -> QueryDocument:
         # imported late because rendering plans takes time to import
@@ -200,3 +202,9 @@ class OfflineSession:
         if self._config.spark_setting(key)[0] is not None:
             raise NeedsSpark
         self._config.set(key, value)
+
+
+def _no_spark() -> DataFrame:
+    raise ExecutionError(
+        "a DataFrame needs Spark, which was not started", hint="sqlwin.connect() starts it"
+    )

@@ -53,7 +53,18 @@ from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import how_to_resume, show_state, show_streams
 from sqlwin.execution.summary import summary
-from sqlwin.result import Result
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    Result,
+    RowsResult,
+    StreamResult,
+    TableResult,
+)
+from sqlwin.result.in_process import InProcessRows
+from sqlwin.result.rows import Rows
+from sqlwin.result.spark import SparkRows, TaskRows
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
@@ -92,10 +103,11 @@ class Runner:
                 raise
             finally:
                 self.plans.end()
-            run.document = result.document
-            run.over(result.kind, result.message, result.row_count)
+            run.document = result.document if isinstance(result, ExplainResult) else None
+            n_rows = result.row_count if isinstance(result, InsertResult | StreamResult) else None
+            run.over(result.kind, result.message, n_rows)
             notes = (*self.plans.notes, *result.statement_notes)
-            return replace(result, statement_notes=notes, run=run)
+            return replace(result, statement_notes=notes)
 
     @property
     def rows_scanned(self) -> int:
@@ -181,7 +193,7 @@ class Runner:
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
         notes = self.catalog.file_notes
-        return Result(statement.text, "table", table=table, statement_notes=notes)
+        return TableResult(statement.text, table, statement_notes=notes)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -204,13 +216,7 @@ class Runner:
                 text += f"\n== Physical Execution Plan ==\n{render(document, 'json')}"
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
-        return Result(
-            statement.text,
-            "explain",
-            text=text,
-            statement_notes=tuple(notes),
-            document=to_json(document),
-        )
+        return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
 
     def _store(self, source: ScanSource) -> Store | None:
         """Return how this process opens the files of a scan, None if they are local."""
@@ -229,16 +235,16 @@ class Runner:
             return opened.result(lambda: self.explanations.take_interrupt())
         if lowered.here is not None:
             return self._rows_here(lowered.plan, lowered.here)
-        rows = self.plans.batch_rows(lowered)
-        return Result(
+        batch = self.plans.batch_rows(lowered)
+        by_spark = SparkRows(batch.dataframe, self.plans.time_zone, self.plans.run)
+        rows: Rows = by_spark if batch.arrow is None else TaskRows(batch.arrow, by_spark)
+        return RowsResult(
             text,
-            "query",
-            frame=rows.dataframe,
-            arrow_rows=rows.arrow,
-            errors=self.plans.errors_of(text),
+            rows,
+            self.plans.errors_of(text),
+            self.plans.run,
             statement_notes=self._notes(),
             scan_counts=self.plans.scan_counts,
-            time_zone=self.plans.time_zone,
         )
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
@@ -247,15 +253,14 @@ class Runner:
         beside = None if source.tail is None else self._store(source.tail.files)
         # Ask Java for the time zone only if the result shows an instant
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
-        return Result(
-            plan.sql,
-            "query",
-            frame=lambda: self.plans.dataframe_later(plan),
-            here=RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
-            errors=self.plans.errors_of(plan.sql),
-            statement_notes=self._notes(),
-            time_zone=self.plans.time_zone if has_instants else "",
+        rows = InProcessRows(
+            RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
+            self.plans.time_zone if has_instants else "",
+            lambda: self.plans.dataframe_later(plan),
+            self.plans.run,
         )
+        errors = self.plans.errors_of(plan.sql)
+        return RowsResult(plan.sql, rows, errors, self.plans.run, statement_notes=self._notes())
 
     def _summarize(self, statement: nodes.Summarize) -> Result:
         plan = self.plans.plan(statement.ast, statement.text)
@@ -267,7 +272,7 @@ class Runner:
         rows = self.plans.dataframe(self.plans.lower(plan))
         with self.plans.errors_of(statement.text), self.plans.jobs_run():
             table = run_interruptibly(self.spark, lambda: summary(rows))
-        return Result(statement.text, "table", table=table, scan_counts=self.plans.scan_counts)
+        return TableResult(statement.text, table, scan_counts=self.plans.scan_counts)
 
     def _notes(self) -> tuple[str, ...]:
         """Return notes about a query that runs as a batch."""
@@ -302,11 +307,10 @@ class Runner:
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise
-        return Result(
+        return InsertResult(
             statement.text,
-            "insert",
             message,
-            row_count=count,
+            count,
             statement_notes=notes,
             scan_counts=self.plans.scan_counts,
         )
@@ -354,14 +358,14 @@ class Runner:
 
     def _set(self, statement: nodes.Set) -> Result:
         if statement.key is None:
-            return Result(statement.text, "table", table=_settings_table(self.config.items()))
+            return TableResult(statement.text, _settings_table(self.config.items()))
         if statement.value is None:
             if statement.key.startswith("spark."):
                 value = self.spark.conf.get(statement.key, None)
             else:
                 value = self.config.text(statement.key)
             rows = [(statement.key, self.config.mask.value(statement.key, value or ""))]
-            return Result(statement.text, "table", table=_settings_table(rows))
+            return TableResult(statement.text, _settings_table(rows))
         notes = self.set(statement.key, statement.value)
         return _ok(statement, "OK", notes)
 
@@ -394,11 +398,11 @@ class Runner:
             check_loaded_code(self.spark, text)
             rows = self.spark.sql(text)
             if not rows.columns:
-                return Result(text, "ok", "OK")
+                return MessageResult(text, "OK")
         if not is_remote(self.spark) and rows.isStreaming:
             raise _not_of_streams(text)
-        zone = self.plans.time_zone
-        return Result(text, "query", frame=rows, errors=errors, time_zone=zone)
+        run = self.plans.run
+        return RowsResult(text, SparkRows(rows, self.plans.time_zone, run), errors, run)
 
 
 def _not_of_streams(text: str) -> AnalysisError:
@@ -436,8 +440,8 @@ def _spark_plan(rows: DataFrame, mode: str) -> str:
     return unless_missing("EXPLAIN without Spark's own plan", explained, "not to be had") + "\n"
 
 
-def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
-    return Result(statement.text, "ok", message, statement_notes=notes)
+def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> MessageResult:
+    return MessageResult(statement.text, message, statement_notes=notes)
 
 
 def _check_view_columns(view: nodes.CreateView, columns: Sequence[str]) -> None:

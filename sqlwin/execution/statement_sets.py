@@ -39,7 +39,7 @@ from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.results import StartedInsert, insert_result, stop_all
 from sqlwin.execution.streams.sinks import IntoTables, into_table
 from sqlwin.execution.streams.start import start_stream
-from sqlwin.result import Result
+from sqlwin.result import Inserted, InsertResult
 from sqlwin.statements.nodes import Insert, StatementSet
 
 
@@ -60,12 +60,12 @@ class Inserts:
         if table is not None and insert.options is not None:
             self._plans.add_notes(idle_notes(table, [key for key, _ in insert.options.pairs]))
 
-    def insert(self, statement: Insert) -> Result:
+    def insert(self, statement: Insert) -> Inserted:
         """Run an INSERT. Over a stream, start it."""
         entry = self._plans.catalog.entry(statement.name)
         if isinstance(entry, MaterializedTable):
             done = insert_into_slices(self._plans, statement, entry)
-            if isinstance(done, Result):
+            if isinstance(done, InsertResult):
                 return replace(done, scan_counts=self._plans.scan_counts)
             started = StartedInsert(statement.name, done)
             return insert_result(self._plans, statement.text, [started])
@@ -80,7 +80,7 @@ class Inserts:
         rows = self._plans.batch_rows(lowered)
         return self._write_alone(statement, self._fit(statement, rows, table), table)
 
-    def write(self, statement: Insert, rows: DataFrame) -> Result:
+    def write(self, statement: Insert, rows: DataFrame) -> InsertResult:
         """Write the rows of an INSERT's query to its table."""
         table = self._target(statement)
         fitted = self._fit(statement, BatchRows.of(rows), table)
@@ -93,7 +93,9 @@ class Inserts:
         with self._plans.errors_of(statement.text):
             return fitted_rows(rows, table, statement.columns, statement.static)
 
-    def _write_alone(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
+    def _write_alone(
+        self, statement: Insert, rows: BatchRows, table: TableSpec | None
+    ) -> InsertResult:
         """Write fitted rows. If this thread is interrupted, no row is published."""
         with self._plans.jobs_run():
             result = run_interruptibly(
@@ -101,7 +103,7 @@ class Inserts:
             )
         return replace(result, scan_counts=self._plans.scan_counts)
 
-    def _write(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> Result:
+    def _write(self, statement: Insert, rows: BatchRows, table: TableSpec | None) -> InsertResult:
         """Write fitted rows to the table."""
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
@@ -118,12 +120,7 @@ class Inserts:
                     statement.partition,
                 )
         written = "" if count is None else f" {counted(count, 'rows')}"
-        return Result(
-            statement.text,
-            "insert",
-            f"INSERT INTO {name}:{written or ' done'}",
-            row_count=count,
-        )
+        return InsertResult(statement.text, f"INSERT INTO {name}:{written or ' done'}", count)
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
         sink = into_table(statement, table)
@@ -164,7 +161,7 @@ class Inserts:
             )
         return start_stream(plans, lowered, sink, text)
 
-    def run_set(self, statement: StatementSet) -> Result:
+    def run_set(self, statement: StatementSet) -> Inserted:
         """Run the INSERTs of a set. Over bounded tables, check all before the first one runs."""
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
@@ -175,15 +172,13 @@ class Inserts:
             started = self._start_set(statement, plans, tables)
             return insert_result(self._plans, statement.text, started)
         if any(are_streams):
-            results = [self.insert(insert) for insert in inserts]
+            results: Sequence[Inserted] = [self.insert(insert) for insert in inserts]
         else:
             results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
         counts = [result.row_count for result in results]
         total = sum(count or 0 for count in counts) if None not in counts else None
         message = "\n".join(result.message for result in results)
-        return Result(
-            statement.text, "insert", message, row_count=total, scan_counts=self._plans.scan_counts
-        )
+        return InsertResult(statement.text, message, total, scan_counts=self._plans.scan_counts)
 
     def run_together(
         self,
@@ -191,7 +186,7 @@ class Inserts:
         steps: Sequence[Step],
         meter: Meter | None = None,
         watched: Watched = lambda _: nullcontext(),
-    ) -> list[Result]:
+    ) -> list[InsertResult]:
         """Run INSERTs over bounded tables concurrently.
 
         Shared partials are computed when the first INSERT reads them, or up front if a meter
@@ -224,8 +219,8 @@ class Inserts:
                 # up front, so that they are not measured as part of an INSERT
                 self._compute(shared, inserts, reader, watched)
 
-            def work(number: int) -> Callable[[], Result]:
-                def write() -> Result:
+            def work(number: int) -> Callable[[], InsertResult]:
+                def write() -> InsertResult:
                     plans.describe_job(inserts[number].text)
                     with watched(number):
                         return self._write(inserts[number], rows[number], tables[number])
@@ -249,7 +244,7 @@ class Inserts:
                 shared.compute()
         except Exception as error:
             failed = self._plans.errors_of(inserts[reader].text).translated(error)
-            outcomes: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts]
+            outcomes: list[Outcome[InsertResult]] = [Outcome(begun=False) for _ in inserts]
             outcomes[reader] = Outcome(error=failed)
             raise _with_progress(reader, inserts, outcomes) from error
 
@@ -268,14 +263,14 @@ class Inserts:
         return self._fit(insert, BatchRows.of(rows), table)
 
 
-def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
+def _first_failed(outcomes: Sequence[Outcome[InsertResult]]) -> int | None:
     """Return the INSERT that failed first. Others may have been cancelled because of it."""
     failed = [i for i, outcome in enumerate(outcomes) if outcome.error is not None]
     return next((i for i in failed if not outcomes[i].cancelled), failed[0] if failed else None)
 
 
 def _with_progress(
-    failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[Result]]
+    failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[InsertResult]]
 ) -> Exception:
     """Return the error of an INSERT in a set, with the progress of the others."""
     error = outcomes[failed].error

@@ -286,6 +286,7 @@ class Repl:
     def _execute(self, session: Session, text: str, file: str | None) -> bool:
         """Run statements in order. Return False if Ctrl-C ended one, which skips the rest."""
         from sqlwin.display.spark_tasks import spark_task_counts
+        from sqlwin.repl.present import has_only_message
 
         control = SessionControl(session)
         presenter = self._shown()
@@ -299,7 +300,7 @@ class Repl:
         for result in bar.watched(iter(results), "Running"):
             self.thread.check()
             presenter.show(result, started)
-            if result.kind in ("ok", "insert"):
+            if has_only_message(result):
                 self.names.forget()
             if self.thread.was_interrupted:
                 return False
@@ -321,6 +322,8 @@ class Repl:
         """Run a file in the background and show its output above the prompt."""
 
         def work(session: Session) -> None:
+            from sqlwin.repl.present import has_only_message
+
             shown: list[str] = []
             presenter = self._new_presenter(shown.append, is_on_screen=False)
             n_statements = 0
@@ -328,7 +331,7 @@ class Repl:
                 params = self._params_of(script.text)
                 for result in session.execute_iter(script.text, script.file, params=params):
                     n_statements += 1
-                    if result.kind not in ("ok", "insert"):
+                    if not has_only_message(result):
                         presenter.show(result, time.monotonic())
             except SqlwinError as error:
                 shown.append(f"error: {report_text(error)}\n")

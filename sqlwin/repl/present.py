@@ -20,16 +20,30 @@ from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.output import PARQUET
 from sqlwin.repl.programs import PagedText, PagerClosed, pager_command
 from sqlwin.repl.session_thread import Cancelled, SessionThread
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    Result,
+    RowsResult,
+    StreamResult,
+    StreamRows,
+    TableResult,
+)
 
 if TYPE_CHECKING:
     from sqlwin.repl.live import Keys, LiveView
-    from sqlwin.session import Result
 
 # Wider than any table
 _UNBOUNDED = 1_000_000
 # Lines of the screen reserved for the prompt
 _PROMPT_LINES = 4
 _MORE = r"\rows 0 shows all, \o FILE writes them to a file"
+
+
+def has_only_message(result: Result) -> bool:
+    """Return whether the result is a message, as for statements that change tables or settings."""
+    return isinstance(result, MessageResult | InsertResult | StreamResult)
 
 
 class PromptPresenter:
@@ -67,21 +81,25 @@ class PromptPresenter:
 
     def show(self, result: Result, started: float) -> None:
         """Show a result. `started` is the start of its statement (`time.monotonic`)."""
-        if result.kind in ("ok", "insert"):
-            self._say(result.message + (self._took(started) if result.kind == "insert" else ""))
-        elif self._options.output is not None:
-            self._to_file(result, started)
-        elif result.kind == "explain":
-            text = (result.text or "").rstrip("\n") + "\n"
-            width, height = shutil.get_terminal_size()
-            is_wide = max(map(cell_len, text.split("\n"))) > width
-            self._page(text, at_once=is_wide or text.count("\n") > height - _PROMPT_LINES)
-        elif self._options.format == "table" and result.open_stream is not None:
-            self._show_stream(result, started)
-        elif self._options.format == "table":
-            self._show_table(result, started)
-        else:
-            self._show_text(result, started)
+        is_table = self._options.format == "table"
+        match result:
+            case MessageResult():
+                self._say(result.message)
+            case InsertResult() | StreamResult():
+                self._say(result.message + self._took(started))
+            case _ if self._options.output is not None:
+                self._to_file(result, started)
+            case ExplainResult():
+                text = result.text.rstrip("\n") + "\n"
+                width, height = shutil.get_terminal_size()
+                is_wide = max(map(cell_len, text.split("\n"))) > width
+                self._page(text, at_once=is_wide or text.count("\n") > height - _PROMPT_LINES)
+            case RowsResult(data=StreamRows() as stream) if is_table:
+                self._show_stream(result, stream, started)
+            case RowsResult() | TableResult() if is_table:
+                self._show_table(result, started)
+            case _:
+                self._show_text(result, started)
         for note in result.notes:
             self._say(f"note: {note}", dim=True)
 
@@ -107,7 +125,7 @@ class PromptPresenter:
         took = self._took(started)  # without the time that the user spends in the pager
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
-        if result.kind == "table" and is_better_vertical(
+        if isinstance(result, TableResult) and is_better_vertical(
             result.columns, batches, width, self._options.null
         ):
             vertical = "on"
@@ -130,18 +148,17 @@ class PromptPresenter:
             self._write(text)
         self._say(counted(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
 
-    def _show_stream(self, result: Result, started: float) -> None:
+    def _show_stream(self, result: RowsResult, stream: StreamRows, started: float) -> None:
         """Show rows as windows close, until the stream ends or the user presses q or Ctrl-C."""
         from sqlwin.repl.live import Keys, LiveView
 
-        assert result.open_stream is not None
         view = LiveView(
             result.columns,
-            result.open_stream.status,
+            stream.opened.status,
             Console(highlight=False),
             null=self._options.null,
-            keys=self._latest_keys(result),
-            kind=result.kind_place,
+            keys=self._latest_keys(result.columns, stream),
+            kind=stream.kind_place,
         )
         self._view = view
         try:
@@ -152,14 +169,14 @@ class PromptPresenter:
             self._foot(view.n_rows, " in all", started)
         self._check_interrupted()
 
-    def _latest_keys(self, result: Result) -> list[int] | None:
+    def _latest_keys(self, columns: Sequence[str], stream: StreamRows) -> list[int] | None:
         r"""Return the positions of the key columns for \latest, None to show all rows."""
         from sqlwin.repl.live import latest_places
 
         latest = self._options.latest
-        if latest == "off" or result.open_stream is None:
+        if latest == "off":
             return None
-        places = latest_places(latest, result.columns, result.open_stream.keys)
+        places = latest_places(latest, columns, stream.opened.keys)
         if places is None:
             hint = "\\latest COLUMN, ... names them"
             self._say(f"note: the query is not grouped by keys; {hint}", dim=True)
@@ -249,9 +266,10 @@ class PromptPresenter:
             self._thread.check()
             file.write(text)
 
-        is_continued = result.kind != "explain" and file.begin(result.columns, format)
-        if result.kind == "explain":
-            text = (result.text or "").rstrip("\n") + "\n"
+        is_text = isinstance(result, ExplainResult)
+        is_continued = not is_text and file.begin(result.columns, format)
+        if isinstance(result, ExplainResult):
+            text = result.text.rstrip("\n") + "\n"
             write(text)
             n_rows = text.count("\n")
         elif format == PARQUET:
@@ -270,7 +288,7 @@ class PromptPresenter:
             n_rows = writer(result.columns, self._batches(result, None), write)
         file.flush()
         self._foot(n_rows, f" written to {file.path}", started)
-        if result.open_stream is not None:
+        if isinstance(result, RowsResult) and isinstance(result.data, StreamRows):
             self._check_interrupted()
 
     # -- rows ----------------------------------------------------------------------------------

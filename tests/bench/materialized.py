@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import sqlwin
+from sqlwin.result.in_process import InProcessRows
 from tests.bench import data
 
 AGGREGATES = "SUM(price) AS s, COUNT(*) AS n, MAX(price) AS m"
@@ -190,7 +191,7 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
     doing("one key's last day")
     (result,) = session.execute(one_key)
     times = sorted(seconds(lambda: session.execute(one_key)[0].to_arrow()) for _ in range(20))
-    say(f"one key's last day, {'in process' if result.here else 'by Spark'}: {times[0]:.3f} s, "
+    say(f"one key's last day, {'in process' if isinstance(result.data, InProcessRows) else 'by Spark'}: {times[0]:.3f} s, "
         f"median of 20 {times[10]:.3f} s, {len(result.rows):,} windows")  # fmt: skip
     duck_key = (
         f"SELECT * FROM ({DUCK_HOP.format('FROM buckets WHERE key = 7')}) WHERE window_end > "

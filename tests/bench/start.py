@@ -119,11 +119,13 @@ def run_in_pieces() -> None:
 
     def connect(*args: Any, **options: Any) -> Any:
         from runtime.spark.jvm.process import StartingJvm
-        from sqlwin.result import Result
+        from sqlwin.result import RowsResult
 
         ending("Python's modules, while Java starts")
         StartingJvm.answer = _followed(StartingJvm.answer, lambda: ending("Java"))
-        Result.batches = _preceded(Result.batches, lambda: ending("parsing, planning, analysis"))
+        RowsResult.batches = _preceded(
+            RowsResult.batches, lambda: ending("parsing, planning, analysis")
+        )
         session = opened(*args, **options)
         ending("Spark's context and session")
         return session

@@ -9,13 +9,23 @@ import pyarrow as pa
 import pytest
 from IPython.core.error import UsageError
 from IPython.testing.globalipapp import start_ipython
+from pyspark.sql.types import LongType, StructField, StructType
 
 from planner.explain.document import Document, QueryDocument, to_json
 from runtime.errors import AnalysisError, Position
 from sqlwin import notebook
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.execution.explain_formats import Explanation
-from sqlwin.result import OpenStream, Result
+from sqlwin.result import (
+    ExplainResult,
+    MessageResult,
+    OpenStream,
+    RowsResult,
+    StatementResult,
+    StreamRows,
+    TableResult,
+)
+from sqlwin.result.spark import SparkRows
 
 DOCUMENT = Document((QueryDocument("SELECT 1", "the plan"),))
 
@@ -32,8 +42,8 @@ class FakeSession:
         if "nope" in script:
             at = Position.at(script, script.index("nope"), 4)
             raise AnalysisError("no column nope", position=at, sql=script)
-        yield Result("SET", "ok", "OK")
-        yield Result(script, "table", table=table(2), statement_notes=("mind this",))
+        yield MessageResult("SET", "OK")
+        yield TableResult(script, table(2), statement_notes=("mind this",))
 
     def explain(self, sql: str, *, analyze: bool, params: Any) -> Explanation:
         return Explanation(DOCUMENT, "text")
@@ -58,7 +68,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_result_is_a_table_with_numbers_at_the_right_and_null_distinguished():
-    found = Result("SELECT", "table", table=table(3))._repr_html_()
+    found = TableResult("SHOW", table(3))._repr_html_()
     assert "a&lt;b</td>" in found
     assert found.count(">NULL</span>") == 2
     assert found.count("text-align:right") == 4
@@ -77,8 +87,8 @@ def test_no_rows_are_a_table_of_names():
 
 
 def test_messages_and_plans_have_a_form_of_their_own():
-    assert Result("SET", "ok", "OK <b>")._repr_html_() == "<pre>OK &lt;b&gt;</pre>"
-    found = Result("EXPLAIN", "explain", text="plan", document=to_json(DOCUMENT))._repr_html_()
+    assert MessageResult("SET", "OK <b>")._repr_html_() == "<pre>OK &lt;b&gt;</pre>"
+    found = ExplainResult("EXPLAIN", "plan", to_json(DOCUMENT))._repr_html_()
     assert found.startswith("<iframe srcdoc=")
 
 
@@ -140,7 +150,7 @@ def test_a_chart_is_a_drawing_in_a_notebook_and_a_text_in_a_terminal(
     shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shell.run_line_magic("sqlwin", "--chart SELECT 1") is None
-    (drawn,) = (each.data for each in shown if not isinstance(each, Result))
+    (drawn,) = (each.data for each in shown if not isinstance(each, StatementResult))
     assert drawn.startswith("<svg") and ">a&lt;b</text>" in drawn
     shell.kernel = None
     shell.run_cell_magic("sqlwin", "--chart", "SELECT 1")
@@ -168,7 +178,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script, params: iter([Result(script, "query", frame=frame)])
+        execute_iter=lambda script, params: iter([RowsResult(script, SparkRows(frame))])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
@@ -183,7 +193,7 @@ class FakeStream:
         assert at_once
 
 
-def streaming(interrupts: bool, n_batches: int) -> Result:
+def streaming(interrupts: bool, n_batches: int) -> RowsResult:
     """A stream of batches of 30 rows, which is interrupted or ends behind them."""
     waited: list[bool] = []
 
@@ -202,8 +212,8 @@ def streaming(interrupts: bool, n_batches: int) -> Result:
 
     opened = OpenStream(start, is_bounded=False, status=lambda: "batch 7", notes=lambda: (),
                         take_interrupt=take_interrupt)  # fmt: skip
-    frame: Any = SimpleNamespace(columns=["n"])
-    return Result("SELECT", "query", frame=frame, open_stream=opened)
+    frame: Any = SimpleNamespace(schema=StructType([StructField("n", LongType())]))
+    return RowsResult("SELECT", StreamRows(frame, opened, "UTC"))
 
 
 @pytest.mark.parametrize("interrupts", [False, True])

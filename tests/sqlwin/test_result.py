@@ -10,9 +10,18 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from sqlwin.execution.streams.results import by_window
-from sqlwin.result import OpenStream, Result
+from sqlwin.result import OpenStream, RowsResult, StreamRows, TableResult
+from sqlwin.result.spark import SparkRows
 
 
 @pytest.fixture
@@ -37,7 +46,12 @@ def test_instants_of_a_stream_are_datetimes_of_the_session_s_zone() -> None:
     )
 
     opened = OpenStream(_Ended(table), True, str, tuple)
-    result = Result("", "query", open_stream=opened, time_zone="America/Chicago")
+    fields = [
+        StructField("at", TimestampType()),
+        StructField("many", ArrayType(TimestampType())),
+        StructField("plain", TimestampNTZType()),
+    ]
+    result = RowsResult("", StreamRows(_frame(fields), opened, "America/Chicago"))
     first, second = (tuple(row) for row in result.rows)
     assert first == (instant, [instant], wall_clock)
     assert first[0].utcoffset() == first[1][0].utcoffset() == timedelta(hours=-5)
@@ -46,8 +60,10 @@ def test_instants_of_a_stream_are_datetimes_of_the_session_s_zone() -> None:
 
 def test_columns_of_one_name_are_all_there() -> None:
     table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "x"])
-    stream = Result("", "query", open_stream=OpenStream(_Ended(table), True, str, tuple))
-    for result in (stream, Result("", "table", table=table)):
+    frame = _frame([StructField("x", LongType()), StructField("x", LongType())])
+    opened = OpenStream(_Ended(table), True, str, tuple)
+    stream = RowsResult("", StreamRows(frame, opened, "UTC"))
+    for result in (stream, TableResult("", table)):
         assert [tuple(row) for row in result.rows] == [(1, 3), (2, 4)]
         assert list(result.rows[0].__fields__) == ["x", "x"]
 
@@ -58,6 +74,10 @@ def test_rows_of_a_stream_are_in_order_of_their_windows_whatever_their_names() -
         [pa.array([1, 3, 2]), ends, pa.array([0, 0, 0])], names=["x", "window_end", "x"]
     )
     assert by_window(table).column(0).to_pylist() == [2, 3, 1]
+
+
+def _frame(fields: list[StructField]) -> Any:
+    return SimpleNamespace(schema=StructType(fields))
 
 
 class _Ended:
@@ -81,7 +101,7 @@ class _Ended:
 class _Unbounded:
     """A DataFrame of one partition, of which Spark does not say how many rows it has at most."""
 
-    schema = SimpleNamespace(fields=())
+    schema = StructType([StructField("n", LongType())])
     sparkSession = SimpleNamespace()
 
     columns: ClassVar[list[str]] = ["n"]
@@ -100,5 +120,5 @@ class _Unbounded:
 
 
 def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most() -> None:
-    result = Result("", "query", frame=_Unbounded())  # type: ignore[arg-type]
+    result = RowsResult("", SparkRows(_Unbounded(), "UTC"))  # type: ignore[arg-type]
     assert [batch.to_pydict() for batch in result.batches()] == [{"n": [1, 2]}]

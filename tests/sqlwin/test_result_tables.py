@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -11,11 +12,25 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import (
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
 
 import sqlwin
 from runtime.errors import ExecutionError, MissingPackageError
-from sqlwin.result import OpenStream, Result
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    OpenStream,
+    RowsResult,
+    StreamRows,
+    TableResult,
+)
 
 TYPES = """
     SELECT CAST(1.50 AS DECIMAL(38, 10)) AS d, TIMESTAMP_LTZ '2024-05-01 12:00:00.000001' AS at,
@@ -44,7 +59,7 @@ class Ended:
         assert at_once
 
 
-def stream(*tables: pa.Table, is_bounded: bool) -> Result:
+def stream(*tables: pa.Table, is_bounded: bool) -> RowsResult:
     """A stream of one LONG column `n`."""
     frame: Any = SimpleNamespace(
         columns=["n"],
@@ -52,11 +67,11 @@ def stream(*tables: pa.Table, is_bounded: bool) -> Result:
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")),
     )
     opened = OpenStream(Ended(*tables), is_bounded, lambda: None, lambda: ("one was late",))
-    return Result("SELECT", "query", frame=frame, open_stream=opened)
+    return RowsResult("SELECT", StreamRows(frame, opened))
 
 
-def table(name: str = "n", *values: int | None) -> Result:
-    return Result("SHOW", "table", table=pa.table({name: pa.array(values, pa.int64())}))
+def table(name: str = "n", *values: int | None) -> TableResult:
+    return TableResult("SHOW", pa.table({name: pa.array(values, pa.int64())}))
 
 
 def test_arrow_has_the_types_of_sql(fresh_session: sqlwin.Session) -> None:
@@ -118,8 +133,8 @@ def test_polars_has_the_same_rows(fresh_session: sqlwin.Session) -> None:
 
 
 def test_whole_numbers_with_nulls_stay_whole_in_pandas() -> None:
-    found = Result(
-        "SHOW", "table", table=pa.Table.from_arrays([pa.array([2**60 + 1, None])] * 2, ["n", "n"])
+    found = TableResult(
+        "SHOW", pa.Table.from_arrays([pa.array([2**60 + 1, None])] * 2, ["n", "n"])
     ).to_pandas()
     assert [str(type_) for type_ in found.dtypes] == ["Int64", "Int64"]
     assert found.iloc[0, 1] == 2**60 + 1 and found.iloc[1, 0] is pd.NA
@@ -127,8 +142,8 @@ def test_whole_numbers_with_nulls_stay_whole_in_pandas() -> None:
 
 def test_rows_about_the_session_and_messages_are_tables_too() -> None:
     assert table("n", 1, 2).to_arrow().to_pydict() == {"n": [1, 2]}
-    assert Result("SET", "ok", "OK").to_arrow().to_pydict() == {"result": ["OK"]}
-    assert Result("EXPLAIN", "explain", text="plan").to_pandas()["result"][0] == "plan"
+    assert MessageResult("SET", "OK").to_arrow().to_pydict() == {"result": ["OK"]}
+    assert ExplainResult("EXPLAIN", "plan").to_pandas()["result"][0] == "plan"
 
 
 def test_a_package_that_is_missing_is_one_line_before_anything_runs(
@@ -141,7 +156,7 @@ def test_a_package_that_is_missing_is_one_line_before_anything_runs(
 
 
 def test_polars_is_told_which_name_comes_twice() -> None:
-    result = Result("SHOW", "table", table=pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"]))
+    result = TableResult("SHOW", pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"]))
     with pytest.raises(ExecutionError, match="two columns are called `n`"):
         result.to_polars()
 
@@ -163,7 +178,7 @@ def test_show_prints_a_table_and_notes(capsys: pytest.CaptureFixture[str]) -> No
     stream(pa.table({"n": [1, 2]}), is_bounded=False).show(1)
     out = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in out] == ["n", "────", "1", "note: one was late"]
-    Result("SET", "ok", "OK").show()
+    MessageResult("SET", "OK").show()
     assert capsys.readouterr().out == "OK\n"
 
 
@@ -174,9 +189,49 @@ def test_reprs_are_one_short_line(fresh_session: sqlwin.Session) -> None:
     assert repr(query) == f"<Result of query: {named}, and 2 more columns>"
     assert repr(table("n", 1)) == "<Result of table: n string; 1 row>"
     assert repr(stream(is_bounded=False)) == "<Result of stream: n bigint>"
-    assert repr(Result("SET", "ok", "OK")) == "<Result of ok: OK>"
-    explained = Result("EXPLAIN", "explain", text="== Plan ==\nScan\n")
+    assert repr(MessageResult("SET", "OK")) == "<Result of ok: OK>"
+    explained = ExplainResult("EXPLAIN", "== Plan ==\nScan\n")
     assert repr(explained) == "<Result of explain: == Plan == ...>"
     fresh_session.execute("CREATE VIEW v AS SELECT 1 AS x")
     assert repr(fresh_session) == "<sqlwin Session on Spark local[2], 1 table>"
     assert repr(fresh_session.streams) == "<no streams>"
+
+
+def test_an_attribute_of_other_results_is_one_clear_error() -> None:
+    done = InsertResult("INSERT", "INSERT INTO t: 3 rows", 3)
+    assert (done.row_count, done.stream, done.query) == (3, None, None)
+    with pytest.raises(sqlwin.SqlwinError) as raised:
+        done.dataframe  # noqa: B018
+    assert str(raised.value) == (
+        "the result of this statement has no `dataframe`: its kind is `insert`\n"
+        "  only the result of a query has one"
+    )
+    for name in ("text", "document", "stream", "query", "row_count", "dataframe", "data"):
+        assert not hasattr(table(), name)
+        assert getattr(table(), name, None) is None
+    assert hasattr(ExplainResult("EXPLAIN", "plan"), "text")
+    with pytest.raises(AttributeError, match="no attribute `tabel`"):
+        table().tabel  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_result_is_one_of_a_union() -> None:
+    for result in (table(), MessageResult("SET", "OK"), stream(is_bounded=True)):
+        assert isinstance(result, sqlwin.Result)
+
+
+def test_a_stream_of_a_type_that_arrow_lacks_is_text() -> None:
+    months = stream(pa.table({"n": ["INTERVAL '1' MONTH"]}), is_bounded=True)
+    fields = [StructField("n", YearMonthIntervalType())]
+    months.data.frame.schema = StructType(fields)  # type: ignore[attr-defined]
+    assert months.to_arrow().to_pydict() == {"n": ["INTERVAL '1' MONTH"]}
+
+
+def test_the_row_kind_of_a_stream_is_not_a_column_of_that_name() -> None:
+    rows = stream(is_bounded=True).data
+    assert isinstance(rows, StreamRows)
+    for name, place, shown in (("$row_kind", 0, "op"), ("op", None, "op")):
+        changed = replace(
+            rows,
+            frame=SimpleNamespace(schema=StructType([StructField(name, StringType())])),  # type: ignore[arg-type]
+        )
+        assert (changed.kind_place, changed.columns[0].name) == (place, shown)

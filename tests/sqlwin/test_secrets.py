@@ -53,8 +53,8 @@ def shown(session: sqlwin.Session, sql: str) -> str:
         results = session.execute(sql)
     except SqlwinError as error:
         return f"{error}\n{error!r}\n{error.message}\n{error.hint}"
-    texts = [f"{r.rows if r.kind == 'table' else ''}{r.text}{r.message}{r.notes}" for r in results]
-    return "\n".join(texts)
+    contents = [r.to_arrow().to_pylist() for r in results if r.kind != "query"]
+    return f"{contents}\n" + "\n".join(f"{r.message}{r.notes}" for r in results)
 
 
 def test_listings(db: sqlwin.Session) -> None:

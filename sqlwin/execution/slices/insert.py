@@ -18,7 +18,7 @@ from sqlwin.execution.slices.kept_rows import kept_rows
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import IntoSlices
 from sqlwin.execution.streams.start import start_stream
-from sqlwin.result import Result
+from sqlwin.result import InsertResult
 from sqlwin.statements.nodes import Insert
 
 _ROWS = "rows"
@@ -26,7 +26,7 @@ _ROWS = "rows"
 
 def insert_into_slices(
     plans: Plans, statement: Insert, entry: MaterializedTable
-) -> Result | Stream | str:
+) -> InsertResult | Stream | str:
     """Insert rows into the slices of a materialized table.
 
     Returns:
@@ -51,7 +51,7 @@ def insert_into_slices(
         n_rows = append(rows, into, jobs_run=plans.jobs_run)
     plans.start_statement()
     message = f"INSERT INTO {name}: {counted(n_rows, 'rows')}"
-    return Result(statement.text, "insert", message, row_count=n_rows)
+    return InsertResult(statement.text, message, n_rows)
 
 
 def _check(statement: Insert, entry: MaterializedTable) -> None:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from planner.sql.nodes import WINDOW_COLUMNS
-from runtime.connectors.writing import KIND_COLUMN
 from runtime.sinks.stream_sinks import Take
 from runtime.spec.figures import counted
+from runtime.spec.stream import KIND_COLUMN
 from runtime.streaming.status import status_notes
 from sqlwin.catalog.entries import Name
 from sqlwin.execution.lowered import LoweredStream
@@ -22,7 +22,14 @@ from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import TakeRows
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import status_line
-from sqlwin.result import OpenStream, Result
+from sqlwin.result import (
+    Inserted,
+    InsertResult,
+    OpenStream,
+    RowsResult,
+    StreamResult,
+    StreamRows,
+)
 
 # Columns by which the rows of a micro-batch are ordered for display
 _WINDOW_COLUMNS = ("window_end", "window_start")
@@ -82,7 +89,7 @@ class StreamQuery:
             for text in status_notes(stream.status(), stream.setup.late_table)
         )
 
-    def result(self, take_interrupt: Callable[[], bool]) -> Result:
+    def result(self, take_interrupt: Callable[[], bool]) -> RowsResult:
         """Return the statement's result. Nothing runs until its rows are requested.
 
         Args:
@@ -90,23 +97,19 @@ class StreamQuery:
         """
         limit = self._lowered.limit
         bounded = self._lowered.is_bounded or limit is not None
-        return Result(
-            self._text,
-            "query",
-            frame=self._plans.dataframe(self._lowered),
-            errors=self._plans.errors_of(self._text),
-            time_zone=self._plans.time_zone,
-            open_stream=OpenStream(
-                self.start,
-                bounded,
-                self.status,
-                self.notes,
-                take_interrupt,
-                keys_of(self._query),
-                limit,
-                self._lowered.reads_watermark,
-            ),
+        opened = OpenStream(
+            self.start,
+            bounded,
+            self.status,
+            self.notes,
+            take_interrupt,
+            keys_of(self._query),
+            limit,
+            self._lowered.reads_watermark,
         )
+        frame = self._plans.dataframe(self._lowered)
+        rows = StreamRows(frame, opened, self._plans.time_zone)
+        return RowsResult(self._text, rows, self._plans.errors_of(self._text), self._run)
 
 
 def keys_of(query: exp.Query) -> tuple[str, ...] | None:
@@ -152,7 +155,7 @@ def stop_all(started: Iterable[StartedInsert]) -> None:
             insert.stream.stop()
 
 
-def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> Result:
+def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> Inserted:
     """Return the result of running INSERTs over streams, waiting for bounded ones.
 
     Raises:
@@ -171,7 +174,7 @@ def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> 
         raise
 
 
-def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> Result:
+def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> Inserted:
     messages: list[str] = []
     notes: list[str] = []
     counts: list[int | None] = []
@@ -203,14 +206,10 @@ def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> 
         running = stream
     counts_known = [count for count in counts if count is not None]
     total = sum(counts_known) if len(counts_known) == len(counts) else None
-    return Result(
-        text,
-        "insert",
-        "\n".join(messages),
-        row_count=total,
-        statement_notes=tuple(dict.fromkeys(notes)),
-        stream=running,
-    )
+    message, statement_notes = "\n".join(messages), tuple(dict.fromkeys(notes))
+    if running is None:
+        return InsertResult(text, message, total, statement_notes=statement_notes)
+    return StreamResult(text, message, running, total, statement_notes=statement_notes)
 
 
 def by_window(table: pa.Table) -> pa.Table:

@@ -37,7 +37,7 @@ from runtime.streaming.source_reads import reads_of_sources
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.execution.inserts import by_position, insert_target
 from sqlwin.execution.lowered import LateOutput, LoweredStream
-from sqlwin.result import arrow_ready
+from sqlwin.result.spark import arrow_ready
 from sqlwin.statements.nodes import Insert
 
 

@@ -21,9 +21,11 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
-from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import emitted_blobs, without_emitted
 from runtime.spec.table import TableSpec
+from sqlwin.result import RowsResult
+from sqlwin.result.spark import TaskRows
 from tests.marks import among
 
 N_ROWS = 3_000
@@ -67,8 +69,13 @@ def sorted_rows(table: pa.Table) -> list[str]:
 
 
 def rows_of(result: sqlwin.Result) -> BatchRows:
-    assert result.dataframe is not None
-    return replace(BatchRows.of(result.dataframe), arrow=result.arrow_rows)
+    return replace(BatchRows.of(result.dataframe), arrow=arrow_rows(result))
+
+
+def arrow_rows(result: sqlwin.Result) -> ArrowRows | None:
+    """Rows as workers hold them; None if Spark computes them."""
+    assert isinstance(result, RowsResult)
+    return result.data.arrow if isinstance(result.data, TaskRows) else None
 
 
 QUERIES = {
@@ -95,8 +102,7 @@ QUERIES = {
 )
 def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
     (result,) = own.execute(QUERIES[name])
-    assert result.arrow_rows is not None
-    assert result.dataframe is not None
+    assert arrow_rows(result) is not None
     found, expected = result.to_arrow(), result.dataframe.toArrow()
     assert found.schema.types == expected.schema.types
     assert found.column_names == expected.column_names
@@ -111,7 +117,6 @@ def test_a_table_of_them_has_the_columns_that_spark_finds(
     own: sqlwin.Session, tmp_path: Path, name: str
 ) -> None:
     (result,) = own.execute(QUERIES[name])
-    assert result.dataframe is not None
     expected = result.dataframe.schema.fields
     own.execute(f"""
         CREATE TABLE made WITH (
@@ -143,7 +148,7 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
     (written,) = own.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
     assert written.row_count == n_rows > 0
     write = CONNECTORS["blackhole"].write_arrow
-    assert write is not None and result.arrow_rows is not None
+    assert write is not None and arrow_rows(result) is not None
     assert write(rows_of(result), TableSpec("nowhere", "blackhole"), False) == n_rows
 
 
@@ -161,7 +166,7 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
 )
 def test_what_arrow_does_not_evaluate_is_sparks(own: sqlwin.Session, query: str) -> None:
     (result,) = own.execute(query)
-    assert result.arrow_rows is None
+    assert arrow_rows(result) is None
     assert result.to_arrow(limit=5).num_rows == 5
 
 
@@ -169,7 +174,7 @@ def test_an_error_of_a_row_is_one_line(own: sqlwin.Session) -> None:
     (result,) = own.execute(
         f"SELECT 1 / (COUNT(*) - COUNT(*)) AS x FROM {WINDOW} GROUP BY window_start, window_end"
     )
-    assert result.arrow_rows is not None
+    assert arrow_rows(result) is not None
     with pytest.raises(ExecutionError, match=r"[Dd]ivision by zero"):
         result.to_arrow()
 
@@ -342,7 +347,7 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
         FROM TABLE(TUMBLE(TABLE ordered, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
         GROUP BY window_start, window_end, k"""
     (result,) = fresh_session.execute(query)
-    arrow = result.arrow_rows
+    arrow = arrow_rows(result)
     assert arrow is not None and arrow.make_whole is not None
     make_whole = arrow.make_whole
     blobs = arrow.input(lambda partials: emitted_blobs(make_whole(partials))).toArrow()
@@ -389,7 +394,7 @@ with sqlwin.connect(master="local[2, 2]") as session:
     (result,) = session.execute(
         "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE ordered, DESCRIPTOR(ts), "
         "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, k")
-    twice = Twice(**vars(result.arrow_rows))
+    twice = Twice(**vars(result.data.arrow))
     Path(target).mkdir()
     writer = arrow_files(replace(BatchRows.of(result.dataframe), arrow=twice), {})
     n_rows = writer.write(target)

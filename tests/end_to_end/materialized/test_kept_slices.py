@@ -9,7 +9,9 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from runtime.errors import SqlwinError
 from sqlwin.execution.offline import NeedsSpark, OfflineSession
+from sqlwin.result.in_process import InProcessRows
 from tests.goldens import ROOT
 from tests.planner.materialized.test_answers import DEFINITION, WINDOWS, query, rows
 
@@ -72,7 +74,7 @@ def test_answers_are_those_of_rows(trips, sql):
     assert "SliceScan(table=[m]" in explained.text and "tail=[1 file]" in explained.text
     (result,) = trips.execute(sql)
     is_here = sql in HERE.values()
-    assert (result.here is not None) is is_here is ("in process" in explained.text)
+    assert isinstance(result.data, InProcessRows) is is_here is ("in process" in explained.text)
     answer, schema = as_rows(result.rows), result.to_arrow(limit=1).schema
     assert result.to_arrow(limit=3).num_rows == 3
     if is_here:
@@ -80,7 +82,9 @@ def test_answers_are_those_of_rows(trips, sql):
     trips.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
     try:
         (result,) = trips.execute(sql)
-        assert result.here is None and result.to_arrow(limit=1).schema == schema
+        assert (
+            not isinstance(result.data, InProcessRows) and result.to_arrow(limit=1).schema == schema
+        )
         assert as_rows(result.rows) == answer
     finally:
         trips.execute("RESET 'sqlwin.materialized.rewrite'")
@@ -94,7 +98,8 @@ def test_a_script_that_slices_answer_starts_no_spark(trips):
     (expected,) = trips.execute(HERE["hop"])
     assert result.types == expected.types and result.to_arrow().schema == expected.to_arrow().schema
     assert as_rows(result.rows) == as_rows(expected.rows)
-    assert result.dataframe is None
+    with pytest.raises(SqlwinError, match="needs Spark, which was not started"):
+        result.dataframe  # noqa: B018
     with pytest.raises(NeedsSpark):
         offline.results(BY_TASKS["shared"])
     (document,) = OfflineSession({}).query_documents(f"{opened}; {HERE['hop']}")

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,18 @@ import pyarrow as pa
 
 from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
+from runtime.spec.table import Column
 from sqlwin.execution.streams.registry import Streams
+from sqlwin.result import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    OpenStream,
+    Result,
+    RowsResult,
+    StreamRows,
+    TableResult,
+)
 from sqlwin.statements.parameters import bind_parameters, check_parameters
 from sqlwin.statements.split import split_script
 
@@ -43,45 +54,57 @@ WINDOWS = pa.record_batch(
 )
 
 
-@dataclass
-class FakeResult:
-    statement: str
-    kind: str = "query"
-    message: str = "OK"
-    data: list[pa.RecordBatch] = field(default_factory=list)
-    row_count: int | None = None
-    text: str | None = None
+@dataclass(frozen=True)
+class FakeRows:
+    """A batch, and no more rows, or no end."""
+
+    batch: pa.RecordBatch
     hangs: bool = False
-    streams: bool = False
-    stops_after: float = 0.0
-    take_interrupt: Callable[[], bool] = lambda: False
-    open_stream: Any = None
-    notes: tuple[str, ...] = ()
-    kind_place: int | None = None
 
     @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        return [tuple(row.values()) for batch in self.data for row in batch.to_pylist()]
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(Column(name, "string") for name in self.batch.schema.names)
 
     @property
-    def columns(self) -> list[str]:
-        return self.data[0].schema.names if self.data else ["n"]
+    def schema(self) -> pa.Schema:
+        return self.batch.schema
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        left = sys.maxsize if limit is None else limit
-        for batch in self.data:
-            yield batch.slice(0, left)
-            left -= min(left, batch.num_rows)
-        try:
-            while self.streams and not self.take_interrupt():
-                time.sleep(0.1)
-                yield VALUES
-        finally:
-            threading.Event().wait(self.stops_after)
+        yield self.batch.slice(0, limit)
         if self.hangs and "FAKE_SAYS_HANGING" in os.environ:
             print("hanging", file=sys.stderr, flush=True)
         while self.hangs:
             time.sleep(0.01)
+
+    def dataframe(self) -> Any:
+        raise AssertionError("there is no Spark here")
+
+
+@dataclass(frozen=True)
+class FakeStreamRows(StreamRows):
+    """VALUES again and again, until the user interrupts."""
+
+    stops_after: float = 0.0
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        return FakeRows(VALUES).columns
+
+    @property
+    def kind_place(self) -> None:
+        return None
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        yield VALUES.slice(0, limit)
+        limit = sys.maxsize if limit is None else limit
+        left = limit - min(limit, VALUES.num_rows)
+        try:
+            while not self.opened.take_interrupt():
+                time.sleep(0.1)
+                yield VALUES.slice(0, left)
+                left -= min(left, VALUES.num_rows)
+        finally:
+            threading.Event().wait(self.stops_after)
 
 
 # What SHOW TABLES, SHOW FUNCTIONS and DESCRIBE show
@@ -117,7 +140,7 @@ class FakeSession:
 
     def execute_iter(
         self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
-    ) -> Iterator[FakeResult]:
+    ) -> Iterator[Result]:
         check_parameters(script, params)
         for text in (bind_parameters(part.text, params).text for part in split_script(script)):
             self.executed.append(text)
@@ -125,7 +148,7 @@ class FakeSession:
 
     def execute(
         self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
-    ) -> list[FakeResult]:
+    ) -> list[Result]:
         if script == "SHOW TABLES":
             return [_table("table name", *TABLES)]
         if script == "SHOW FUNCTIONS":
@@ -133,7 +156,7 @@ class FakeSession:
         if script.startswith("DESCRIBE "):
             return [_described(script.removeprefix("DESCRIBE ").strip("`"))]
         self.executed.append(script)
-        return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
+        return [ExplainResult(script, f"Spark's plan of {script}")]
 
     def _query_documents(
         self, sql: str, *, analyze: bool = False, params: dict[str, object] | None = None
@@ -147,43 +170,43 @@ class FakeSession:
         self.executed.append(sql)
         return ()
 
-    def _execute(self, text: str, script: str, file: str | None) -> FakeResult:
+    def _execute(self, text: str, script: str, file: str | None) -> Result:
         word, _, rest = text.partition(" ")
         if word in ("SHOW", "DESCRIBE") and text != "SHOW nothing":
             return self.execute(text)[0]
         if word == "windows":
-            return FakeResult(text, data=[WINDOWS])
+            return RowsResult(text, FakeRows(WINDOWS))
         if word == "wide":
             names = [f"column_number_{i}" for i in range(int(rest))]
             row = [pa.array([f"value {i}"]) for i in range(int(rest))]
-            return FakeResult(text, data=[pa.record_batch(row, names=names)])
+            return RowsResult(text, FakeRows(pa.record_batch(row, names=names)))
         if word == "listing":
             names = [f"column_number_{i}" for i in range(int(rest))]
             row = [pa.array([f"value {i}"]) for i in range(int(rest))]
-            return FakeResult(text, "table", data=[pa.record_batch(row, names=names)])
+            return TableResult(text, pa.table(row, names=names))
         if word == "rows":
             numbers = pa.array(range(int(rest)), pa.int64())
-            return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
+            return RowsResult(text, FakeRows(pa.record_batch([numbers], names=["n"])))
         if word == "values":
-            return FakeResult(text, data=[VALUES])
+            return RowsResult(text, FakeRows(VALUES))
         if word in ("stream", "stubborn", "grouped"):
             keys = ("name",) if word == "grouped" else None
-            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False, keys=keys)
-            seconds = float(rest or 0)
-            return FakeResult(
-                text,
-                data=[VALUES],
-                streams=True,
-                stops_after=seconds,
+            opened = OpenStream(
+                _no_start,
+                is_bounded=False,
+                status=lambda: "watermark 12:00",
+                notes=lambda: (),
                 take_interrupt=self.take_interrupt,
-                open_stream=still,
+                keys=keys,
             )
+            frame: Any = None
+            return RowsResult(text, FakeStreamRows(frame, opened, stops_after=float(rest or 0)))
         if word == "insert":
-            return FakeResult(text, "insert", "12 rows inserted", notes=("ordered by a",))
+            return InsertResult(text, "12 rows inserted", 12, statement_notes=("ordered by a",))
         if word == "plan":
-            return FakeResult(text, "explain", text="Scan\n  Filter")
+            return ExplainResult(text, "Scan\n  Filter")
         if word == "hang":
-            return FakeResult(text, data=[VALUES], hangs=True)
+            return RowsResult(text, FakeRows(VALUES, hangs=True))
         if word == "wrong":
             position = Position.at(script, script.index(text), len(text))
             raise AnalysisError(
@@ -193,7 +216,7 @@ class FakeSession:
             raise ExecutionError("division by zero")
         if word == "bug":
             raise RuntimeError("surprise\nwith more lines")
-        return FakeResult(text, "ok")
+        return MessageResult(text, "OK")
 
     def ui(self, port: int | None = None) -> SimpleNamespace:
         return SimpleNamespace(url=f"http://127.0.0.1:{4050 if port is None else port}/?token=t")
@@ -205,14 +228,17 @@ class FakeSession:
         self.closed = True
 
 
-def _table(name: str, *values: str) -> FakeResult:
-    return FakeResult("", "table", data=[pa.record_batch([pa.array(values)], names=[name])])
+def _no_start(take: object) -> str:
+    raise AssertionError("rows come without a start")
 
 
-def _described(table: str) -> FakeResult:
+def _table(name: str, *values: str) -> Result:
+    return TableResult("", pa.table({name: pa.array(values)}))
+
+
+def _described(table: str) -> Result:
     columns = zip(*TABLES[table], strict=True)
-    batch = pa.record_batch([pa.array(c) for c in columns], names=["name", "type"])
-    return FakeResult("", "table", data=[batch])
+    return TableResult("", pa.table([pa.array(c) for c in columns], names=["name", "type"]))
 
 
 if __name__ == "__main__":

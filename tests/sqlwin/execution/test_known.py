@@ -14,6 +14,7 @@ import sqlwin
 from runtime.errors import SqlwinError
 from runtime.spark.settings import settings_of
 from sqlwin.execution.planning import Plans
+from sqlwin.result.in_process import InProcessRows
 
 HOURS = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 WINDOWS = (
@@ -67,7 +68,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
     (result,) = session.execute(sql)
-    assert result.here is not None
+    assert isinstance(result.data, InProcessRows)
     return sorted(tuple(row.values()) for row in result.to_arrow().to_pylist())
 
 
@@ -81,7 +82,6 @@ def test_what_slices_answer_asks_java_for_settings_and_no_more(
     assert len(calls) == 2 and "getAllAsJava" in calls[0]
     # asking Spark gives the same, and its DataFrame has the same rows
     (here,) = rides.execute(sql)
-    assert here.dataframe is not None
     assert sorted(map(tuple, here.dataframe.collect())) == first
     monkeypatch.setattr(Plans, "plan_here", lambda *_: None)
     calls.clear()
@@ -108,7 +108,7 @@ def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: li
     rides.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
     try:
         (result,) = rides.execute(WINDOWS)
-        assert result.here is None
+        assert not isinstance(result.data, InProcessRows)
         assert sorted(tuple(row.values()) for row in result.to_arrow().to_pylist()) == expected
     finally:
         rides.execute("RESET 'sqlwin.materialized.rewrite'")
@@ -145,4 +145,4 @@ def test_tables_are_those_of_the_session_now(rides: sqlwin.Session, path: Path) 
     assert rows(rides, WINDOWS.replace("TABLE rides", "TABLE some")) == rows(rides, WINDOWS)
     rides.execute("DROP VIEW some; DROP MATERIALIZED TABLE m")
     (result,) = rides.execute(WINDOWS)
-    assert result.here is None
+    assert not isinstance(result.data, InProcessRows)

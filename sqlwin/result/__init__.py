@@ -1,0 +1,43 @@
+"""Results of statements, as a sum type.
+
+A `Result` is one of six frozen dataclasses, one per kind of statement. Tell them apart with `match`
+or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`, `show`.
+
+The rows of a query have one protocol, `sqlwin.result.rows.Rows`: a schema, and batches of it. Four
+classes implement it: `InProcessRows`, `TaskRows`, `SparkRows` and `StreamRows`.
+
+This room does not know how statements run. `sqlwin.execution` creates results, and passes execution
+records, error translators and started streams as objects with the protocols defined here.
+"""
+
+from __future__ import annotations
+
+from sqlwin.result.base import StatementResult
+from sqlwin.result.stream import OpenStream, StartedStream, StreamRows
+from sqlwin.result.variants import (
+    ExplainResult,
+    InsertResult,
+    MessageResult,
+    RowsResult,
+    StreamResult,
+    TableResult,
+)
+
+__all__ = [
+    "ExplainResult",
+    "InsertResult",
+    "Inserted",
+    "MessageResult",
+    "OpenStream",
+    "Result",
+    "RowsResult",
+    "StartedStream",
+    "StatementResult",
+    "StreamResult",
+    "StreamRows",
+    "TableResult",
+]
+
+# Result of an INSERT
+Inserted = InsertResult | StreamResult
+Result = RowsResult | TableResult | ExplainResult | MessageResult | InsertResult | StreamResult
