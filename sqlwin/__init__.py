@@ -73,11 +73,8 @@ def connect(
     """
     begun = time.time()
     # PySpark takes a second to import, so import it as late as possible
-    from runtime.spark.session import begin_java, own_session, spark_lock
-
-    if spark is None:
-        begin_java(master, conf or {}, remote)
-    # Importing this module takes another second, during which Java starts
+    from runtime.spark.on_demand import spark_lock
+    from runtime.spark.session import session_on_demand
     from sqlwin.session import Session
 
     if spark is not None:
@@ -88,8 +85,8 @@ def connect(
             )
         return Session(spark, settings=settings or {})
     with spark_lock:  # holding the lock, no other thread can stop Spark first
-        started = own_session(master, conf or {}, remote)
-        return Session(started, settings=settings or {}, begun=begun)
+        on_demand = session_on_demand(master, conf or {}, remote)
+        return Session(on_demand, settings=settings or {}, begun=begun)
 
 
 def _refuse_foreign(name: str, file: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
@@ -24,6 +25,24 @@ class SessionControl:
         Rows count when their task completes. Rows that Spark reads are not included.
         """
         return self._session._runner.rows_scanned
+
+    @property
+    def has_spark(self) -> bool:
+        """Whether Spark runs. It starts when a statement needs it."""
+        return self._session._has_spark
+
+    def at_start_of_spark(
+        self,
+        waiting: Callable[[], AbstractContextManager[None]],
+        action: Callable[[Any], None],
+    ) -> None:
+        """Call an action once Spark has started, now if it has.
+
+        Args:
+            waiting: Context in which Spark starts, such as a progress bar.
+            action: Function that takes the Spark session.
+        """
+        self._session._at_start_of_spark(waiting, action)
 
     @property
     def take_interrupt(self) -> Callable[[], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -15,7 +16,14 @@ from planner.sql.render import quote_string
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.names import quoted
-from runtime.spark.session import begin_use, end_use, is_remote, is_stopped, spark_lock
+from runtime.spark.on_demand import (
+    is_started,
+    show_start,
+    spark_lock,
+    started,
+    when_started,
+)
+from runtime.spark.session import begin_use, end_use, is_remote, is_stopped
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import counted
 from runtime.spec.table import Watermark
@@ -72,10 +80,10 @@ class Session:
         self._spark = spark
         self._is_closed = False
         self._page: Page | None = None
-        self._is_user = begin_use(spark)
+        self._is_user = False
         try:
             with spark_lock:
-                ship_code(spark)
+                when_started(spark, self._use)
                 self._opened_runner = Runner(spark)
                 self._opened_runner.catalog.variables.find = self._variable
             for key, value in settings.items():
@@ -85,10 +93,29 @@ class Session:
             self._leave_spark()
             raise
 
+    def _use(self, spark: SparkSession) -> None:
+        """Begin to use a running Spark session."""
+        self._is_user = begin_use(spark)
+        ship_code(spark)
+
     @property
     def spark(self) -> SparkSession:
-        """Spark session that statements run on."""
-        return self._spark
+        """Spark session that statements run on. It starts now if no statement has started it."""
+        return started(self._spark)
+
+    @property
+    def _has_spark(self) -> bool:
+        """Whether Spark runs."""
+        return is_started(self._spark)
+
+    def _at_start_of_spark(
+        self,
+        waiting: Callable[[], AbstractContextManager[None]],
+        action: Callable[[SparkSession], None],
+    ) -> None:
+        """Call an action once Spark has started, within the context `waiting`."""
+        show_start(self._spark, waiting)
+        when_started(self._spark, action)
 
     @property
     def _runner(self) -> Runner:
@@ -109,8 +136,12 @@ class Session:
         """Return the Spark master and the numbers of tables and running streams."""
         if self._is_closed or is_stopped(self._spark):
             return "<sqlwin Session, closed>"
-        remote = is_remote(self._spark)
-        spark = "Spark Connect" if remote else f"Spark {self._spark.sparkContext.master}"
+        if not is_started(self._spark):
+            spark = "Spark, not started yet"
+        elif is_remote(self._spark):
+            spark = "Spark Connect"
+        else:
+            spark = f"Spark {self._spark.sparkContext.master}"
         catalog = self._runner.catalog
         n_tables = len(catalog.entries.tables()) + len(catalog.entries.views())
         n_streams = len(self.streams.running())

@@ -130,11 +130,11 @@ MAY_IMPORT = {
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams runtime "
-        "runtime.batch runtime.compute runtime.connectors runtime.connectors.filesystem "
-        "runtime.connectors.lake runtime.connectors.registry runtime.frames runtime.local "
-        "runtime.scan runtime.sinks runtime.slices runtime.spark runtime.spec runtime.streaming "
-        "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "
-        "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
+        "runtime.batch runtime.connectors runtime.connectors.filesystem runtime.connectors.lake "
+        "runtime.connectors.registry runtime.frames runtime.local runtime.scan runtime.sinks "
+        "runtime.slices runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
+        "sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser sqlwin.result "
+        "sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
         "runtime runtime.batch runtime.frames runtime.spark runtime.spec sqlwin.dataframes "
@@ -173,10 +173,11 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.connectors.options runtime.spark runtime.spec "
-        "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.control sqlwin.display "
-        "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.result "
-        "sqlwin.session sqlwin.statements click py4j pyarrow pyspark rich"
+        "planner.explain planner.sql runtime runtime.compute runtime.connectors.options "
+        "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
+        "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
+        "sqlwin.parser sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
+        "rich"
     ),
 }
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import TypeVar
 
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -55,11 +57,19 @@ class ScanCounter:
 
 
 class ScanCounts:
-    """Counts of all scans of a session, in one accumulator because Spark never frees one."""
+    """Counts of all scans of a session, in one accumulator because Spark never frees one.
 
-    def __init__(self, context: SparkContext) -> None:
-        self._accumulator = new_accumulator(context, {}, _LastCounts())
+    Args:
+        spark: Spark session. The accumulator is created for the first scan.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._scans = count()
+
+    @cached_property
+    def _accumulator(self) -> Accumulator[_Counts]:
+        return new_accumulator(self._spark.sparkContext, {}, _LastCounts())
 
     def counter(self) -> ScanCounter:
         """Return a counter for another scan."""

@@ -26,8 +26,10 @@ from runtime.files import Files, LocalFiles, is_local_path
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, kind_of, store_of
 from runtime.spark.errors import translate
+from runtime.spark.on_demand import is_started
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
@@ -84,14 +86,21 @@ def resolve(spark: SparkSession, path: str) -> str:
         return os.path.normpath("/" + path.removeprefix("file:").lstrip("/"))
     if _SCHEME.match(path):
         return path.rstrip("/")
-    conf = hadoop_conf(spark)
-    if str(conf.get("fs.defaultFS", "file:///")).startswith("file:"):
+    if settings_of(spark).holds("paths are local", lambda: _paths_are_local(spark)):
         return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
+    conf = hadoop_conf(spark)
     try:
         hadoop_path = _jvm(spark).org.apache.hadoop.fs.Path(path)
         return str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toString())
     except (Py4JError, PySparkException) as error:
         raise SetupError(f"{path} cannot be found: {translate(error).message}") from error
+
+
+def _paths_are_local(spark: SparkSession) -> bool:
+    """Return whether paths without a scheme are on this machine."""
+    if not is_started(spark):
+        return True  # a session with another default file system starts at once
+    return str(hadoop_conf(spark).get("fs.defaultFS", "file:///")).startswith("file:")
 
 
 def refuse_remote_streams(spark: SparkSession) -> None:

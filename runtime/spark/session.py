@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -33,10 +32,13 @@ from runtime.spark.errors import translate, translated_errors
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import configured_defaults
+from runtime.spark.on_demand import SparkOnDemand, is_started, spark_lock
 
 # Value that sqlwin, in this process or its parent, has given PYSPARK_PYTHON
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
+# Settings by which paths may mean other files than Python's
+_OF_FILES = ("spark.hadoop.", "spark.remote", "spark.jars", "spark.driver.extra")
 # Settings that spark-submit or the JVM reads only at start
 _NEEDED_AT_START = re.compile(
     r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)$"
@@ -53,13 +55,44 @@ _OF_A_PROGRAM = frozenset(
 )
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-
-# Held while Spark is started or stopped, or its number of users changes
-spark_lock = threading.RLock()
-
+# Variables that point Spark and Hadoop to more configuration
+_CONFIGURED = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
 
 # Number of users by SparkContext or Spark Connect session, for those started by sqlwin itself
 _n_users: dict[object, int] = {}
+
+
+def session_on_demand(
+    master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
+) -> SparkSession:
+    """Return the session of `own_session`, started when something first uses it.
+
+    It starts at once if another program has started or configured Spark, so that its settings are
+    not known before, or if it is on a cluster, whose files may not be local.
+    """
+    with spark_lock:
+        if remote or not _may_start_later(master, conf) or (zone := java_time_zone()) is None:
+            return own_session(master, conf, remote)
+        settings = {"spark.sql.session.timeZone": zone, **new_settings(master, conf)}
+        return SparkOnDemand(lambda: own_session(master, conf), settings)
+
+
+def _may_start_later(master: str | None, conf: Mapping[str, str]) -> bool:
+    """Return whether the settings of a session, and its files, are known before it starts."""
+    if SparkContext._active_spark_context is not None or active_remote_session() is not None:
+        return False
+    if is_submitted() or any(map(os.environ.get, _CONFIGURED)) or configured_defaults():
+        return False
+    masters = [name for name in (master, conf.get("spark.master")) if name is not None]
+    return all(map(is_local_master, masters)) and not any(key.startswith(_OF_FILES) for key in conf)
+
+
+def java_time_zone() -> str | None:
+    """Return the time zone that Java takes from the system. None if Python does not know it."""
+    from runtime.scan.wall_clock import is_known_zone  # imports NumPy, which Java need not wait for
+
+    name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    return name if is_known_zone(name) else None
 
 
 def own_session(
@@ -105,6 +138,8 @@ def is_stopped(spark: SparkSession) -> bool:
     """Return whether the Spark of a session has ended, so that nothing can run on it."""
     if is_remote(spark):
         return bool(spark.is_stopped)  # type: ignore[attr-defined]  # of Spark Connect
+    if not is_started(spark):
+        return False
     return spark.sparkContext is not SparkContext._active_spark_context
 
 

@@ -10,12 +10,14 @@ between calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
+from runtime.scan.asked_once import asked
+from runtime.spark.on_demand import settings_at_start
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
@@ -65,10 +67,39 @@ class SparkSettings:
 _last: WeakKeyDictionary[SparkSession, SparkSettings] = WeakKeyDictionary()
 
 
+class _SettingsAtStart:
+    """Settings of a session that has not started. One without a known value starts it.
+
+    Args:
+        spark: The session.
+        settings: Settings that it will start with.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
+        self._spark = spark
+        self._settings = settings
+
+    def get(self, key: str, *default: str) -> str:
+        """Return the value of a setting, or the given default."""
+        if key in self._settings:
+            return self._settings[key]
+        return default[0] if default else str(self._spark.conf.get(key))
+
+
 def settings_of(spark: SparkSession) -> SparkSettings:
-    """Return the current settings of a session; the same object while none has changed."""
+    """Return the current settings of a session; the same object while none has changed.
+
+    While a statement is planned they are read once.
+    """
+    return asked(("settings", id(spark)), lambda: _current_settings(spark))
+
+
+def _current_settings(spark: SparkSession) -> SparkSettings:
     if is_remote(spark):
         return SparkSettings(spark.conf, None)
+    if (at_start := settings_at_start(spark)) is not None:
+        listed = ", ".join(f"{key}={value}" for key, value in at_start.items())
+        return SparkSettings(_SettingsAtStart(spark, at_start), f"{{{listed}}}")
     text = unless_missing(
         "settings of Spark's are asked one by one",
         lambda: str(spark.conf._jconf.getAllAsJava().toString()),

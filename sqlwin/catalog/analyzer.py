@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from planner.aggregates.calls import with_filters_inside
@@ -54,18 +54,21 @@ class SparkAnalyzer:
     Args:
         spark: The Spark session.
         names: Function that returns all names of relations.
-        shown: Function that returns the DataFrame behind a temporary view, or None if unknown.
+        columns_of_view: Function that returns the columns of a temporary view, None if unknown.
+        show_tables: Function that shows Spark the tables of the statement.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         names: Callable[[], Sequence[str]],
-        shown: Callable[[str], DataFrame | None],
+        columns_of_view: Callable[[str], Schema | None],
+        show_tables: Callable[[], None],
     ) -> None:
         self._spark = spark
         self._names = names
-        self._shown = shown
+        self._columns_of_view = columns_of_view
+        self._show_tables = show_tables
         self._columns: dict[str, Schema] = {}
 
     def forget(self) -> None:
@@ -87,6 +90,7 @@ class SparkAnalyzer:
                     if table.args.get(key):
                         empty.set(key, table.args[key])
                 table.replace(empty)
+        self._show_tables()
         text = to_sql(with_filters_inside(query))
         if text not in self._columns:
             with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
@@ -103,13 +107,13 @@ class SparkAnalyzer:
             if schema is not None:
                 # Spark would be asked with an empty relation of these columns instead.
                 below[table.name.lower()] = tuple(replace(c, nullable=True) for c in schema)
-            elif (shown := self._shown(table.name)) is not None:
-                below[table.name.lower()] = columns_of(shown.schema)
+            elif (columns := self._columns_of_view(table.name)) is not None:
+                below[table.name.lower()] = columns
             else:
                 return None
-        if not below or not is_as_usual(self._spark, settings_of(self._spark)):
+        if not is_as_usual(self._spark, settings_of(self._spark)):
             return None
-        return output_schema(query, below)
+        return output_schema(with_filters_inside(query), below)
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """Suggest the most similar name in an error about an unknown table, database or catalog."""

@@ -36,14 +36,17 @@ from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.asked_once import asking_once
 from runtime.spark.files import files_at, resolve
+from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.analyzer import SparkAnalyzer
+from sqlwin.catalog.analyzer import SparkAnalyzer, is_as_usual
+from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.entries import (
     Entries,
     Entry,
@@ -114,11 +117,14 @@ class SessionCatalog:
         self._states = StatesByName(spark)
         self.variables = Variables()
         self.spark_tables = SparkTables(spark)
-        self.analyzer = SparkAnalyzer(spark, self.names, self._shown_frame)
+        self.analyzer = SparkAnalyzer(
+            spark, self.names, self._schema_of_view, self.show_statement_tables
+        )
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
         self._shown: dict[Name, DataFrame] = {}
+        self._not_shown: dict[Name, tuple[TableSpec, Schema]] = {}
         self._aggregates: dict[str, UserAggregate] = {}
         self.n_changes = 0
 
@@ -208,9 +214,11 @@ class SessionCatalog:
         """Invalidate what Spark sees under a name, including variants with other options."""
         self.n_changes += 1
         self._shown.pop(key, None)
+        self._not_shown.pop(key, None)
         for view in self._changed.forget(_spark_name(key)):
-            self._shown.pop((view,), None)
-            self._spark.catalog.dropTempView(view)
+            self._not_shown.pop((view,), None)
+            if self._shown.pop((view,), None) is not None:
+                self._spark.catalog.dropTempView(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
         """Return the error for an unknown name."""
@@ -224,6 +232,8 @@ class SessionCatalog:
     def names(self) -> list[str]:
         """Return all names of relations, including Spark's."""
         own_names = [".".join(entry_name(entry)) for entry in self.entries.by_name.values()]
+        if not is_started(self._spark):
+            return own_names  # a new Spark has no tables
         try:
             listed = [table.name for table in self._spark.catalog.listTables()]
             spark_names = [name for name in listed if not self.is_changed_table(name)]
@@ -233,6 +243,8 @@ class SessionCatalog:
 
     def is_foreign_view(self, name: str) -> bool:
         """Return whether Spark has a temporary view of this name that no sqlwin session created."""
+        if not is_started(self._spark):
+            return False
         spark = self._spark.catalog
         # Look up a single name, because listing all takes a Spark job.
         is_view = spark.tableExists(quoted(name)) and spark.getTable(quoted(name)).isTemporary
@@ -361,10 +373,11 @@ class SessionCatalog:
         return entry if isinstance(entry, TableSpec) else None
 
     def relation(self, name: Name) -> str | None:
-        """Return the name under which Spark sees a session table now.
+        """Return the name of a session table in SQL text for Spark.
 
         None for Spark's own names, including those under Flink's default catalog, which Spark finds
-        without help.
+        without help. Spark sees the table at once, unless its columns are certain without Spark:
+        then when `show_statement_tables` is called.
         """
         whole = ".".join(name)
         changed = self._changed.named(whole)
@@ -374,8 +387,28 @@ class SessionCatalog:
         if entry is None:
             is_below_defaults = len(key) < len(name)
             return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
-        self._show(key, entry)
+        if key not in self._not_shown:
+            columns = self._certain_columns(key, entry)
+            if columns is None:
+                self._show(key, entry)
+            else:
+                assert isinstance(entry, TableSpec)
+                self._not_shown[key] = entry, columns
         return _spark_name(key)
+
+    def shown_relation(self, name: Name) -> str | None:
+        """Return the name of `relation` for a table that Spark sees now."""
+        relation = self.relation(name)
+        self.show_statement_tables()
+        return relation
+
+    def _certain_columns(self, key: Name, entry: Entry) -> Schema | None:
+        """Return the columns with which Spark will read an entry; None if only Spark knows them."""
+        if key in self._shown or not isinstance(entry, TableSpec) or self._is_streamed(entry):
+            return None
+        if is_remote(self._spark) or not is_as_usual(self._spark, settings_of(self._spark)):
+            return None
+        return certain_columns(entry, lambda path: resolve(self._spark, path))
 
     def _is_sparks(self, name: str) -> bool:
         """Return whether Spark's current database has a table or temporary view of this name."""
@@ -484,6 +517,7 @@ class SessionCatalog:
         self._per_split = per_split
         self.n_changes += 1
         self._shown.clear()
+        self._not_shown.clear()
         self.analyzer.forget()
         for name in self.variables.start_statement():
             self._spark.catalog.dropTempView(_spark_name(folded_name(name)))
@@ -498,6 +532,12 @@ class SessionCatalog:
         for key, entry in self.entries.by_name.items():
             if key[-1] in words:
                 self._show(key, entry)
+
+    def show_statement_tables(self) -> None:
+        """Show Spark the tables that the statement's plans name."""
+        for key, (entry, _) in list(self._not_shown.items()):
+            self._show(key, entry)
+            self._not_shown.pop(key, None)
 
     def _show(self, key: Name, entry: Entry) -> None:
         """Create the temporary view of an entry, unless Spark sees it already."""
@@ -520,11 +560,14 @@ class SessionCatalog:
         self.views_in_spark.show(view, self)
         self._shown[key] = dataframe
 
-    def _shown_frame(self, view: str) -> DataFrame | None:
-        """Return the DataFrame behind a view shown to Spark in this statement."""
+    def _schema_of_view(self, view: str) -> Schema | None:
+        """Return the columns of a table or view of this statement by Spark's name for it."""
+        for key, (_, columns) in self._not_shown.items():
+            if _spark_name(key) == view.lower():
+                return columns
         for key, dataframe in self._shown.items():
             if _spark_name(key) == view.lower() and self.views_in_spark.is_of(view.lower(), self):
-                return dataframe
+                return columns_of(dataframe.schema)
         return None
 
 

@@ -69,7 +69,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
 
 def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
     """Return the columns of a session table or view: name, type, null, key, extras, watermark."""
-    relation = catalog.relation(name)
+    relation = catalog.shown_relation(name)
     assert relation is not None
     entry = catalog.entry(name)
     spec = entry if isinstance(entry, TableSpec) else None
@@ -127,7 +127,7 @@ def _to_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession)
     stem = re.sub(r"\W+", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("_")
     columns = files.columns
     if not columns:
-        relation = catalog.relation((files.name,))
+        relation = catalog.shown_relation((files.name,))
         assert relation is not None
         schema = spark.table(relation).schema
         columns = tuple(TableColumn(c.name, c.type) for c in columns_of(schema))

@@ -16,6 +16,8 @@ from weakref import WeakValueDictionary
 
 from pyspark.sql import SparkSession
 
+from runtime.spark.on_demand import is_started, when_started
+
 # Setting that identifies a Spark session, which may have several Python objects
 _IDENTITY = "sqlwin.session.identity"
 
@@ -60,6 +62,11 @@ class SparkViews:
             self._held.depth = depth
 
     @property
+    def is_held(self) -> bool:
+        """Return whether this thread holds the lock."""
+        return self._depth > 0
+
+    @property
     def _depth(self) -> int:
         return int(getattr(self._held, "depth", 0))
 
@@ -81,13 +88,22 @@ _of_sessions_lock = threading.Lock()
 
 
 def spark_views(spark: SparkSession) -> SparkViews:
-    """Return the Spark session's view registry, shared by all callers."""
+    """Return the Spark session's view registry, shared by all callers.
+
+    A session that starts on demand is a new one, which nobody else uses yet.
+    """
+    if is_started(spark):
+        return _registered(spark, SparkViews())
+    views = SparkViews()
+    when_started(spark, lambda session: _registered(session, views))
+    return views
+
+
+def _registered(spark: SparkSession, new: SparkViews) -> SparkViews:
+    """Return the registry of a running Spark session, `new` if it has none yet."""
     with _of_sessions_lock:
         identity = spark.conf.get(_IDENTITY, None)
         if identity is None:
             identity = uuid4().hex
             spark.conf.set(_IDENTITY, identity)
-        views = _of_sessions.get(identity)
-        if views is None:
-            views = _of_sessions[identity] = SparkViews()
-        return views
+        return _of_sessions.setdefault(identity, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -162,19 +163,11 @@ def run(
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest is for tables on a terminal")
-    results = None
-    if ui_port is None and _names_slices(scripts, spark):
-        from sqlwin.cli.run import results_offline
-
-        results = results_offline(scripts, dict(spark["settings"]))
-    if results is None:
+    if not _reads_slices(scripts, spark):
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
         begin_java(spark)
 
-    from rich.console import Console
-
     from sqlwin.cli.run import ScriptPresenter, opened_session, run_scripts
-    from sqlwin.display.progress import ProgressBar
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
     stream_rows = max_rows or None
@@ -182,12 +175,6 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file = _output_file(stack, output)
-        if results is not None:
-            bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=not no_progress))
-            presenter = ScriptPresenter(format, max_rows or None, file, bar)
-            presenter.show_all(results)
-            presenter.finish()
-            return
         session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
         serve_page(session, ui_port)
         presenter = ScriptPresenter(
@@ -257,27 +244,17 @@ def explain(
     if analyze:
         begin_java(spark)
 
-    from sqlwin.cli.explain import explain_scripts, explained_offline
+    from sqlwin.cli.explain import explain_scripts
+    from sqlwin.cli.run import opened_session
 
     if format is None:
         format = EXPLAIN_FORMAT_OF_SUFFIX.get(Path(output or "").suffix.lower(), "text")
-    texts = None
-    if not (analyze or spark["master"] or spark["remote"] or spark["conf"]):
-        texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
-        if texts is None:
-            run_in_engine(options, scripts)
-            from sqlwin.cli.run import opened_session
-
-            # before anything runs, in case the file cannot be created
-            file = _output_file(stack, output)
-            session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
-            explanations = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
-        else:
-            file = _output_file(stack, output)
-            explanations = iter(texts)
+        # before anything runs, in case the file cannot be created
+        file = _output_file(stack, output)
+        session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
         n_explained = 0
-        for text in explanations:
+        for text in explain_scripts(session, scripts, bar, mode=format, analyze=analyze):
             separated = "\n" * (n_explained > 0) + text
             n_explained += 1
             if file is None:
@@ -374,9 +351,20 @@ def functions(names: tuple[str, ...]) -> None:
     click.echo("\n\n".join(texts))
 
 
-def _names_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
-    """Return whether slices alone may answer the scripts, by a cheap check of options and text."""
-    if spark["master"] or spark["remote"] or spark["conf"] or any(s.params for s in scripts):
+# Statements on materialized tables that run as Spark jobs
+_BUILDS_SLICES = re.compile(
+    r"create\s+materialized\s+table[^;]*\bas\s+(select|with|\()|\b(insert|refresh|alter)\b", re.I
+)
+
+
+def _reads_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
+    """Return whether scripts look as if slices answered them, so that Java is not started ahead.
+
+    Spark starts when a statement needs it, whatever this returns.
+    """
+    if spark["master"] or spark["remote"] or spark["conf"]:
+        return False
+    if any(_BUILDS_SLICES.search(script.text) for script in scripts):
         return False
     if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
         return True

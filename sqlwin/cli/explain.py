@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from rich.console import Console
 
 from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
@@ -14,7 +12,6 @@ from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
-from sqlwin.execution.offline import NeedsSpark, OfflineSession
 from sqlwin.parser.base import is_word
 from sqlwin.parser.parser import tokenize
 from sqlwin.result import ExplainResult
@@ -33,26 +30,8 @@ _PREPARING = tuple(
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
-def explained_offline(
-    scripts: Sequence[Script], settings: Mapping[str, str], mode: str
-) -> list[str] | None:
-    """Return what `explain_scripts` yields, without Spark. None if that needs Spark.
-
-    Args:
-        scripts: SQL to explain.
-        settings: Settings of the session.
-        mode: As in `explain_scripts`.
-    """
-    bar = ProgressBar(Console(stderr=True), enabled=False)
-    try:
-        session = OfflineSession(settings)
-        return list(explain_scripts(session, scripts, bar, mode=mode, analyze=False))
-    except (NeedsSpark, SqlwinError):
-        return None  # Spark reports the error
-
-
 def explain_scripts(
-    session: Session | OfflineSession,
+    session: Session,
     scripts: Sequence[Script],
     bar: ProgressBar,
     *,
@@ -101,14 +80,10 @@ def explain_scripts(
 
 
 def _queries(
-    session: Session | OfflineSession, script: Script, piece: StatementText, analyze: bool
+    session: Session, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:
     """Return the documents of a statement, empty if it was executed instead."""
-    documents_of: Callable[..., tuple[QueryDocument, ...]]
-    if isinstance(session, OfflineSession):
-        documents_of = session.query_documents
-    else:
-        documents_of = SessionControl(session).query_documents
+    documents_of = SessionControl(session).query_documents
     params = None if script.params is None else used_in(piece.text, script.params)
     with _errors_in_script(script, piece.text, piece.offset):
         check_parameters(piece.text, params)

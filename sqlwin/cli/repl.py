@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from sqlwin.cli.options import (
 )
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
 
 
 @click.command()
@@ -90,4 +93,11 @@ def repl(
     from sqlwin.repl.commands import ReplOptions
 
     options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys, params=dict(params))
-    Repl(partial(connect, spark), options, progress=not no_progress).run(scripts, expressions)
+    Repl(partial(_connect, spark), options, progress=not no_progress).run(scripts, expressions)
+
+
+def _connect(spark: Mapping[str, Any]) -> Session:
+    """Return a session whose Spark runs, because some statement at the prompt will need it."""
+    session = connect(spark)
+    _ = session.spark
+    return session

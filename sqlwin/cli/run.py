@@ -15,8 +15,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from runtime.errors import SqlwinError
-from runtime.spark.jvm.class_archive import make_missing
+from runtime.compute.arrow.without_pandas import without_pandas
 from runtime.spec.figures import counted
 from sqlwin.cli.options import connect
 from sqlwin.console.failures import stopped_by_signals
@@ -45,6 +44,8 @@ from sqlwin.result import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from sqlwin.session import Session
 
 
@@ -244,20 +245,6 @@ class ScriptPresenter:
                 sys.stdout.flush()
 
 
-def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> list[Result] | None:
-    """Return the results of scripts that this process can answer from slices.
-
-    None if a statement needs Spark. Rows are computed on request.
-    """
-    from sqlwin.execution.offline import NeedsSpark, OfflineSession
-
-    try:
-        session = OfflineSession(settings)
-        return [result for script in scripts for result in session.results(script.text)]
-    except (NeedsSpark, SqlwinError):
-        return None  # Spark reports the error
-
-
 def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPresenter) -> None:
     """Run every statement, show its result before the next begins, and wait for the streams."""
     for script in scripts:
@@ -275,28 +262,31 @@ def opened_session(
 ) -> Iterator[tuple[Session, ProgressBar]]:
     """Yield a session, closed at the end, and a progress bar. Ctrl-C cancels Spark's jobs.
 
-    The handler is installed after Spark's start, because Spark installs its own.
-
     Args:
         spark: Values of `with_spark_options`.
         no_progress: Whether to hide the progress bar.
     """
-    from runtime.spark.jobs import begin_group
-    from runtime.spark.jvm.process import let_jvm_end
-    from runtime.spark.start_workers import start_workers
-
     # Spark Connect does not report progress
     with ProgressBar(Console(stderr=True), enabled=not (no_progress or spark["remote"])) as bar:
         with bar.waiting("Starting Spark"):
             session = connect(spark)
-        start_workers(session.spark)
         control = SessionControl(session)
+        if not control.has_spark:
+            without_pandas()
         is_over = threading.Event()
+        group = f"sqlwin-{uuid4().hex}"
+
+        def use_spark(started: SparkSession) -> None:
+            from runtime.spark.jobs import begin_group
+            from runtime.spark.start_workers import start_workers
+
+            start_workers(started)
+            begin_group(started, group)
+            bar.counts = spark_task_counts(started, lambda: control.rows_scanned)
+
         try:
-            group = f"sqlwin-{uuid4().hex}"
-            begin_group(session.spark, group)
             with stopped_by_signals(lambda: cancel_jobs(session, group, is_over.is_set)):
-                bar.counts = spark_task_counts(session.spark, lambda: control.rows_scanned)
+                control.at_start_of_spark(lambda: bar.waiting("Starting Spark"), use_spark)
                 try:
                     yield session, bar
                 except KeyboardInterrupt:
@@ -308,12 +298,22 @@ def opened_session(
         finally:
             is_over.set()
             control.close_page()
-            # Stopping Spark takes a second, so let it end with the process. But streams have to
-            # finish their micro-batches.
-            if session.streams.may_run or not let_jvm_end():
-                session.close()
-            # For the next start, after this command has shown its results
-            make_missing()
+            _end(session, has_spark=control.has_spark)
+
+
+def _end(session: Session, *, has_spark: bool) -> None:
+    """Close a session whose process ends now."""
+    from runtime.spark.jvm.process import let_jvm_end
+
+    # Stopping Spark takes a second, so let it end with the process. But streams have to finish
+    # their micro-batches.
+    if session.streams.may_run or not let_jvm_end():
+        session.close()
+    if has_spark:
+        from runtime.spark.jvm.class_archive import make_missing
+
+        # For the next start, after this command has shown its results
+        make_missing()
 
 
 def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> None:
@@ -326,7 +326,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
         group: Job group of this thread, cancelled until `is_over`: see `cancel_until`.
         is_over: Returns whether this thread has ended.
     """
-    if session.streams.may_run:
+    if session.streams.may_run or not SessionControl(session).has_spark:
         return
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -1,4 +1,8 @@
-"""Documents of EXPLAIN, with measurements for EXPLAIN ANALYZE."""
+"""Documents of EXPLAIN, with measurements for EXPLAIN ANALYZE.
+
+Modules for streams and for running statements are imported where they are used: plans of batch
+queries do not need them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,6 @@ from planner.lowering.stream.statement_set import (
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
-from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
@@ -29,12 +32,6 @@ from sqlwin.execution.in_process import in_process_document
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.statement_sets import Inserts
-from sqlwin.execution.streams.analyze import analyzed_stream
-from sqlwin.execution.streams.handle import Stream
-from sqlwin.execution.streams.options import planned_options
-from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
-from sqlwin.execution.streams.start import checkpoint_section, start_stream
 from sqlwin.statements.nodes import CreateTable, Insert, Query, Statement, StatementSet
 
 
@@ -53,10 +50,9 @@ class Explanations:
             request.
     """
 
-    def __init__(self, plans: Plans, inserts: Inserts) -> None:
+    def __init__(self, plans: Plans) -> None:
         self.take_interrupt: Callable[[], bool] = lambda: False
         self._plans = plans
-        self._inserts = inserts
 
     def documents(self, statement: Statement, analyze: bool = False) -> list[QueryDocument]:
         """Return the documents of a query, a CREATE TABLE AS, or the INSERTs of a statement set.
@@ -70,6 +66,7 @@ class Explanations:
         """
         mask = self._plans.config.mask.text
         with deep_trees(statement.text):
+            self._plans.open_directory()
             return [
                 masked_document(document, mask) for document in self._documents(statement, analyze)
             ]
@@ -99,6 +96,9 @@ class Explanations:
             is_here = sink is None and self._plans.in_process(plan) is not None
             return [in_process_document(document) if is_here else document]
 
+        from runtime.batch.execute import dataframe
+        from sqlwin.execution.statement_sets import Inserts
+
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
             options = replace(self._plans.execution_options(), meter=meter)
             rows = dataframe(self._plans.spark, steps[0], options)
@@ -110,7 +110,7 @@ class Explanations:
                 )
             with watched(0):
                 if isinstance(statement, Insert):
-                    return [self._inserts.write(statement, rows).row_count]
+                    return [Inserts(self._plans).write(statement, rows).row_count]
                 with self._plans.jobs_run():
                     rows.write.format("noop").mode("overwrite").save()
             return [None]
@@ -122,6 +122,12 @@ class Explanations:
         self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool
     ) -> QueryDocument:
         """Return the document of a streaming query with its state, or its measurements."""
+        from sqlwin.execution.streams.analyze import analyzed_stream
+        from sqlwin.execution.streams.handle import Stream
+        from sqlwin.execution.streams.options import planned_options
+        from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
+        from sqlwin.execution.streams.start import checkpoint_section, start_stream
+
         plans, spark = self._plans, self._plans.spark
         measuring = None
         if analyze:
@@ -172,8 +178,10 @@ class Explanations:
             documents_each = [self._documents(insert, analyze) for insert in inserts]
             return [document for documents in documents_each for document in documents]
 
+        from sqlwin.execution.statement_sets import Inserts
+
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
-            results = self._inserts.run_together(inserts, steps, meter, watched)
+            results = Inserts(self._plans).run_together(inserts, steps, meter, watched)
             return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
@@ -185,9 +193,13 @@ class Explanations:
         Raises:
             SqlwinError: A plan cannot run as a stream.
         """
+        from sqlwin.execution.streams.options import planned_options
+
         catalog = self._plans.catalog
-        options = planned_options(self._plans.spark, self._plans.config)
         sections = [""] * len(plans)
+        if not any(map(self._plans.is_stream, plans)):
+            return sections
+        options = planned_options(self._plans.spark, self._plans.config)
         for numbers in shared_stream_groups([plan.physical for plan in plans], catalog):
             first = numbers[0]
             if len(numbers) == 1:

@@ -1,7 +1,4 @@
-"""Planner options from settings, and plans that may run in this process.
-
-Imported in processes without Spark, so it imports nothing for streams or jobs.
-"""
+"""Planner options from settings, and plans that run in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from planner.lowering.in_process import lower_in_process
 from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
-from planner.plan import Plan, plan_query
+from planner.plan import Plan
 from runtime.spec.exchange import InProcessStep
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
@@ -56,15 +53,6 @@ def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | No
     """Return the step that computes a plan's rows in this process, None if it takes a job."""
     most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
     return lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
-
-
-def plan_in_process(
-    query: exp.Query, text: str, catalog: SessionCatalog, config: Config, options: Options
-) -> tuple[Plan, InProcessStep, tuple[str, ...]] | None:
-    """Plan a query and return its plan, in-process step and notes, None if it takes a job."""
-    plan = plan_query(query, text, options)
-    here = in_process(plan, config, options.time_zone)
-    return None if here is None else (plan, here, query_notes(query, catalog, plan.bound))
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:

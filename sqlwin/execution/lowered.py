@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,7 +24,6 @@ from planner.plan import Plan
 from planner.streams.plan_form import kept_operators
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
-from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.exchange import InProcessStep
@@ -34,10 +34,11 @@ from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
 from runtime.spec.table import TableSpec
-from runtime.streaming.execute.steps import streaming_dataframe
-from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
+
+if TYPE_CHECKING:
+    from runtime.streaming.options import StreamOptions
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,10 @@ class LoweredStream:
         Raises:
             SqlwinError: Spark refuses the query, or late rows cannot be kept.
         """
+        # imported late because EXPLAIN does not need them
+        from runtime.batch.execute import dataframe
+        from runtime.streaming.execute.steps import streaming_dataframe
+
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
         for number, (view, windows) in enumerate(self.general_windows, len(self.local_stages)):
             windows.dataframe(options, number).createOrReplaceTempView(view)

@@ -26,7 +26,7 @@ from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
 from sqlwin.catalog.materialized import tables_of
-from sqlwin.catalog.opening import open_directory, open_materialized
+from sqlwin.catalog.opening import open_materialized
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
@@ -191,18 +191,6 @@ class MaterializedTables:
             {"property": pa.array(shown), "value": pa.array(shown.values(), pa.string())}
         )
 
-    def open_directory(self) -> None:
-        """Open the tables in the directory of 'sqlwin.materialized.dir'.
-
-        Raises:
-            SqlwinError: A table cannot be opened.
-        """
-        open_directory(self._plans.catalog, self._directory)
-
-    @property
-    def _directory(self) -> str:
-        return str(self._plans.config.get("sqlwin.materialized.dir") or "")
-
     # -- parts ---------------------------------------------------------------------------------
 
     def _entry(self, name: Name) -> MaterializedTable:
@@ -227,7 +215,7 @@ class MaterializedTables:
                 hint=f"available options: 'path', '{TIERS}', '{RETENTION}'",
             )
         name = ".".join(statement.name)
-        root = self._directory
+        root = self._plans.directory_of_slices
         if "path" not in options and not root:
             raise CatalogError(
                 f"no directory for the slices of `{name}`",

@@ -1,4 +1,7 @@
-"""Plans of the current statement and the DataFrames that run them."""
+"""Plans of the current statement and the DataFrames that run them.
+
+Modules that run plans are imported where they are used: EXPLAIN does not need them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -15,24 +19,21 @@ from planner.lowering.batch import lower, lower_projection
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.batch.execute import ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
-from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.scan.asked_once import asking_once
-from runtime.spark.files import refuse_remote_streams, resolve
+from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
+from runtime.spark.on_demand import is_started, when_started
 from runtime.spark.session import is_remote
-from runtime.spark.settings import SparkSettings, settings_of
+from runtime.spark.settings import settings_of
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
-from sqlwin.catalog.analyzer import is_as_usual
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
-from sqlwin.catalog.materialized import tables_of
-from sqlwin.catalog.offline import KnownCatalog, NeedsSpark
+from sqlwin.catalog.opening import open_directory
 from sqlwin.catalog.spark_views import spark_views
 from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
@@ -40,7 +41,6 @@ from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.in_process import (
     in_process,
-    plan_in_process,
     planner_options,
     query_notes,
 )
@@ -52,10 +52,12 @@ from sqlwin.execution.lowered import (
     general_windows_in,
     lower_query,
 )
-from sqlwin.execution.streams.options import foreign_options, stream_options
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
 from sqlwin.statements.nodes import Insert
+
+if TYPE_CHECKING:
+    from runtime.batch.execute import ExecutionOptions
 
 
 class _CurrentStatement(threading.local):
@@ -83,16 +85,23 @@ class Plans:
     """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
-        self.spark = spark
+        self._spark = spark
         self.config = config
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
-        self._known = KnownCatalog(self.catalog, lambda: config.mask)
         self.streams = Streams()
         self.activity = Activity(self._tag_jobs)
-        self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
+        self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark)
         self.last_scan_counts: StatementScanCounts | None = None
         self._current = _CurrentStatement()
+        when_started(spark, lambda _: self.mark_jobs())
+
+    @property
+    def spark(self) -> SparkSession:
+        """Spark session, which sees the tables of the plans that this thread makes."""
+        if self.lock.is_held:
+            self.catalog.show_statement_tables()
+        return self._spark
 
     @property
     def scan_counts(self) -> StatementScanCounts | None:
@@ -126,11 +135,12 @@ class Plans:
     def mark_jobs(self) -> None:
         """Set the current statement as job description and tag in Spark.
 
-        This takes a dozen calls to Java, so it is skipped for statements without jobs.
+        This takes a dozen calls to Java, so it is skipped for statements without jobs. If the
+        statement starts Spark, it is done then.
         """
-        if self.run is not None:
+        if self.run is not None and is_started(self._spark):
             self.describe_job(self.run.record.text)
-            tag_statement(self.spark, self.run.record.tag)
+            tag_statement(self._spark, self.run.record.tag)
 
     def end(self) -> None:
         """End the current statement."""
@@ -138,12 +148,22 @@ class Plans:
 
     def start_statement(self) -> None:
         """Make the catalog read tables anew, in the runtime mode that is set now."""
-        self._start_statement(self.catalog)
-
-    def _start_statement(self, catalog: SessionCatalog) -> None:
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
-        catalog.start_statement(mode, per_split=per_split)
+        self.catalog.start_statement(mode, per_split=per_split)
+
+    @property
+    def directory_of_slices(self) -> str:
+        """Directory of materialized tables that the session opens, "" for none."""
+        return str(self.config.get("sqlwin.materialized.dir") or "")
+
+    def open_directory(self) -> None:
+        """Open the materialized tables in the directory of 'sqlwin.materialized.dir'.
+
+        Raises:
+            SqlwinError: A table cannot be opened.
+        """
+        open_directory(self.catalog, self.directory_of_slices)
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, skipping duplicates."""
@@ -169,41 +189,6 @@ class Plans:
         )
         return plan
 
-    def plan_here(self, query: exp.Query, text: str) -> tuple[Plan, InProcessStep] | None:
-        """Plan a query for this process, and return its plan and step. None: it needs Spark.
-
-        With Spark, planning lists files, reads a footer in a job and analyses SQL several times,
-        which takes longer than reading the slices of a key. So a query over slices is planned from
-        the session tables that are known without Spark, where the result is sure to be the same.
-        """
-        if is_remote(self.spark) or not self.config.get("sqlwin.materialized.in-process-bytes"):
-            return None
-        with self._span("planning"), asking_once():
-            self._start_statement(self._known)
-            if not self._known.has_slices_of(tables_of(query)):
-                return None
-            settings = settings_of(self.spark)
-            if not self._has_usual_settings(settings):
-                return None
-            options = self._planner_options(self._known, settings)
-            try:
-                planned = plan_in_process(query, text, self._known, self.config, options)
-            except (NeedsSpark, SqlwinError):
-                return None  # planning with Spark reports the error
-        if planned is None:
-            return None
-        plan, here, notes = planned
-        self.add_notes(notes)
-        if self.run is not None:
-            self.run.planned(plan)
-        return plan, here
-
-    def _has_usual_settings(self, settings: SparkSettings) -> bool:
-        """Return whether Spark's settings match those that planning without Spark assumes."""
-        return is_as_usual(self.spark, settings) and settings.holds(
-            "files are local", lambda: is_local_path(resolve(self.spark, "/"))
-        )
-
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """Plan INSERTs that run together, with or without their sinks."""
 
@@ -219,7 +204,7 @@ class Plans:
         self, drafts: Callable[[Options], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
         with self._span("planning"), asking_once():
-            options = self._planner_options(self.catalog, settings_of(self.spark), without)
+            options = self._planner_options(without)
             plans = plan_together(list(drafts(options)), options)
         if self.run is not None:
             for plan in plans:
@@ -235,11 +220,13 @@ class Plans:
     @property
     def time_zone(self) -> str:
         """Session time zone."""
-        return settings_of(self.spark).get("spark.sql.session.timeZone")
+        return settings_of(self._spark).get("spark.sql.session.timeZone")
 
     @property
     def emits_updates(self) -> bool:
         """Whether settings let streams emit windows more than once."""
+        from sqlwin.execution.streams.options import stream_options
+
         return stream_options(self.config).emits_updates
 
     def is_stream(self, plan: Plan) -> bool:
@@ -265,7 +252,7 @@ class Plans:
 
     def in_process(self, plan: Plan) -> InProcessStep | None:
         """Return the step that computes a plan's rows in this process, None if it takes a job."""
-        if is_remote(self.spark):
+        if is_remote(self._spark):
             return None
         return in_process(plan, self.config, self.time_zone)
 
@@ -297,6 +284,8 @@ class Plans:
         """
         match lowered:
             case LoweredStream():
+                from sqlwin.execution.streams.options import foreign_options
+
                 refuse_remote_streams(self.spark)
                 with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
                     # the user starts this stream through Spark, not through sqlwin
@@ -312,6 +301,8 @@ class Plans:
         Raises:
             SqlwinError: Spark refuses the query.
         """
+        from runtime.batch.execute import batch_rows
+
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
                 return BatchRows.of(self.spark.sql(lowered.plan.sql))
@@ -333,6 +324,8 @@ class Plans:
 
     def execution_options(self) -> ExecutionOptions:
         """Return the options for running plans, from settings."""
+        from runtime.batch.execute import ExecutionOptions
+
         return ExecutionOptions(
             buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
             scan_counts=self.scan_counts,
@@ -344,26 +337,26 @@ class Plans:
 
     def describe_job(self, text: str) -> None:
         """Set a statement as the description of this thread's jobs in Spark's UI."""
-        if not is_remote(self.spark):
+        if not is_remote(self._spark):
             name = self.config.get("pipeline.name")
             described = f"{name}: {text}" if name else text
             shown = self.config.mask.text(described)
-            self.spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
+            self._spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
 
     @contextmanager
     def _tag_jobs(self, tag: str, text: str) -> Iterator[None]:
         """Tag the Spark jobs of a block with a statement, whether or not it is the current one."""
-        if is_remote(self.spark):
+        if is_remote(self._spark):
             yield
             return
-        context = self.spark.sparkContext
-        before = statement_tag(self.spark), context.getLocalProperty("spark.job.description")
+        context = self._spark.sparkContext
+        before = statement_tag(self._spark), context.getLocalProperty("spark.job.description")
         self.describe_job(text)
-        tag_statement(self.spark, tag)
+        tag_statement(self._spark, tag)
         try:
             yield
         finally:
-            tag_statement(self.spark, before[0])
+            tag_statement(self._spark, before[0])
             context.setLocalProperty("spark.job.description", before[1])  # type: ignore[arg-type]
 
     def _view_dataframe(self, view: View) -> DataFrame:
@@ -398,15 +391,11 @@ class Plans:
         self.add_notes(query_notes(query, self.catalog, draft.bound))
         return draft
 
-    def _planner_options(
-        self,
-        catalog: SessionCatalog,
-        settings: SparkSettings,
-        without: frozenset[str] = frozenset(),
-    ) -> Options:
+    def _planner_options(self, without: frozenset[str]) -> Options:
+        settings = settings_of(self._spark)
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
-        options = planner_options(self.config, catalog, zone, partitions)
+        options = planner_options(self.config, self.catalog, zone, partitions)
         return replace(options, disabled_rules=options.disabled_rules | without)
 
 

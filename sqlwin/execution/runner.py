@@ -1,5 +1,7 @@
 """Execution of single statements.
 
+Modules for some statements only are imported where they are used.
+
 The private API used for EXPLAIN of Spark's own plan is as of Spark 4.3.
 """
 
@@ -8,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,6 +29,7 @@ from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import store_of_scan
 from runtime.redaction import remember_settings
+from runtime.scan.asked_once import asking_once
 from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
@@ -44,15 +48,7 @@ from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fitted_rows, insert_target
 from sqlwin.execution.loaded_code import check_loaded_code
 from sqlwin.execution.lowered import LoweredBatch, LoweredStream
-from sqlwin.execution.materialized import MaterializedTables
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.statement_sets import Inserts
-from sqlwin.execution.streams.handle import StreamState
-from sqlwin.execution.streams.results import StartedInsert, StreamQuery, insert_result
-from sqlwin.execution.streams.sinks import IntoTable
-from sqlwin.execution.streams.start import start_stream
-from sqlwin.execution.streams.status import how_to_resume, show_state, show_streams
-from sqlwin.execution.summary import summary
 from sqlwin.result import (
     ExplainResult,
     InsertResult,
@@ -68,6 +64,10 @@ from sqlwin.result.spark import SparkRows, TaskRows
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
+if TYPE_CHECKING:
+    from sqlwin.execution.materialized import MaterializedTables
+    from sqlwin.execution.statement_sets import Inserts
+
 # Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 
@@ -76,17 +76,31 @@ class Runner:
     """Runner of statements on a Spark session, with the session's tables and settings."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
         self.config = Config()
         self.plans = Plans(spark, self.config)
         self.catalog = self.plans.catalog
         self.streams = self.plans.streams
         self.activity = self.plans.activity
         self.lock = self.plans.lock
-        self._inserts = Inserts(self.plans)
-        self.explanations = Explanations(self.plans, self._inserts)
+        self.explanations = Explanations(self.plans)
         self._definitions = Definitions(self.catalog)
-        self._materialized = MaterializedTables(self.plans)
+
+    @cached_property
+    def _inserts(self) -> Inserts:
+        from sqlwin.execution.statement_sets import Inserts
+
+        return Inserts(self.plans)
+
+    @cached_property
+    def _materialized(self) -> MaterializedTables:
+        from sqlwin.execution.materialized import MaterializedTables
+
+        return MaterializedTables(self.plans)
+
+    @property
+    def spark(self) -> SparkSession:
+        """Spark session, which sees the tables of the statement's plans."""
+        return self.plans.spark
 
     def run(self, statement: nodes.Statement) -> Result:
         """Run a statement.
@@ -119,7 +133,7 @@ class Runner:
         if not isinstance(statement, nodes.Query):
             self.plans.mark_jobs()
         if not isinstance(statement, nodes.Set | nodes.Reset):
-            self._materialized.open_directory()
+            self.plans.open_directory()
         match statement:
             case nodes.Query():
                 return self._query(statement.ast, statement.text)
@@ -173,8 +187,12 @@ class Runner:
             case nodes.ShowCreateTable() if self.catalog.entry(statement.name) is not None:
                 table = listings.show_create_table(self.catalog, statement.name, mask, self.spark)
             case nodes.ShowStreams():
+                from sqlwin.execution.streams.status import show_streams
+
                 table = listings.masked_table(show_streams(self.streams), mask)
             case nodes.ShowState():
+                from sqlwin.execution.streams.status import show_state
+
                 refuse_remote_state(self.spark)
                 with self.plans.errors_of(statement.text), self.plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
@@ -225,16 +243,16 @@ class Runner:
         return store_of_scan(self.plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
-        planned_here = self.plans.plan_here(query, text)
-        if planned_here is not None:
-            return self._rows_here(*planned_here)
+        with asking_once():
+            lowered = self.plans.lower(self.plans.plan(query, text), is_whole=True)
+        if isinstance(lowered, LoweredBatch) and lowered.here is not None:
+            return self._rows_here(lowered.plan, lowered.here)
         self.plans.mark_jobs()
-        lowered = self.plans.lower(self.plans.plan(query, text), is_whole=True)
         if isinstance(lowered, LoweredStream):
+            from sqlwin.execution.streams.results import StreamQuery
+
             opened = StreamQuery(self.plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
-        if lowered.here is not None:
-            return self._rows_here(lowered.plan, lowered.here)
         batch = self.plans.batch_rows(lowered)
         by_spark = SparkRows(batch.dataframe, self.plans.time_zone, self.plans.run)
         rows: Rows = by_spark if batch.arrow is None else TaskRows(batch.arrow, by_spark)
@@ -263,6 +281,8 @@ class Runner:
         return RowsResult(plan.sql, rows, errors, self.plans.run, statement_notes=self._notes())
 
     def _summarize(self, statement: nodes.Summarize) -> Result:
+        from sqlwin.execution.summary import summary
+
         plan = self.plans.plan(statement.ast, statement.text)
         if self.plans.is_stream(plan):
             raise AnalysisError(
@@ -296,6 +316,10 @@ class Runner:
         table = insert_target(self.catalog, statement.name)
         assert table is not None
         if isinstance(lowered, LoweredStream):
+            from sqlwin.execution.streams.results import StartedInsert, insert_result
+            from sqlwin.execution.streams.sinks import IntoTable
+            from sqlwin.execution.streams.start import start_stream
+
             stream = start_stream(self.plans, lowered, IntoTable(table), statement.text)
             started = [StartedInsert(statement.name, stream)]
             result = insert_result(self.plans, statement.text, started)
@@ -331,8 +355,10 @@ class Runner:
     # -- streams -------------------------------------------------------------------------------
 
     def _stop_stream(self, statement: nodes.StopStream) -> Result:
+        from sqlwin.execution.streams.status import how_to_resume
+
         stream = self.streams.find(statement.name)
-        if stream.state is not StreamState.RUNNING:
+        if not stream.is_running:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
         with self.plans.jobs_run():
             stream.stop()

@@ -143,6 +143,11 @@ class Stream:
             return StreamState.FAILED
         return StreamState.ENDED if self._has_ended else StreamState.STOPPED
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the stream runs."""
+        return self.state is StreamState.RUNNING
+
     def is_starting(self) -> bool:
         """Return whether Spark is still opening its sources, which may start processes."""
         return self._is_active() and is_opening(self.query)

@@ -8,10 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from runtime.errors import CatalogError, nearest
-from sqlwin.execution.streams.handle import Stream, StreamState
+
+if TYPE_CHECKING:
+    from sqlwin.execution.streams.handle import Stream
 
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -57,7 +60,7 @@ class Streams:
 
     def running(self) -> list[Stream]:
         """Return the running streams."""
-        return [stream for stream in self.all() if stream.state is StreamState.RUNNING]
+        return [stream for stream in self.all() if stream.is_running]
 
     @property
     def may_run(self) -> bool:
@@ -87,8 +90,7 @@ class Streams:
 
     def _has_checkpoint(self, directory: str) -> bool:
         return directory in self._claimed or any(
-            stream.checkpoint.directory == directory and stream.state is StreamState.RUNNING
-            for stream in self.all()
+            stream.checkpoint.directory == directory and stream.is_running for stream in self.all()
         )
 
     def find(self, name: str) -> Stream:

@@ -17,11 +17,12 @@ import pytest
 import sqlwin
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.slices.store import open_slices
-from sqlwin.execution.offline import OfflineSession
+from sqlwin.session import Session
 from tests.end_to_end.materialized.base import QUERY, TABLE, kept, random_rows, slices_of
 from tests.end_to_end.materialized.killed import LIVE, run_stream
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 from tests.marks import among
+from tests.unstarted import unstarted_spark
 
 PROGRAM = Path(__file__).with_name("killed.py")
 HOURS = QUERY.replace("'10' MINUTE", "'30' MINUTE").replace("'1' HOUR", "'3' HOUR")
@@ -154,7 +155,7 @@ def test_its_windows_are_made_in_process_without_spark(
 ) -> None:
     query = "SELECT city, window_end, n, s, low FROM m WHERE city = 'a'"
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}'); {query}"
-    found = OfflineSession({}).results(script)[-1].to_arrow()
+    found = Session(unstarted_spark(), settings={}).execute(script)[-1].to_arrow()
     wanted = fresh_session.sql(query).toArrow()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
     assert found.num_rows

@@ -9,11 +9,11 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.errors import SqlwinError
-from sqlwin.execution.offline import NeedsSpark, OfflineSession
 from sqlwin.result.in_process import InProcessRows
+from sqlwin.session import Session
 from tests.goldens import ROOT
 from tests.planner.materialized.test_answers import DEFINITION, WINDOWS, query, rows
+from tests.unstarted import NeedsSparkError, unstarted_spark
 
 pytestmark = pytest.mark.long
 
@@ -92,18 +92,16 @@ def test_answers_are_those_of_rows(trips, sql):
 
 def test_a_script_that_slices_answer_starts_no_spark(trips):
     opened = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{trips.kept_at}')"
-    offline = OfflineSession({})
-    said, result = offline.results(f"{opened}; {HERE['hop']}")
-    assert said.message.startswith("opened `m`: ")
+    unstarted = Session(unstarted_spark(), settings={})
+    message, result = unstarted.execute(f"{opened}; {HERE['hop']}")
+    assert message.message.startswith("opened `m`: ")
     (expected,) = trips.execute(HERE["hop"])
     assert result.types == expected.types and result.to_arrow().schema == expected.to_arrow().schema
     assert as_rows(result.rows) == as_rows(expected.rows)
-    with pytest.raises(SqlwinError, match="needs Spark, which was not started"):
-        result.dataframe  # noqa: B018
-    with pytest.raises(NeedsSpark):
-        offline.results(BY_TASKS["shared"])
-    (document,) = OfflineSession({}).query_documents(f"{opened}; {HERE['hop']}")
-    assert "in process" in document.text and "SliceScan(table=[m]" in document.text
+    with pytest.raises(NeedsSparkError):
+        unstarted.execute(BY_TASKS["shared"])
+    text = unstarted.explain(HERE["hop"])
+    assert "in process" in text and "SliceScan(table=[m]" in text
 
 
 def test_sqlwin_run_of_such_a_script_starts_no_java(trips):
@@ -115,5 +113,4 @@ def test_sqlwin_run_of_such_a_script_starts_no_java(trips):
     (expected,) = trips.execute(HERE["hop"])
     assert len(done.stdout.splitlines()) == 1 + len(expected.rows)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "sqlwin.execution.offline" in imported
-    assert not imported & {"pandas.core", "sqlwin.session", "runtime.connectors.kafka.connector"}
+    assert not imported & {"pandas.core", "runtime.connectors.kafka.connector"}

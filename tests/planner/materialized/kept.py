@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from planner.arrow.partials import local_expressions
@@ -32,10 +33,12 @@ from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_l
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableSpec
-from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import View
 from sqlwin.config.config import Config
 from sqlwin.parser.parser import parse_query
 from tests.planner.test_docstrings import Catalog as Inferring
+from tests.unstarted import NeedsSparkError, unstarted_spark
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,12 @@ class Kept:
     base_files: frozenset[str]
 
 
-class Tables(OfflineCatalog):
+def no_views(view: View) -> DataFrame:
+    """Views are never shown to Spark here."""
+    raise AssertionError(view.name)
+
+
+class Tables(SessionCatalog):
     """Tables of Parquet files, and materialized tables over them.
 
     Attributes:
@@ -63,7 +71,7 @@ class Tables(OfflineCatalog):
     """
 
     def __init__(self) -> None:
-        super().__init__(lambda: Config().mask)
+        super().__init__(unstarted_spark(), no_views, lambda: Config().mask)
         self.zone = "UTC"
         self.kept: list[Kept] = []
         self.asked: list[tuple[int | None, int | None]] = []
@@ -77,9 +85,10 @@ class Tables(OfflineCatalog):
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         try:
             return super().analyze(query, relations)
-        except NeedsSpark:
+        except NeedsSparkError:
+            shown = {key[-1]: columns for key, (_, columns) in self._not_shown.items()}
             # types that sqlglot finds
-            return Inferring().analyze(query, {**self._schemas, **relations})
+            return Inferring().analyze(query, {**shown, **relations})
 
     def slice_tables(self, base: str) -> list[SliceTable]:
         return [each.table for each in self.kept if each.table.form.base == base]

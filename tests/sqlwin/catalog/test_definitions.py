@@ -15,9 +15,9 @@ from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
-from sqlwin.catalog.offline import OfflineCatalog
 from sqlwin.statements.nodes import CreateTable
 from sqlwin.statements.parse import parse_statement
+from tests.unstarted import unstarted_spark
 
 SPARK = cast(
     Any,
@@ -77,7 +77,7 @@ def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
 
 def made(columns: str, path: Path, *options: str) -> TableSpec:
     """The table that CREATE TABLE makes of a file."""
-    catalog = OfflineCatalog(lambda: DEFAULT)
+    catalog = SessionCatalog(unstarted_spark(), cast(Any, None))
     given = ", ".join((f"'path' = '{path}'", *options))
     statement = parse_statement(
         f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', {given})"
@@ -113,7 +113,7 @@ def test_files_bring_the_columns_that_a_watermark_and_computed_ones_stand_on(
 
 def show_create_table(table: TableSpec) -> list[str]:
     """What stands in the parentheses of the statement that makes a table again."""
-    catalog = OfflineCatalog(lambda: DEFAULT)
+    catalog = SessionCatalog(unstarted_spark(), cast(Any, None))
     catalog.add(("t",), table, replace=False, if_not_exists=False)
     statement = listings.show_create_table(catalog, ("t",), DEFAULT, SPARK)
     text = str(statement.column(0)[0])
@@ -196,7 +196,7 @@ def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_nam
     columns = (TableColumn("Ts", "TIMESTAMP_NTZ"), TableColumn("K", "INT"))
     spec = TableSpec("t", "x", columns, primary_key=("k",), watermark=Watermark("ts", "ts"))
     schema = StructType().add("Ts", TimestampNTZType()).add("K", IntegerType())
-    catalog = SimpleNamespace(relation=lambda name: "t", entry=lambda name: spec)
+    catalog = SimpleNamespace(shown_relation=lambda name: "t", entry=lambda name: spec)
     spark = SimpleNamespace(table=lambda name: SimpleNamespace(schema=schema))
     found = listings.describe_table(cast(Any, catalog), ("t",), cast(Any, spark)).to_pylist()
     assert [row["key"] for row in found] == ["", "PRI(k)"]

@@ -134,6 +134,11 @@ class FakeSession:
             clearTags=lambda: None,
         )
 
+    _has_spark = True
+
+    def _at_start_of_spark(self, waiting: object, action: Callable[[Any], None]) -> None:
+        action(self.spark)
+
     def _interrupt(self) -> None:
         self.interrupts += 1
         print("jobs cancelled", file=sys.stderr)

@@ -1,0 +1,119 @@
+"""A Spark session that starts when something first uses it.
+
+Planning asks few questions of Spark, and the answers are known before it runs: its settings, and
+the meaning of local paths. `runtime.spark.settings` and `runtime.spark.files` answer them for a
+session that has not started. Everything else starts it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+# Held while Spark is started or stopped, or its number of users changes
+spark_lock = threading.RLock()
+# Attributes that do not start Spark
+_OWN = frozenset({"_demand"})
+
+
+class _Demand:
+    """State of a session that starts on demand.
+
+    Attributes:
+        start: Function that starts Spark.
+        settings: Spark settings that the session will start with.
+        session: Session once it has started.
+        actions: Actions to run when it starts.
+        waiting: Context in which it starts, such as a progress bar.
+    """
+
+    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
+        self.start = start
+        self.settings = settings
+        self.session: SparkSession | None = None
+        self.actions: list[Callable[[SparkSession], object]] = []
+        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+class SparkOnDemand(SparkSession):
+    """A session that starts when an attribute of it is first read, in the thread that reads it.
+
+    Args:
+        start: Function that starts Spark and returns its session.
+        settings: Spark settings that it starts with.
+    """
+
+    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
+        self._demand = _Demand(start, settings)
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute of the session, which starts unless the attribute is special."""
+        if name in _OWN or (name.startswith("__") and name.endswith("__")):
+            return object.__getattribute__(self, name)
+        return getattr(started(self), name)
+
+
+def is_started(spark: SparkSession) -> bool:
+    """Return whether a session runs. Sessions that are not on demand always do."""
+    return not isinstance(spark, SparkOnDemand) or spark._demand.session is not None
+
+
+def settings_at_start(spark: SparkSession) -> Mapping[str, str] | None:
+    """Return the settings that a session will start with. None if it has started."""
+    if isinstance(spark, SparkOnDemand) and spark._demand.session is None:
+        return spark._demand.settings
+    return None
+
+
+def started(spark: SparkSession) -> SparkSession:
+    """Return the running session, starting it if needed.
+
+    Raises:
+        SetupError: Spark cannot be started. The next call tries again.
+    """
+    if not isinstance(spark, SparkOnDemand):
+        return spark
+    demand = spark._demand
+    if demand.session is not None:
+        return demand.session
+    with spark_lock:
+        if demand.session is None:
+            with demand.waiting():
+                session = _start(demand.start)
+            actions, demand.actions = demand.actions, []
+            demand.session = session
+            for action in actions:
+                action(session)
+        return demand.session
+
+
+def when_started(spark: SparkSession, action: Callable[[SparkSession], object]) -> None:
+    """Call an action with the session once it has started; now if it has."""
+    if isinstance(spark, SparkOnDemand):
+        with spark_lock:
+            if spark._demand.session is None:
+                spark._demand.actions.append(action)
+                return
+    action(started(spark))
+
+
+def show_start(spark: SparkSession, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+    """Let a session start within a context, such as a progress bar, if it has not started."""
+    if isinstance(spark, SparkOnDemand):
+        spark._demand.waiting = waiting
+
+
+def _start(start: Callable[[], SparkSession]) -> SparkSession:
+    """Start Spark and restore the program's handler of Ctrl-C, which PySpark replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        return start()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        return start()
+    finally:
+        signal.signal(signal.SIGINT, handler)

@@ -1,0 +1,135 @@
+"""Columns of tables of files, where Spark is certain to read the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from planner.catalog import Schema
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import format_of
+from runtime.files import is_local_path
+from runtime.scan.files import NotScannable, list_files
+from runtime.scan.metadata import read_footer
+from runtime.scan.paths import expand
+from runtime.spec.scan import ScanFile
+from runtime.spec.slices import is_inserted_rows
+from runtime.spec.table import Column, TableSpec
+
+# With more files, Spark reads fewer footers than would have to be compared here
+_MOST_FILES = 256
+_DECLARED = frozenset(
+    "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
+)
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FROM_ARROW = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("ms"): "timestamp_ntz",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("ms", "UTC"): "timestamp",
+}
+# Schema that Spark stores in a file's metadata and uses when reading it
+_SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_JSON_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+
+
+def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | None:
+    """Return the columns with which Spark reads a table of local files. None: only Spark knows.
+
+    Args:
+        spec: Table, with or without declared columns.
+        resolve: Function that returns the absolute form of a path.
+    """
+    if any(column.computed or column.metadata for column in spec.columns):
+        return None
+    types = [_spark_type(column.type or "") for column in spec.columns]
+    if None in types:
+        return None
+    declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)
+    if is_inserted_rows(spec.name):
+        return declared
+    if spec.connector.lower() != "filesystem" or spec.partitioned_by:
+        return None
+    values = option_values(spec)
+    root = resolve(values.get("path", ""))
+    if not is_local_path(root):
+        return None
+    listing = list_files(expand(root))
+    if isinstance(listing, NotScannable) or listing.partition_columns:
+        return None
+    file_format = format_of(values)
+    if file_format in ("csv", "json") and declared:
+        return declared
+    if file_format != "parquet" or len(listing.files) > _MOST_FILES:
+        return None
+    schemas = {_columns_of_file(file, is_declared=bool(declared)) for file, _ in listing.files}
+    if len(schemas) != 1:
+        return None
+    (schema,) = schemas
+    if schema is None or len({column.name.lower() for column in schema}) != len(schema):
+        return None
+    if not set(declared) <= set(schema):
+        return None
+    return declared or schema
+
+
+def _columns_of_file(path: str, *, is_declared: bool) -> Schema | None:
+    """Return the columns of a Parquet file. None: only Spark knows them.
+
+    Unless they are declared, Spark uses the schema that it stored in the file.
+    """
+    footer = read_footer(ScanFile(path))
+    if isinstance(footer, NotScannable):
+        return None
+    try:
+        schema = footer.schema.to_arrow_schema()
+    except pa.ArrowException:
+        return None
+    types = [_type_of_arrow(field.type) for field in schema]
+    if None in types:
+        return None
+    columns = tuple(Column(f.name, t) for f, t in zip(schema, types, strict=True) if t)
+    sparks = (footer.metadata or {}).get(_SPARKS_SCHEMA)
+    if sparks is not None and not is_declared and _columns_of_json(sparks) != columns:
+        return None
+    return columns
+
+
+def _columns_of_json(text: bytes) -> Schema | None:
+    """Return the columns of a schema stored by Spark, or None if it contains more than that."""
+    try:
+        fields: list[dict[str, Any]] = json.loads(text)["fields"]
+        if any(field["metadata"] or not isinstance(field["type"], str) for field in fields):
+            return None
+        return tuple(Column(f["name"], _JSON_TYPES.get(f["type"], f["type"])) for f in fields)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _type_of_arrow(type_: pa.DataType) -> str | None:
+    if pa.types.is_decimal128(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return _FROM_ARROW.get(type_)
+
+
+def _spark_type(type_: str) -> str | None:
+    """Return Spark's spelling of a type in CREATE TABLE. None: it is not in the list."""
+    text = type_.lower()
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is not None:
+        return f"decimal({decimal[1]},{decimal[2]})"
+    return text if text in _DECLARED else None
