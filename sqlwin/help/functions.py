@@ -105,12 +105,11 @@ FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 GROUP BY window_start, window_end, item;"""
 
 _BY_TIME = """\
-Rows are ordered by the window's time column, and rows of the same time by value, so the
-result is deterministic. IGNORE NULLS skips NULLs."""
+In order of the window's time column, then by value. IGNORE NULLS skips NULLs."""
 
 _BY_TIME_NO_NULLS = """\
-Rows are ordered by the window's time column, and rows of the same time by value, so the
-result is deterministic. NULLs are skipped, as in Flink, unless RESPECT NULLS is given."""
+In order of the window's time column, then by value. NULLs are skipped, as in Flink, unless
+RESPECT NULLS is given."""
 
 # Aggregates that are merged from slices. Spark's other aggregates read rows that are copied into
 # their windows.
