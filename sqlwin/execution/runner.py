@@ -1,8 +1,6 @@
 """Execution of single statements.
 
 Modules for some statements only are imported where they are used.
-
-The private API used for EXPLAIN of Spark's own plan is as of Spark 4.3.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -28,12 +26,12 @@ from runtime.errors import AnalysisError, Position
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import store_of_scan
+from runtime.frames.views import temporary_view
 from runtime.redaction import remember_settings
 from runtime.scan.asked_once import asking_once
 from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
-from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.scan import ScanSource
@@ -226,7 +224,7 @@ class Runner:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
                 rows = self.plans.rows(statement.statement.ast, statement.statement.text)
                 with self.plans.errors_of(statement.text):
-                    plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
+                    plan = self.config.mask.text(_spark_plan(rows, detail))
                 text += f"\n== Spark's Plan, {detail} ==\n{plan}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
@@ -453,17 +451,17 @@ def _not_of_streams(text: str) -> AnalysisError:
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:
-    """Return Spark's plan of a query, as its own EXPLAIN prints it."""
+    """Return Spark's plan of a query, as its own EXPLAIN prints it.
 
-    def explained() -> str:
-        # `DataFrame.explain` prints to stdout, where other threads may print too
-        spark = rows.sparkSession
-        if is_remote(spark):
-            return str(rows._explain_string(mode=mode))  # type: ignore[operator]
-        execution = rows._jdf.queryExecution()
-        return str(cast(Any, spark)._jvm.PythonSQLUtils.explainString(execution, mode))
-
-    return unless_missing("EXPLAIN without Spark's own plan", explained, "not to be had") + "\n"
+    `DataFrame.explain` would print to stdout, where other threads may print too.
+    """
+    spark = rows.sparkSession
+    with temporary_view(spark, rows) as view:
+        plan = str(spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0])
+    if plan.startswith("Error occurred during query planning"):
+        # plans the query too, and raises the error
+        rows.inputFiles()
+    return plan.replace(view, "query") + "\n"
 
 
 def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> MessageResult:

@@ -392,6 +392,13 @@ def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> 
     (extended,) = db.execute(f"EXPLAIN EXTENDED {query}")
     assert "== Spark's Plan, EXTENDED ==" in extended.text
     assert "MapInArrow" in extended.text
+    for detail, expected in (
+        ("FORMATTED", "(1) "),
+        ("COST", "sizeInBytes"),
+        ("CODEGEN", "Codegen"),
+    ):
+        (explained,) = db.execute(f"EXPLAIN {detail} SELECT 1 AS twice, 2 AS twice")
+        assert expected in explained.text.partition("== Spark's Plan")[2]
     (flinks,) = db.execute(f"EXPLAIN ESTIMATED_COST, CHANGELOG_MODE {query}")
     assert "[I]" in flinks.text
     assert flinks.notes == (
