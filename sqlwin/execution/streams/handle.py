@@ -130,6 +130,13 @@ class Stream:
             )
             self._thread.start()
 
+    def follow_reports(self) -> None:
+        """Add the reports of its micro-batches to its history, in a thread that ends with it."""
+        name = f"stream-reports-{self.number}"
+        threading.Thread(
+            target=self.history.follow, args=(self.query,), name=name, daemon=True
+        ).start()
+
     def __repr__(self) -> str:
         """Return a text such as `<Stream 1 totals: running, into print>`."""
         return f"<Stream {self.number} {self.setup.name}: {self.state}, into {self.setup.sink}>"

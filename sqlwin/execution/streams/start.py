@@ -44,7 +44,6 @@ from sqlwin.execution.streams.options import (
     stream_settings,
     trigger_us,
 )
-from sqlwin.execution.streams.reports import take_reports
 from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,
@@ -160,7 +159,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [own_sources.stop, in_use.close]
         own_sources.start(stream.fail, lambda: not stream.query.isActive)
-        take_reports(spark, stream.run_id, stream.history)
+        stream.follow_reports()
         plans.streams.add(stream)
         undone.pop_all()
         return stream

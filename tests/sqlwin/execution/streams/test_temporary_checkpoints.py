@@ -46,7 +46,7 @@ def test_a_place_is_chosen_and_nothing_made_there(temporary: Path) -> None:
     assert place != temporary_place("a b", str(temporary))
 
 
-@pytest.mark.parametrize("step", ["check_seen_by_all", "write_stream", "Setup", "take_reports"])
+@pytest.mark.parametrize("step", ["check_seen_by_all", "write_stream", "Setup", "Stream"])
 def test_a_stream_that_cannot_be_started_leaves_none(
     step: str, fresh_session: sqlwin.Session, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,85 @@
+"""Histories hold every micro-batch of a run, though Spark keeps only its last reports."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from runtime.sinks.stream_sinks import StreamRun
+from runtime.streaming.status import Tally
+from sqlwin.execution.streams.history import History
+
+
+def report(batch: int) -> dict[str, Any]:
+    return {
+        "batchId": batch,
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "numInputRows": 5,
+        "durationMs": {"addBatch": 10, "triggerExecution": 20},
+        "sources": [{"description": "t", "numInputRows": 5}],
+        "stateOperators": [],
+        "observedMetrics": {},
+    }
+
+
+class Query:
+    """A query that keeps its last reports; each time it is asked whether it runs, some are new."""
+
+    def __init__(self, *steps: int) -> None:
+        self._steps = list(steps)
+        self.reports: list[dict[str, Any]] = []
+        self.n_lists = 0
+
+    @property
+    def isActive(self) -> bool:
+        if not self._steps:
+            return False
+        n_new = self._steps.pop(0)
+        first = self.reports[-1]["batchId"] + 1 if self.reports else 0
+        self.reports = [*self.reports, *map(report, range(first, first + n_new))][-4:]
+        return True
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self.reports[-1] if self.reports else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        self.n_lists += 1
+        return self.reports
+
+
+def empty_history() -> History:
+    run = StreamRun("s", "/checkpoint", 0, "w")
+    return History([["t"]], run, Tally(1), "/checkpoint/end-of-input")
+
+
+def test_each_micro_batch_is_counted_once() -> None:
+    history, query = empty_history(), Query(0, 1, 1, 0, 3, 2)
+    query_: Any = query
+    history.follow(query_, every_s=0.0)
+    _, totals, points = history.seen()
+    assert [point.batch for point in points] == list(range(7))
+    assert (totals.batches, totals.rows_in) == (7, 35)
+    # the list is fetched only for reports that were missed
+    assert query.n_lists == 2
+
+
+def test_a_spark_that_is_gone_ends_the_thread() -> None:
+    class Gone:
+        @property
+        def isActive(self) -> bool:
+            raise ConnectionRefusedError
+
+    gone: Any = Gone()
+    history = empty_history()
+    history.follow(gone)
+    assert history.seen()[1].batches == 0
+
+
+def test_a_resumed_run_starts_with_its_own_first_micro_batch() -> None:
+    history = empty_history()
+    query: Any = SimpleNamespace(lastProgress=report(8), recentProgress=[report(7), report(8)])
+    history.pull(query)
+    history.pull(query)
+    assert [point.batch for point in history.seen()[2]] == [7, 8]
