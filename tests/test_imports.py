@@ -126,7 +126,7 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow "
         "pyspark sqlglot"
     ),
-    "sqlwin.display": "runtime runtime.spark runtime.spec plotext pyarrow pyspark rich",
+    "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams runtime "

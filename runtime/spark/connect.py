@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
+from runtime.spark.context import active_context
 
 _ANSWER_SECONDS = 5.0
 # Settings that do not belong to the server: its address, and the progress bar of a local driver
@@ -42,7 +42,7 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             f"{remote} is not the address of a Spark Connect server", hint="sc://host:15002"
         )
     remember_settings(conf)
-    context = SparkContext._active_spark_context
+    context = active_context()
     if context is not None:
         raise SetupError(
             f"Spark runs in this process already, with master {context.master}, and a Spark "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext, SparkFiles
+from pyspark import SparkFiles
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -32,6 +32,7 @@ from runtime.errors import (
     place_of_word,
 )
 from runtime.logs import append_trace, log_file
+from runtime.spark.context import active_context
 from runtime.spark.messages import (
     ErrorText,
     condition_in,
@@ -193,7 +194,7 @@ def comes_of_stopped_spark(error: BaseException) -> bool:
     PySpark then calls methods of None.
     """
     is_of_none = isinstance(error, AttributeError) and "'NoneType'" in str(error)
-    return is_of_none and SparkContext._active_spark_context is None
+    return is_of_none and active_context() is None
 
 
 def _full_text(chain: Sequence[Failure]) -> str:
@@ -429,7 +430,7 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
 
 def temporary_directory() -> str | None:
     """Return Spark's local temporary directory. None on a cluster: each executor has its own."""
-    context = getattr(SparkContext, "_active_spark_context", None)
+    context = active_context()
     if context is None or not str(context.master).startswith("local"):
         return None
     try:

@@ -4,7 +4,7 @@ Paths mean the same as for the Spark session: without a scheme they are on the s
 file system (`fs.defaultFS`), and the session's configuration provides the credentials.
 
 Uses private APIs, checked with Spark 4.3: `SparkSession._jvm`, `SparkContext._jsc` and `_gateway`
-for Hadoop's file systems, and `sessionState().newHadoopConf()` for their configuration.
+for Hadoop's file systems.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, kind_of, store_of
 from runtime.spark.errors import translate
 from runtime.spark.on_demand import is_started
-from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 
@@ -187,13 +186,21 @@ def store_package(spark: SparkSession, path: str) -> str:
 
 
 def hadoop_conf(spark: SparkSession) -> Any:
-    """Return the Hadoop configuration that the session's readers and writers use."""
-    of_session = unless_missing(
-        "settings of a session about file systems are not known to sqlwin, those of Spark are",
-        lambda: spark._jsparkSession.sessionState().newHadoopConf(),
-        None,
-    )
-    return of_session or spark.sparkContext._jsc.hadoopConfiguration()
+    """Return the Hadoop configuration that the session's readers and writers use.
+
+    It is Spark's configuration with the settings of the session such as `fs.s3a.access.key`.
+    """
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    settings = settings_of(spark)
+    own = [key for key in settings.keys or () if not key.startswith("spark.")]
+    if not own:
+        return conf
+    conf = _jvm(spark).org.apache.hadoop.conf.Configuration(conf)
+    for key in own:
+        # a key that was taken from the text of another setting has no value
+        if value := settings.get(key, ""):
+            conf.set(key, value)
+    return conf
 
 
 class HadoopFiles:

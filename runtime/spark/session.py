@@ -1,7 +1,4 @@
-"""Start the Spark session of a program that does not provide one.
-
-Uses private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context` and `_gateway`.
-"""
+"""Start the Spark session of a program that does not provide one."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ from pyspark.sql import SparkSession
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 from runtime.spark.connect import active_remote_session, connected_session
+from runtime.spark.context import active_context, connect_to_java, has_java
 from runtime.spark.defaults import (
     OF_EACH_SESSION,
     chosen_settings,
@@ -79,7 +77,7 @@ def session_on_demand(
 
 def _may_start_later(master: str | None, conf: Mapping[str, str]) -> bool:
     """Return whether the settings of a session, and its files, are known before it starts."""
-    if SparkContext._active_spark_context is not None or active_remote_session() is not None:
+    if active_context() is not None or active_remote_session() is not None:
         return False
     if is_submitted() or any(map(os.environ.get, _CONFIGURED)) or configured_defaults():
         return False
@@ -103,7 +101,7 @@ def own_session(
     A Spark started by spark-submit runs until its program ends.
     """
     with spark_lock:
-        before = {SparkContext._active_spark_context, _key(active_remote_session())}
+        before = {active_context(), _key(active_remote_session())}
         session = start_session(master, conf, remote)
         key = _key(session)
         if key not in before and key not in _n_users and (is_remote(session) or not is_submitted()):
@@ -130,7 +128,7 @@ def end_use(spark: SparkSession) -> None:
         if _n_users[key] <= 0:
             del _n_users[key]
             # others may have stopped and restarted it
-            if is_remote(spark) or key is SparkContext._active_spark_context:
+            if is_remote(spark) or key is active_context():
                 spark.stop()
 
 
@@ -140,7 +138,7 @@ def is_stopped(spark: SparkSession) -> bool:
         return bool(spark.is_stopped)  # type: ignore[attr-defined]  # of Spark Connect
     if not is_started(spark):
         return False
-    return spark.sparkContext is not SparkContext._active_spark_context
+    return spark.sparkContext is not active_context()
 
 
 def _key(spark: SparkSession | None) -> object:
@@ -181,8 +179,8 @@ def start_session(
     with spark_lock:
         if remote:
             return connected_session(remote, conf)
-        if SparkContext._active_spark_context is not None:
-            return _session_beside(SparkContext._active_spark_context, master, conf)
+        if (context := active_context()) is not None:
+            return _session_beside(context, master, conf)
         if (remote_session := active_remote_session()) is not None:
             if not (master or conf):
                 return remote_session
@@ -220,7 +218,7 @@ def begin_java(
     """
     named_master = master or conf.get("spark.master")
     with spark_lock:
-        if SparkContext._gateway is not None or is_submitted() or active_remote_session():
+        if has_java() or is_submitted() or active_remote_session():
             return
         if remote or conf.get("spark.remote") or (not named_master and _remote_of_environment()):
             return
@@ -242,7 +240,7 @@ def is_submitted() -> bool:
 def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, and Java if it does not run yet."""
     settings = new_settings(master, conf)
-    if SparkContext._gateway is not None:
+    if has_java():
         return built(settings)
     with running_jvm(find_java(), settings):
         return built(settings)
@@ -277,7 +275,7 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
     Raises:
         SetupError: The program asks for another master or for settings that only apply at start.
     """
-    SparkContext._ensure_initialized()
+    connect_to_java()
     submitted = dict(SparkConf().getAll())
     remember_settings({**submitted, **conf})
     at = submitted.get("spark.master", "local[*]")

@@ -22,7 +22,7 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
 # Keys in the text of a Java map; text within a value may look like another key
-_KEYS = re.compile(r"(?:^\{|, )([\w.-]+)=")
+_KEYS = re.compile(r"(?:^\{|, )([^\s=,{}]+)=")
 
 
 class SparkSettings:

@@ -23,12 +23,11 @@ MOST_STAGES = 4
 
 @dataclass(frozen=True)
 class StageCounts:
-    """Tasks of a running stage, and the rows that they have read from sources."""
+    """Tasks of a running stage."""
 
     id: int
     tasks_done: int
     tasks: int
-    rows_read: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class TaskCounts:
         stages: All stages, including waiting ones.
         tasks_done: Completed tasks of stages that have begun.
         tasks: All tasks of stages that have begun.
-        rows_read: Rows read from sources. The Arrow scan counts completed tasks only.
+        rows_read: Rows that scans of Parquet have read, in completed tasks.
         running: Running stages.
     """
 
@@ -210,12 +209,12 @@ class ProgressBar:
         for stage in shown:
             if stage.id not in self._stages:
                 self._stages[stage.id] = progress.add_task(f"  stage {stage.id}", detail="")
-            detail = [f"{stage.tasks_done:,}/{stage.tasks:,} tasks", *_rows(stage.rows_read)]
+            detail = f"{stage.tasks_done:,}/{stage.tasks:,} tasks"
             progress.update(
                 self._stages[stage.id],
                 total=stage.tasks,
                 completed=stage.tasks_done,
-                detail="  ".join(detail),
+                detail=detail,
             )
 
 

@@ -1,13 +1,8 @@
-"""Progress of the running Spark jobs.
-
-Private API, as of Spark 4.3: `SparkContext.statusStore` with `lastStageAttempt`. Without it,
-statements run without progress.
-"""
+"""Progress of the running Spark jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 from sqlwin.display.progress import Counts, StageCounts, TaskCounts
@@ -18,90 +13,64 @@ def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -
 
     Args:
         spark: Spark session.
-        rows_scanned: Returns the number of rows read that Spark does not count.
+        rows_scanned: Returns the number of rows that scans of Parquet have read.
 
     The function returns None if nothing runs or Spark no longer answers.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:
         return None
-    return _SparkTasks(context, rows_scanned).counts
+    tracker = context.statusTracker()
 
-
-class _SparkTasks:
-    """Counter of tasks.
-
-    A query runs as several jobs, and each job lists the stages of the jobs before it. These stages
-    are not run again, and would stay at zero tasks. They read the same data as a complete stage,
-    which distinguishes them from stages that still wait.
-
-    Args:
-        context: SparkContext, which knows the jobs and stages.
-        rows_scanned: Returns the number of rows read that Spark does not count.
-    """
-
-    def __init__(self, context: Any, rows_scanned: Callable[[], int]) -> None:
-        self._context = context
-        self._tracker = context.statusTracker()
-        self._rows_scanned = rows_scanned
-        # what each stage computes, and the complete ones
-        self._data: dict[int, str] = {}
-        self._complete: dict[int, str] = {}
-
-    def counts(self) -> TaskCounts | None:
-        """Return the counts, None if nothing runs or Spark no longer answers."""
-        from runtime.spark.private import unless_missing
+    def counts() -> TaskCounts | None:
+        from py4j.protocol import Py4JError
 
         try:
-            return unless_missing("the progress of jobs is unknown", self._counts, None)
-        except OSError:
+            stages = list(_running_stages(tracker))
+        except (OSError, Py4JError):
             return None
+        return _add_up(stages, rows_scanned()) if stages else None
 
-    @cached_property
-    def _store(self) -> Any:
-        return self._context._jsc.sc().statusStore()
+    return counts
 
-    def _counts(self) -> TaskCounts | None:
-        stages_done = stages = tasks_done = tasks = rows_read = 0
-        running = []
-        for stage_id in self._stages():
-            stage = self._tracker.getStageInfo(stage_id)
-            is_idle = stage is not None and not (stage.numCompletedTasks or stage.numActiveTasks)
-            if is_idle and self._is_there_already(stage_id):
-                continue
-            stages += 1
-            if stage is None or not stage.numTasks:
-                continue
-            tasks += stage.numTasks
-            tasks_done += stage.numCompletedTasks
-            rows = int(self._store.lastStageAttempt(stage_id).inputRecords())
-            rows_read += rows
-            if stage.numCompletedTasks == stage.numTasks:
-                stages_done += 1
-            else:
-                running.append(StageCounts(stage_id, stage.numCompletedTasks, stage.numTasks, rows))
-        if not stages:
-            return None
-        rows_read += self._rows_scanned()
-        return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
 
-    def _stages(self) -> Iterator[int]:
-        """Yield the stages of all running jobs, ordered by number."""
-        jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getActiveJobsIds()]
-        stage_ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
-        for stage_id in stage_ids:
-            if stage_id not in self._data:
-                data = self._store.lastStageAttempt(stage_id).rddIds()
-                self._data[stage_id] = str(data.mkString(","))
-        yield from stage_ids
+def _running_stages(tracker: Any) -> Iterator[Any]:
+    """Yield the stages of all running jobs, None for a stage that Spark does not know yet.
 
-    def _is_there_already(self, stage_id: int) -> bool:
-        """Return whether a stage need not run because another one computed the same."""
-        for other, data in self._data.items():
-            if other < stage_id and data == self._data[stage_id] and other not in self._complete:
-                if str(self._store.lastStageAttempt(other).status()) == "COMPLETE":
-                    self._complete[other] = data
-        return any(
-            other < stage_id and data == self._data[stage_id]
-            for other, data in self._complete.items()
-        )
+    A query runs as several jobs, and each job lists the stages of the jobs before it. These stages
+    are not run again, and would stay at zero tasks. A stage that waits has no later stage of its
+    job that runs.
+    """
+    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+    stages = {
+        number: tracker.getStageInfo(number)
+        for number in sorted({number for job in jobs if job is not None for number in job.stageIds})
+    }
+    begun = {number for number, stage in stages.items() if stage is not None and _has_begun(stage)}
+    last_begun = [max(begun.intersection(job.stageIds), default=-1) for job in jobs if job]
+    waits = {
+        number
+        for job, last in zip(filter(None, jobs), last_begun, strict=True)
+        for number in job.stageIds
+        if number > last
+    }
+    yield from (stages[number] for number in stages if number in begun or number in waits)
+
+
+def _has_begun(stage: Any) -> bool:
+    return bool(stage.numCompletedTasks or stage.numActiveTasks)
+
+
+def _add_up(stages: list[Any], rows_read: int) -> TaskCounts:
+    known = [stage for stage in stages if stage is not None and stage.numTasks]
+    running = [stage for stage in known if stage.numCompletedTasks < stage.numTasks]
+    return TaskCounts(
+        len(known) - len(running),
+        len(stages),
+        sum(stage.numCompletedTasks for stage in known),
+        sum(stage.numTasks for stage in known),
+        rows_read,
+        tuple(
+            StageCounts(stage.stageId, stage.numCompletedTasks, stage.numTasks) for stage in running
+        ),
+    )

@@ -5,8 +5,8 @@ forks attach one after another. Each has its own gateway in the JVM, whose objec
 it, a Python SparkContext around the running one, and a Spark session with its own catalog, cached
 tables, temporary views and settings.
 
-Private APIs, as of PySpark 4.3: `SparkContext._ensure_initialized`, `_gateway` and `_jvm`; the
-JVM's `Py4JServer`, the gateway that PySpark itself starts, and `SharedState.statusStore`.
+Private APIs, as of PySpark 4.3: `SparkContext._gateway` and `_jvm`; the JVM's `Py4JServer`, the
+gateway that PySpark itself starts, and `SharedState.statusStore`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from runtime.spark.context import connect_to_java
 from runtime.spark.jvm import process
 from runtime.spark.private import unless_missing
 from runtime.spark.session import built, forget_connection, quiet_python_loggers
@@ -50,7 +51,7 @@ class Attached:
         self._server = spark_package.api.python.Py4JServer(spark_package.SparkConf())
         self._server.start()
         with process.connecting_to(self._server.getListeningPort(), self._server.secret()):
-            SparkContext._ensure_initialized()
+            connect_to_java()
         if not is_first:
             _wrap_context()
         self.spark: SparkSession = built(settings)

@@ -400,12 +400,12 @@ def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards():
 def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run():
     stream = io.StringIO()
     console = Console(file=stream, width=120, force_terminal=True)
-    running = (StageCounts(7, 1, 4, 12_345), StageCounts(8, 0, 2))
+    running = (StageCounts(7, 1, 4), StageCounts(8, 0, 2))
     with ProgressBar(console, **AT_ONCE) as bar, bar.waiting("Running"):
         bar.counts = lambda: TaskCounts(1, 3, 5, 10, 3_400_000, running)
         wait_until(lambda: "stage 8" in stream.getvalue())
     assert "5/10 tasks  1/3 stages  3.4 M rows  0:00:00" in stream.getvalue()
-    assert "1/4 tasks  12,345 rows" in stream.getvalue()
+    assert "1/4 tasks" in stream.getvalue()
     assert "stage 8" in stream.getvalue()
 
 

@@ -1,0 +1,24 @@
+"""The SparkContext of this process, and its connection to Java.
+
+Private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context`, `_gateway` and
+`_ensure_initialized`.
+"""
+
+from __future__ import annotations
+
+from pyspark import SparkContext
+
+
+def active_context() -> SparkContext | None:
+    """Return the SparkContext that runs in this process, if any."""
+    return SparkContext._active_spark_context
+
+
+def has_java() -> bool:
+    """Whether this process is connected to a JVM."""
+    return SparkContext._gateway is not None
+
+
+def connect_to_java() -> None:
+    """Connect to the JVM that the environment names, or start one, unless connected."""
+    SparkContext._ensure_initialized()
