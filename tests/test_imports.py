@@ -106,7 +106,8 @@ MAY_IMPORT = {
         "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.explain": (
-        "planner planner.materialized planner.nodes planner.rules planner.sql runtime.spec sqlglot"
+        "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
+        "runtime.spec sqlglot"
     ),
     "planner": (
         "planner.binder planner.materialized planner.nodes planner.optimizer "

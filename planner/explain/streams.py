@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields, is_dataclass
 
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
+from planner.streams.slice_store import reason_of_store
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import Step
 from runtime.spec.stream_steps import (
+    SliceStoreKind,
     StreamJoinStep,
     StreamRankStep,
     StreamRegroupStep,
@@ -19,13 +21,13 @@ from runtime.spec.stream_steps import (
     watermarked_rows,
 )
 from runtime.spec.windows import (
+    AlignedWindow,
     CalendarCumulate,
     CalendarHop,
     Cumulate,
     Hop,
     SessionWindow,
     Window,
-    is_overlapping,
 )
 
 
@@ -103,7 +105,8 @@ def explain_shared(
         text = window_text(window, f"time_col=[{local.time_column}]")
         lines.append(f"  {reader.name}: {text}: {_late(window, local.mode.late_rows)}")
         assert not isinstance(window, SessionWindow)
-        read = read_to_emit(window, _AT_THE_END)
+        lines.append(f"    {_slice_store(reader.store, window)}")
+        read = read_to_emit(window, reader.store, _AT_THE_END)
         if read is None and window.slice_width_us > local.window.slice_width_us:
             read = "all its slices"
         if read is not None:
@@ -160,7 +163,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_state_columns(local)}"
-    if (read := read_to_emit(local.window, firing)) is not None:
+    if not isinstance(local.window, SessionWindow):
+        yield f"  {_slice_store(step.store, local.window)}"
+    if (read := read_to_emit(local.window, step.store, firing)) is not None:
         yield f"  state read per window: {read}"
     if local.mode.first is not None:
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
@@ -208,17 +213,21 @@ def _state(window: Window) -> str:
     )
 
 
-def read_to_emit(window: Window, firing: Firing) -> str | None:
+def _slice_store(store: SliceStoreKind, window: AlignedWindow) -> str:
+    return f"slice store: {store.value}, because {reason_of_store(store, window)}"
+
+
+def read_to_emit(window: Window, store: SliceStoreKind, firing: Firing) -> str | None:
     """Return the state read to emit a window; None for one slice or session per key."""
     match window:
-        case Cumulate() | CalendarCumulate():
-            if firing.is_late:
+        case Cumulate() | CalendarCumulate() if window.slices_per_window > 1:
+            if store is SliceStoreKind.RUNNING_TOTALS:
                 return (
                     "the running total and the last step; for late rows, all steps since theirs; "
                     "with few rows, the total of the closed steps and all later steps"
                 )
             return "the running total and the last step"
-        case Hop() | CalendarHop() if is_overlapping(window):
+        case Hop() | CalendarHop() if store is SliceStoreKind.RUNNING_AGGREGATES:
             read = "three partials per key, from running aggregates; with few rows, all its slices"
             if firing.is_late:
                 read += "; the same for late rows, all its slices for very late ones"

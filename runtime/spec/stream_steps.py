@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any, TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
@@ -13,6 +14,14 @@ from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
+
+
+class SliceStoreKind(Enum):
+    """How a stream stores the slices of a window aggregation. Results do not depend on it."""
+
+    PLAIN = "plain"  # a window merges all its slices when it fires
+    RUNNING_AGGREGATES = "running aggregates"  # HOP: a window merges three partials per key
+    RUNNING_TOTALS = "running totals"  # CUMULATE: a window merges a total and the steps after it
 
 
 @dataclass(frozen=True)
@@ -27,12 +36,14 @@ class StreamWindowStep(Step):
         aggregation: Aggregation of the partials.
         number: Number of the operator in its query, from 0 in data flow order.
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
+        store: How its slices are stored. SESSION has none.
     """
 
     input: StreamLocalStep
     aggregation: WindowAggregation
     number: int
     label: str = ""
+    store: SliceStoreKind = SliceStoreKind.PLAIN
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,14 @@ class StreamReader:
         slices: Widest slices of one width that divide its own; None for a single reader.
         columns: Keys, slice end and partial columns, each as a pair: name among the shared columns,
             name in `aggregation`.
+        store: How its slices are stored, in addition to those that it shares.
     """
 
     name: str
     aggregation: WindowAggregation
     slices: Tumble | None
     columns: tuple[tuple[str, str], ...]
+    store: SliceStoreKind = SliceStoreKind.PLAIN
 
 
 @dataclass(frozen=True)

@@ -172,9 +172,6 @@ AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
 Window = AlignedWindow | SessionWindow
 
 
-# Minimum number of windows per slice for running aggregates; below it slices are merged as they are
-_MANY_WINDOWS = 6
-
 # Columns of session partials in addition to the accumulators, BIGINT microseconds: times of the
 # first and the last row aggregated
 FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
@@ -197,8 +194,3 @@ def windows_per_slice(window: Hop | CalendarHop) -> int:
     if isinstance(window, Hop):
         return -(-window.size_us // window.slide_us)
     return -(-window.size_months // window.slide_months)
-
-
-def is_overlapping(window: Window) -> bool:
-    """Return whether a stream's state should keep running aggregates, given many rows."""
-    return isinstance(window, Hop | CalendarHop) and windows_per_slice(window) >= _MANY_WINDOWS

@@ -203,8 +203,9 @@ def lower_query(
     measuring: Measuring | None = None,
     *,
     is_taken: bool = False,
+    has_allowed_lateness: bool = False,
 ) -> LoweredStream:
-    """Lower the plan of one streaming query. `is_taken` is as in `lower_stream`.
+    """Lower the plan of one streaming query. The last two arguments are as in `lower_stream`.
 
     Raises:
         SqlwinError: The plan cannot run as a stream.
@@ -219,6 +220,7 @@ def lower_query(
         plan.notes,
         plan.sql,
         is_taken=is_taken,
+        has_allowed_lateness=has_allowed_lateness,
     )
     general = _lower_windows(plan, catalog)
     return LoweredStream(

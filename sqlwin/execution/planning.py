@@ -229,6 +229,13 @@ class Plans:
 
         return stream_options(self.config).emits_updates
 
+    @property
+    def has_allowed_lateness(self) -> bool:
+        """Whether settings let windows of streams accept rows after they have fired."""
+        from sqlwin.execution.streams.options import stream_options
+
+        return stream_options(self.config).allowed_lateness_us > 0
+
     def is_stream(self, plan: Plan) -> bool:
         """Return whether a plan reads a stream in the statement's runtime mode."""
         return bool(streams_of(plan.physical, self.catalog))
@@ -274,6 +281,7 @@ class Plans:
                 self.emits_updates,
                 measuring,
                 is_taken=is_taken,
+                has_allowed_lateness=self.has_allowed_lateness,
             )
 
     def dataframe(self, lowered: Lowered) -> DataFrame:

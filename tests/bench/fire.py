@@ -31,6 +31,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from planner.streams.slice_store import choose_slice_store
 from runtime.compute.kernels.columns import Int64Array
 from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
@@ -206,7 +207,10 @@ def main() -> None:
 def _spec(window: AlignedWindow, updates: UpdateRules | None) -> WindowSpec:
     """What an INSERT by itself does."""
     aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
-    return WindowSpec(one_reader(aggregation, ACCUMULATORS), KeyGroupSpec(1, by=("key",)), updates)
+    lateness_us = 0 if updates is None else updates.allowed_lateness_us
+    store = choose_slice_store(aggregation.window, has_allowed_lateness=lateness_us > 0)
+    shared = one_reader(aggregation, ACCUMULATORS, store=store)
+    return WindowSpec(shared, KeyGroupSpec(1, by=("key",)), updates)
 
 
 def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
@@ -219,6 +223,7 @@ def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
             WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS),
             Tumble(window.slice_width_us),
             columns,
+            choose_slice_store(window, has_allowed_lateness=False),
         )
         for number, window in enumerate(windows)
     )

@@ -18,6 +18,7 @@ from planner.nodes.physical import (
     SharedSlices,
 )
 from planner.nodes.slice_levels import FixedWindow, grid_of
+from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import streams_of
 from runtime.spec.steps import BatchWindowsStep, Step
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
@@ -73,7 +74,12 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
     assert isinstance(slices, SharedSlices) and isinstance(window, FixedWindow)
     grid = grid_of(window)
     return StreamReader(
-        name, window_aggregation(node), Tumble(grid.width_us, grid.offset_us), slices.columns
+        name,
+        window_aggregation(node),
+        Tumble(grid.width_us, grid.offset_us),
+        slices.columns,
+        # windows of a set are emitted once
+        choose_slice_store(window, has_allowed_lateness=False),
     )
 
 

@@ -52,6 +52,7 @@ from planner.streams.refusals import (
     refuse_one_phase,
     refuse_stateful,
 )
+from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.local import LocalStep, SparkRows, SplitScan, Streaming, StreamLocalStep
 from runtime.spec.ranks import RankOrder
@@ -103,6 +104,7 @@ def lower_stream(
     sql: str = "",
     *,
     is_taken: bool = False,
+    has_allowed_lateness: bool = False,
 ) -> StreamSteps:
     """Return the steps that compute `plan` over streams.
 
@@ -117,13 +119,16 @@ def lower_stream(
         sql: Text of the statement, for error positions.
         is_taken: Whether a consumer takes the rows, so that it can count them for LIMIT and end the
             stream. A table takes rows for as long as the stream runs.
+        has_allowed_lateness: Whether windows accept rows after they have fired.
 
     Raises:
         StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
     """
 
     def lowering(late: LateSource | None) -> _StreamLowering:
-        return _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
+        made = _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
+        made.has_allowed_lateness = has_allowed_lateness
+        return made
 
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
@@ -203,6 +208,7 @@ class _StreamLowering(WholeWindowsLowering):
     _n_operators = 0
     # watermark for calls of CURRENT_WATERMARK, if there are any
     watermark: SparkWatermark | None = None
+    has_allowed_lateness = False
 
     def query(self, node: Node) -> exp.Query:
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
@@ -267,7 +273,11 @@ class _StreamLowering(WholeWindowsLowering):
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
-        windows = StreamWindowStep(step, window_aggregation(node), number, self.label(node))
+        aggregation = window_aggregation(node)
+        store = choose_slice_store(
+            aggregation.window, has_allowed_lateness=self.has_allowed_lateness
+        )
+        windows = StreamWindowStep(step, aggregation, number, self.label(node), store)
         select = self.of_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:

@@ -149,7 +149,7 @@ def _operator_spec(
     if options.emits_updates:
         updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
     return WindowSpec(
-        one_reader(aggregation, partials, names.sources),
+        one_reader(aggregation, partials, names.sources, step.store),
         common,
         updates,
         is_processing_time,

@@ -22,17 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
-from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.stream import FINAL_US, LATE_ROW
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    Cumulate,
-    Hop,
-    is_overlapping,
-)
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -41,15 +33,12 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
-from runtime.streaming.slices.levels import Reader, SharedSpec, SliceLevels
-from runtime.streaming.slices.running import RunningAggregates
-from runtime.streaming.slices.spans import Slices
-from runtime.streaming.slices.totals import RunningTotals
+from runtime.streaming.slices.levels import Reader, SharedSpec
+from runtime.streaming.slices.opening import open_slices
+from runtime.streaming.slices.store import Horizon
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
-from runtime.streaming.state.contents import span_blobs
-from runtime.streaming.state.facts import RunningFacts, SliceFacts
-from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.facts import WindowFacts
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
@@ -73,10 +62,6 @@ class WindowSpec:
     generation: int = 0
 
 
-# Partials with the set of readers for which they are not late
-_Accepted = Sequence[tuple[int, pa.Table]]
-
-
 class WindowOperator(KeyGroupOperator):
     """The window operator of one key group."""
 
@@ -84,64 +69,28 @@ class WindowOperator(KeyGroupOperator):
         super().__init__(spec.common, store)
         self._spec = spec
         self._columns = spec.shared.columns
-        # a single reader's slices are stored without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
-        facts = self._facts_before(SliceFacts) or SliceFacts((), {}, spec.generation, None)
-        self._slices = SliceLevels(spec.shared, store, facts.levels, spec.common.thresholds)
-        self._spans = self._open_spans(facts)
+        facts, thresholds = self._facts_before(WindowFacts), spec.common.thresholds
+        slices = None if facts is None else facts.slices
+        self._slices = open_slices(spec.shared, store, slices, spec.generation, thresholds)
         # Not computed from the watermark: closed slices are gone, also if the allowed lateness has
         # been raised since.
         self._closed_us = None if self._before is None else self._before.closed_us
         self._updates = None
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
-            self._updates = UpdateLog(
-                spec.updates, aggregation, store, facts.updates, spec.common.thresholds
-            )
-
-    def _open_spans(self, facts: SliceFacts) -> dict[int, RunningAggregates | RunningTotals]:
-        """Open the spans over the slices, by reader number.
-
-        These are running aggregates for windows that overlap with many others, and totals for
-        CUMULATE windows with allowed lateness. Spans of other windows or accumulators are dropped,
-        which loses nothing: they are computed from slices.
-        """
-        stored, updates = facts.spans, self._spec.updates
-        thresholds = self._spec.common.thresholds
-        if facts.generation != self._spec.generation:
-            stored = {}
-        has_totals = updates is not None and updates.allowed_lateness_us > 0
-        spans: dict[int, RunningAggregates | RunningTotals] = {}
-        for number, reader in enumerate(self._slices.readers):
-            window, before = reader.spec.aggregation.window, stored.get(number)
-            if is_overlapping(window):
-                assert isinstance(window, Hop | CalendarHop)
-                assert before is None or isinstance(before, RunningFacts)
-                spans[number] = RunningAggregates(
-                    window, reader.columns, self._store, before, thresholds
-                )
-            elif has_totals and reader.grows:
-                assert isinstance(window, Cumulate | CalendarCumulate)
-                spans[number] = RunningTotals(
-                    window, reader.columns, self._store, before, thresholds
-                )
-        if not (stored and spans):
-            for blob in span_blobs(facts):
-                self._store.remove(blob)
-        return spans
+            updates = None if facts is None else facts.updates
+            self._updates = UpdateLog(spec.updates, aggregation, store, updates, thresholds)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
-        accepted, n_late, n_new, n_again = self._accept(batch.partials, closed[0], fired)
-        for number, reader in enumerate(self._slices.readers):
-            new = [table for members, table in accepted if members >> number & 1]
-            spans = self._spans.get(number)
-            if spans is not None:
-                spans.add(map(reader.on_own_slices, new))
-            first, last = self._window_ends(number, new)
+        partials, n_late, n_new, n_again = self._accept(batch.partials, closed[0], fired)
+        horizon = Horizon((fired, after.fired_until_us()), closed)
+        for number, new in enumerate(self._slices.add(partials, horizon)):
+            first, last = self._slices.window_ends(number)
             if len(first):
                 moment = Moment(
                     int(first.min()),
@@ -154,11 +103,9 @@ class WindowOperator(KeyGroupOperator):
                     n_again,
                     batch.clock_us,
                 )
-                for windows in self._fire(number, new, moment):
+                for windows in self._fire(number, moment):
                     yield Output(windows, number)
-            if spans is not None:
-                spans.forget(closed[1])
-        self._slices.keep(accepted, closed[1])
+        self._slices.expire(closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]
         return n_late
@@ -187,15 +134,14 @@ class WindowOperator(KeyGroupOperator):
 
     def _accept(
         self, tables: Sequence[pa.Table], closed: int | None, fired: int | None
-    ) -> tuple[_Accepted, list[int], int, int]:
-        """Split new partials into accepted and late ones.
+    ) -> tuple[list[pa.Table], list[int], int, int]:
+        """Count the late rows among new partials.
 
         Returns:
-            Partials with an open window; the number of late rows for each reader; for the first
-            reader the number of rows that are not late, and how many of these are in a window that
-            has fired.
+            The partials; the number of late rows for each reader; for the first reader the number
+            of rows that are not late, and how many of these are in a window that has fired.
         """
-        accepted: list[tuple[int, pa.Table]] = []
+        accepted: list[pa.Table] = []
         n_late = [0] * len(self._slices.readers)
         n_rows = n_again = 0
         for table in tables:
@@ -212,7 +158,7 @@ class WindowOperator(KeyGroupOperator):
                     if self._updates is not None and fired is not None:
                         is_again = (first <= fired) & (first <= last) & (last > closed)
                         n_again += int(counts[is_again].sum())
-            accepted += self._slices.placed(plain, closed, self._slices.all_readers)
+            accepted.append(plain)
         return accepted, n_late, n_rows - n_late[0], n_again
 
     def _move_closed(self, table: pa.Table, closed: int) -> pa.Table:
@@ -233,117 +179,15 @@ class WindowOperator(KeyGroupOperator):
         ends = np.where(is_moved, np.maximum(ends, reader.assigner.next_window_end(closed)), ends)
         return self._columns.with_ends(table, ends)
 
-    def _fire(
-        self, number: int, new: Sequence[pa.Table], moment: Moment
-    ) -> Iterator[pa.RecordBatch]:
+    def _fire(self, number: int, moment: Moment) -> Iterator[pa.RecordBatch]:
         """Yield a reader's windows that the watermark passed, and others that are due."""
         if self._updates is not None:
-            windows = partial(self._windows, number, new, moment)
-            yield from self._updates.fire(windows, moment)
+            yield from self._updates.fire(partial(self._slices.windows, number), moment)
             self.most_bytes = max(self.most_bytes, self._updates.most_bytes)
             return
         fired, fires = moment.fired_us
         after = moment.oldest_us - 1 if fired is None else fired
-        yield from self._windows(number, new, moment, (after, min(fires, moment.newest_us)))
-
-    def _windows(
-        self,
-        number: int,
-        new: Sequence[pa.Table],
-        moment: Moment,
-        ends: Range,
-        keys: KeySet | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield a reader's windows with `ends[0]` < window end <= `ends[1]`.
-
-        Without `keys` for all keys, else for at least these keys.
-        """
-        reader = self._slices.readers[number]
-        if reader.assigner.next_window_end(ends[0]) > ends[1]:
-            return
-        aggregation, spans = reader.spec.aggregation, self._spans.get(number)
-        running = spans if isinstance(spans, RunningAggregates) else None
-        totals = spans if isinstance(spans, RunningTotals) else None
-        fired, fires = moment.fired_us
-        if ends[1] > fires:
-            # early results of many windows at once: running aggregates do not help
-            running = None
-        n_rows = self._slices.rows_of(number) + sum(table.num_rows for table in new)
-        if running is not None:
-            again = running.again(ends)
-            window_ends = again or running.windows(ends, n_rows)
-            if window_ends is not None:
-                yield from self._running_windows(
-                    number, new, keys, running, window_ends, bool(again), moment.closed_us[1]
-                )
-                return
-        slices, tables, n_results = self._slices_with(number, new), None, 0
-        if totals is not None:
-            tables = totals.windows(ends, n_rows, moment.closed_us[0], slices)
-        if tables is None:
-            tables = list(self._slices.read(number, *ends))
-            tables += map(reader.own_table, new)
-        if keys is not None:
-            tables = [table for table in map(keys.rows, tables) if table.num_rows]
-        self._note_bytes(*tables)
-        if tables:
-            for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
-                n_results += batch.num_rows
-                yield batch
-        # the number of results per window is known only when all keys are computed
-        n_all = n_results if keys is None else None
-        if running is not None and n_all is not None:
-            running.note(ends, n_all)
-        if totals is not None and (fired is None or ends[0] >= fired) and ends[1] <= fires:
-            totals.fired(ends, n_all, moment.closed_us[0], slices)
-
-    def _slices_with(self, number: int, new: Sequence[pa.Table]) -> Slices:
-        """Return a function that reads a reader's partials in a time range, including new ones."""
-        reader = self._slices.readers[number]
-
-        def slices(after_us: int, until_us: int) -> list[pa.Table]:
-            stored = self._slices.between(number, after_us, until_us)
-            new_tables = self._columns.between(new, after_us, until_us)
-            return [*stored, *map(reader.on_own_slices, new_tables)]
-
-        return slices
-
-    def _running_windows(
-        self,
-        number: int,
-        new: Sequence[pa.Table],
-        keys: KeySet | None,
-        running: RunningAggregates,
-        window_ends: Sequence[int],
-        has_fired: bool,
-        closed: int | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield windows from running aggregates. Either all or none of them have fired before."""
-        reader = self._slices.readers[number]
-        aggregation, slices = reader.spec.aggregation, self._slices_with(number, new)
-        for end in window_ends:
-            table, n_results = running.window(end, slices, has_fired=has_fired), 0
-            if table is not None:
-                table = reader.named(table) if keys is None else keys.rows(reader.named(table))
-                self._note_bytes(table)
-                for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
-                    n_results += batch.num_rows
-                    yield batch
-            if not has_fired:
-                n_all = n_results if keys is None else None
-                running.fired(end, n_all, slices, closed)
-
-    def _window_ends(
-        self, number: int, new: Sequence[pa.Table] = ()
-    ) -> tuple[Int64Array, Int64Array]:
-        """Return first and last window end of each chunk and new partial that a reader reads."""
-        reader = self._slices.readers[number]
-        first, last = self._slices.chunk_ends(number)
-        ends = [self._columns.ends(table) for table in new]
-        return (
-            reader.first_window_end(np.concatenate([first, *ends])),
-            reader.last_window_end(np.concatenate([last, *ends])),
-        )
+        yield from self._slices.windows(number, (after, min(fires, moment.newest_us)))
 
     def _changed(self, new: Sequence[pa.Table]) -> list[Range]:
         """Return the windows that contain new rows, if windows are emitted again."""
@@ -377,22 +221,15 @@ class WindowOperator(KeyGroupOperator):
             changed.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return changed
 
-    def _facts(self) -> SliceFacts:
-        spans = {number: spans.facts() for number, spans in self._spans.items()}
-        return SliceFacts(
-            self._slices.facts(),
-            {number: facts for number, facts in spans.items() if facts is not None},
-            self._spec.generation,
-            None if self._updates is None else self._updates.facts(),
-        )
+    def _facts(self) -> WindowFacts:
+        updates = None if self._updates is None else self._updates.facts()
+        return WindowFacts(self._slices.facts(), updates)
 
     def _size(self) -> tuple[int, int]:
-        spans = self._spans.values()
-        n_rows, n_bytes = sum(s.n_rows for s in spans), sum(s.n_bytes for s in spans)
-        return self._slices.n_rows + n_rows, self._slices.n_bytes + n_bytes
+        return self._slices.n_rows, self._slices.n_bytes
 
     def _next_window_end_us(self, reader: int) -> int | None:
-        first, last = self._window_ends(reader)
+        first, last = self._slices.window_ends(reader)
         # another reader may still need chunks that this reader has emitted or never emits
         is_waiting = (first <= last) & (last > _or_never(self._closed_us))
         if not is_waiting.any():

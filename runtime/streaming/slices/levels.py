@@ -30,9 +30,9 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.stream_steps import StreamReader
+from runtime.spec.stream_steps import SliceStoreKind, StreamReader
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble, is_overlapping
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
@@ -61,10 +61,12 @@ def one_reader(
     aggregation: WindowAggregation,
     partials: tuple[Accumulator, ...],
     sources: tuple[tuple[str, str], ...] = (),
+    store: SliceStoreKind = SliceStoreKind.PLAIN,
 ) -> SharedSpec:
     """Return the spec of a window aggregation that shares its slices with no other."""
     columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, sources)
-    reader = StreamReader("", aggregation, None, tuple((name, name) for name in columns.names))
+    names = tuple((name, name) for name in columns.names)
+    reader = StreamReader("", aggregation, None, names, store)
     return SharedSpec((reader,), columns)
 
 
@@ -323,8 +325,8 @@ class SliceLevels:
         slab = min(reader.slab_us for reader in readers)
         is_own = readers[0].is_alone
         # CUMULATE closes its steps one by one
-        window = readers[0].spec.aggregation.window
-        is_read_apart = is_own and (is_overlapping(window) or readers[0].grows)
+        has_running = readers[0].spec.store is SliceStoreKind.RUNNING_AGGREGATES
+        is_read_apart = is_own and (has_running or readers[0].grows)
         state = SliceState(
             self._store,
             slabs,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +37,9 @@ from runtime.streaming.state.facts import (
     Level,
     RunningFacts,
     SessionFacts,
-    SliceFacts,
     SpanFacts,
     UpdateFacts,
+    WindowFacts,
 )
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
@@ -85,8 +86,8 @@ class Blob:
 def blobs_of(facts: GroupFacts) -> dict[str, Blob]:
     """Return a key group's blobs by name, according to its facts."""
     match facts.contents:
-        case SliceFacts(levels, spans, updates=updates):
-            blobs = [*_slices(levels), *_running(spans.values())]
+        case WindowFacts(slices, updates):
+            blobs = [*_slices(slices.levels), *chain(*map(_running, slices.spans.values()))]
             if updates is not None:
                 blobs += _results(updates)
         case SessionFacts(chunks):
@@ -104,9 +105,9 @@ def blobs_of(facts: GroupFacts) -> dict[str, Blob]:
     return {blob.name: blob for blob in blobs}
 
 
-def span_blobs(facts: SliceFacts) -> list[str]:
-    """Return the names of the blobs of running aggregates and totals."""
-    return [blob.name for blob in _running(facts.spans.values())]
+def span_blobs(facts: SpanFacts) -> list[str]:
+    """Return the names of the blobs of running aggregates or totals."""
+    return [blob.name for blob in _running(facts)]
 
 
 def _slices(levels: Iterable[Level]) -> Iterator[Blob]:
@@ -116,14 +117,13 @@ def _slices(levels: Iterable[Level]) -> Iterator[Blob]:
                 yield Blob(chunk.name, BlobKind.SLICES, chunk.n_rows, level.members)
 
 
-def _running(span_facts: Iterable[SpanFacts]) -> Iterator[Blob]:
-    for facts in span_facts:
-        spans = [*facts.spans, *facts.patches]
-        if isinstance(facts, RunningFacts) and facts.middle is not None:
-            spans.append(facts.middle)
-        for span in spans:
-            for place, name in enumerate(span.names):
-                yield Blob(name, BlobKind.RUNNING, span.n_rows if place == 0 else 0)
+def _running(facts: SpanFacts) -> Iterator[Blob]:
+    spans = [*facts.spans, *facts.patches]
+    if isinstance(facts, RunningFacts) and facts.middle is not None:
+        spans.append(facts.middle)
+    for span in spans:
+        for place, name in enumerate(span.names):
+            yield Blob(name, BlobKind.RUNNING, span.n_rows if place == 0 else 0)
 
 
 def _results(facts: UpdateFacts) -> Iterator[Blob]:

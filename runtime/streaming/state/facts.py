@@ -119,6 +119,21 @@ class RunningFacts(TotalsFacts):
 SpanFacts: TypeAlias = RunningFacts | TotalsFacts
 
 
+@dataclass(frozen=True)
+class SliceFacts:
+    """State of a slice store.
+
+    Attributes:
+        levels: Slices, by the readers that need them.
+        spans: Running aggregates and totals, by reader.
+        generation: Number of changes of windows or accumulators when `spans` were written.
+    """
+
+    levels: Sequence[Level]
+    spans: Mapping[int, SpanFacts]
+    generation: int
+
+
 # -- windows that are emitted more than once -------------------------------------------------------
 
 
@@ -183,19 +198,15 @@ class UpdateFacts:
 
 
 @dataclass(frozen=True)
-class SliceFacts:
+class WindowFacts:
     """State of the window operator.
 
     Attributes:
-        levels: Slices, by the readers that need them.
-        spans: Running aggregates and totals, by reader.
-        generation: Number of changes of windows or accumulators when `spans` were written.
+        slices: Slices.
         updates: Emitted results. None if each window is emitted once.
     """
 
-    levels: Sequence[Level]
-    spans: Mapping[int, SpanFacts]
-    generation: int
+    slices: SliceFacts
     updates: UpdateFacts | None
 
 
@@ -274,7 +285,7 @@ class BucketFacts:
     n_buckets: int
 
 
-OperatorFacts: TypeAlias = SliceFacts | SessionFacts | GeneralFacts
+OperatorFacts: TypeAlias = WindowFacts | SessionFacts | GeneralFacts
 
 
 @dataclass(frozen=True)
@@ -311,4 +322,4 @@ class GroupFacts:
     signature: Signature | None
     by: tuple[str, ...] | None
     most_bytes: int
-    contents: SliceFacts | SessionFacts | GeneralFacts | BucketFacts
+    contents: WindowFacts | SessionFacts | GeneralFacts | BucketFacts

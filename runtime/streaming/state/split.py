@@ -53,6 +53,7 @@ from runtime.streaming.state.facts import (
     Slab,
     SliceFacts,
     UpdateFacts,
+    WindowFacts,
 )
 from runtime.streaming.state.table_cache import unique_name
 
@@ -225,12 +226,12 @@ class _Splitter:
                 return [GeneralFacts(own) for own in self._cells(cells)]
             case SessionFacts(chunks):
                 return [SessionFacts(own) for own in self._sessions(chunks)]
-            case SliceFacts(levels, _, generation, updates):
-                new_levels = self._levels(levels)
+            case WindowFacts(slices, updates):
+                new_levels = self._levels(slices.levels)
                 new_updates = self._updates(updates)
                 # running aggregates are computed from slices again
                 return [
-                    SliceFacts(own, {}, generation, own_updates)
+                    WindowFacts(SliceFacts(own, {}, slices.generation), own_updates)
                     for own, own_updates in zip(new_levels, new_updates, strict=True)
                 ]
         raise _damaged("a sub-bucket has sub-buckets")

@@ -56,8 +56,15 @@ class Streams:
         plan = self._runner.plans.plan(parse_statement(sql).ast, sql)
         refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        updates = StreamOptions(1, 1, **options).emits_updates
-        return lower_stream(plan.physical, self._runner.catalog, zone, updates, refusals).rows
+        made = StreamOptions(1, 1, **options)
+        return lower_stream(
+            plan.physical,
+            self._runner.catalog,
+            zone,
+            made.emits_updates,
+            refusals,
+            has_allowed_lateness=made.allowed_lateness_us > 0,
+        ).rows
 
     @contextmanager
     def running(self, sql, checkpoint=None, **options):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from planner.explain.streams import Firing, read_to_emit
+from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
 
 MINUTE = 60_000_000
+RUNNING = SliceStoreKind.RUNNING_AGGREGATES
 EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
 
 
@@ -16,29 +18,32 @@ EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
     "window", [Tumble(MINUTE), SessionWindow(MINUTE, ()), Hop(MINUTE, MINUTE)], ids=str
 )
 def test_one_slice_or_session_is_not_worth_a_word(window: Window, firing: Firing) -> None:
-    assert read_to_emit(window, firing) is None
+    assert read_to_emit(window, SliceStoreKind.PLAIN, firing) is None
 
 
 @pytest.mark.parametrize("window", [Hop(MINUTE, 60 * MINUTE), CalendarHop(1, 12)], ids=["h", "y"])
 def test_of_a_hop_it_says_when_running_aggregates_are_read(window: Window) -> None:
     running = "three partials per key, from running aggregates; with few rows, all its slices"
-    assert read_to_emit(window, Firing()) == running
-    assert read_to_emit(window, LATE) == (
+    assert read_to_emit(window, RUNNING, Firing()) == running
+    assert read_to_emit(window, RUNNING, LATE) == (
         f"{running}; the same for late rows, all its slices for very late ones"
     )
-    assert read_to_emit(window, EARLY) == (
+    assert read_to_emit(window, RUNNING, EARLY) == (
         f"{running}; for early results, all slices of the windows with new rows, read together"
     )
 
 
 def test_windows_that_overlap_little_are_merged_from_slices() -> None:
-    assert read_to_emit(Hop(MINUTE, 3 * MINUTE), Firing()) == "all its slices"
+    assert read_to_emit(Hop(MINUTE, 3 * MINUTE), SliceStoreKind.PLAIN, Firing()) == "all its slices"
 
 
 def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
     window = Cumulate(MINUTE, 60 * MINUTE)
-    assert read_to_emit(window, Firing()) == "the running total and the last step"
-    assert read_to_emit(window, LATE) == (
+    assert (
+        read_to_emit(window, SliceStoreKind.PLAIN, Firing())
+        == "the running total and the last step"
+    )
+    assert read_to_emit(window, SliceStoreKind.RUNNING_TOTALS, LATE) == (
         "the running total and the last step; for late rows, all steps since theirs; with "
         "few rows, the total of the closed steps and all later steps"
     )

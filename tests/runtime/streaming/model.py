@@ -14,9 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from planner.streams.slice_store import choose_slice_store
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
@@ -70,11 +72,11 @@ class Kept:
     @property
     def slabs(self):
         """The slabs of slices of a single reader."""
-        return [slab for level in self.kept.levels for slab in level.slabs]
+        return [slab for level in self.kept.slices.levels for slab in level.slabs]
 
     def spans(self, reader=0):
         """The spans of a reader: none if it keeps none."""
-        of_reader = self.kept.spans.get(reader)
+        of_reader = self.kept.slices.spans.get(reader)
         return () if of_reader is None else of_reader.spans
 
 
@@ -124,6 +126,12 @@ def aggregation(window):
     return WindowAggregation(window, KEYS, "$slice_end", PARTIALS)
 
 
+def slice_store(window, updates=None):
+    """How the planner has slices stored."""
+    lateness = 0 if updates is None else updates.allowed_lateness_us
+    return choose_slice_store(window, has_allowed_lateness=lateness > 0)
+
+
 @dataclass
 class Stream:
     """An operator that is made anew for every micro-batch, as workers do, over one state."""
@@ -140,6 +148,7 @@ class Stream:
     owner: Owner | None = None
     generation: int = 0
     bound: MemoryBound | None = None
+    slices: SliceStoreKind | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
@@ -149,7 +158,11 @@ class Stream:
         or END.
         """
         spec = WindowSpec(
-            one_reader(aggregation(self.window), PARTIALS),
+            one_reader(
+                aggregation(self.window),
+                PARTIALS,
+                store=self.slices or slice_store(self.window, self.updates),
+            ),
             KeyGroupSpec(
                 self.n_sources,
                 self.rules,

@@ -185,7 +185,8 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     assert LATE_ROW in step.input.source.input.sql
     lines = explain_shared(step, 1, 8, "min").splitlines()
     assert lines[-1] == "    state read per window: all its slices"
-    assert lines[-2].endswith("rows that arrive later are late: counted and written to too_late")
+    assert lines[-2] == "    slice store: plain, because a window is one slice"
+    assert lines[-3].endswith("rows that arrive later are late: counted and written to too_late")
 
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
@@ -249,11 +250,14 @@ wider windows need it: k, $slice_end, s$0, m$0
   a window is emitted when the watermark reaches its end
   minutes: TUMBLE(time_col=[ts], size=[1 min]): rows that arrive later are late: dropped \
 and counted
+    slice store: plain, because a window is one slice
   moving: HOP(time_col=[ts], size=[1 h], slide=[1 min]): a row is late once all windows of its \
 slice are emitted: dropped and counted
+    slice store: running aggregates, because each slice is in 60 windows
     state read per window: three partials per key, from running aggregates; with few rows, \
 all its slices
   hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late once all windows of \
 its slice are emitted: dropped and counted
+    slice store: plain, because closed steps are merged into one slice
     state read per window: the running total and the last step
 """

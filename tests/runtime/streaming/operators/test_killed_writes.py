@@ -175,7 +175,7 @@ def test_windows_come_once_and_whole(kind: str) -> None:
         found = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
         assert found == other.micro_batch(some, watermark)
         emitted += found
-        n_running += bool(victim.state.kept.spans)
+        n_running += bool(victim.state.kept.slices.spans)
     emitted += victim.through(stream.end)
     assert sorted(emitted) == by_definition(oracle, rows)
     assert set(victim.state.blobs) == {"facts"}
@@ -292,7 +292,7 @@ def test_other_windows_go_on_from_what_is_committed() -> None:
                 doomed.micro_batch(some, watermark)
             victim.state.abort()
             CACHE.clear()
-            assert victim.state.kept.generation == 0
+            assert victim.state.kept.slices.generation == 0
             stream = Stream(
                 narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START
             )

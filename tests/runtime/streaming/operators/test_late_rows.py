@@ -28,6 +28,7 @@ from tests.runtime.streaming.model import (
     Memory,
     aggregation,
     decoded,
+    slice_store,
 )
 
 S = 1000 * MS
@@ -56,7 +57,11 @@ class Stream:
             ), 1, (0,), (0,), keeps_late_rows=True,
         )  # fmt: skip
         updates = UpdateRules(lateness * MS, None, None) if lateness else None
-        self.spec = WindowSpec(one_reader(aggregation(window), PARTIALS), KeyGroupSpec(1), updates)
+        self.spec = WindowSpec(
+            one_reader(aggregation(window), PARTIALS, store=slice_store(window, updates)),
+            KeyGroupSpec(1),
+            updates,
+        )
         self.lateness = lateness
         self.knows = knows
         self.store = Memory()

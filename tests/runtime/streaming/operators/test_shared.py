@@ -35,6 +35,7 @@ from tests.runtime.streaming.model import (
     outputs,
     partials,
     result_rows,
+    slice_store,
 )
 
 S = 1000 * MS
@@ -62,6 +63,7 @@ def reader(name, window, numbers=(0, 1, 2)):
         WindowAggregation(window, ("k",), "$end", renamed),
         Tumble(grid.width_us, grid.offset_us),
         tuple((c, own[c]) for c in columns),
+        slice_store(window),
     )
 
 
@@ -174,7 +176,7 @@ def test_every_reader_gives_what_it_gives_alone(windows):
 
 def live_blobs(shared):
     """What the facts say of blobs: their names, of which readers there are running aggregates."""
-    return {"facts", *blobs_of(shared.store.facts)}, set(shared.store.kept.spans)
+    return {"facts", *blobs_of(shared.store.facts)}, set(shared.store.kept.slices.spans)
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
@@ -219,7 +221,7 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
             has_spans = starts_with_spans == (number == 45)
-            kept = shared.store.kept.spans
+            kept = shared.store.kept.slices.spans
             assert {number for number, each in kept.items() if each.spans} == (
                 overlapping if has_spans else set()
             )

@@ -293,7 +293,7 @@ def test_totals_go_with_the_lateness_that_they_are_for():
         brute.take(some, now)
         assert log.rows == brute.rows()
         assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
-    assert not stream.store.kept.spans
+    assert not stream.store.kept.slices.spans
 
 
 def test_running_aggregates_go_though_no_window_fires_after_the_last_one():

@@ -26,7 +26,14 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import among
-from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Model
+from tests.runtime.streaming.model import (
+    MS,
+    NO_SPANS,
+    SPANS_FROM_THE_START,
+    Memory,
+    Model,
+    slice_store,
+)
 from tests.runtime.streaming.model import Stream as AnyStream
 
 S = 1000 * MS
@@ -44,14 +51,14 @@ Stream = partial(AnyStream, thresholds=SPANS_FROM_THE_START)
 
 def live_blobs(stream):
     names = {chunk.name for slab in stream.store.slabs for chunk in slab.chunks}
-    for kept in stream.store.kept.spans.values():
+    for kept in stream.store.kept.slices.spans.values():
         for span in [*kept.spans, *kept.patches, kept.middle]:
             names |= set(span.names) if span else set()
     return names | {"facts"}
 
 
 def n_patches_of(stream):
-    return sum(len(kept.patches) for kept in stream.store.kept.spans.values())
+    return sum(len(kept.patches) for kept in stream.store.kept.slices.spans.values())
 
 
 rows = st.lists(
@@ -209,7 +216,10 @@ def emitted(window, ends, thresholds):
     """Of random partials what is emitted, in order of window and key; whether there were spans."""
     random, store, found, had = np.random.default_rng(11), Memory(), [], 0
     aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
-    spec = WindowSpec(one_reader(aggregation, PARTIALS), KeyGroupSpec(1, thresholds=thresholds))
+    spec = WindowSpec(
+        one_reader(aggregation, PARTIALS, store=slice_store(window)),
+        KeyGroupSpec(1, thresholds=thresholds),
+    )
     for number, end in enumerate(ends):
         back = random.integers(0, 12, 40) * (random.random(40) < 0.3)
         tables = [partials(random, 40, ends[np.maximum(number - back, 0)])]

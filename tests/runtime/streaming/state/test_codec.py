@@ -41,6 +41,7 @@ from runtime.streaming.state.facts import (
     Span,
     TotalsFacts,
     UpdateFacts,
+    WindowFacts,
 )
 from runtime.streaming.watermarks import SourceWatermark, Watermarks
 from tests.runtime.streaming.model import Memory, Stream
@@ -64,28 +65,23 @@ SLICES = SliceFacts(
     [Level(1, [Slab(30, 4, [Chunk("c", 4, 99, 10, 30)])])],
     {0: RunningFacts(2, 1, SPANS, [], 6, 4, 2, SPANS[0]), 1: TotalsFacts(2, 1, [], SPANS)},
     2,
-    UpdateFacts(
-        [[Part(0, 30, ("r",), 4)]],
-        [(0, 30)],
-        [ChangedRows([(0, 9)], 1, 2, "k")],
-        30,
-        1,
-        99,
-        None,
-        0,
-    ),
 )
-FACTS = GroupFacts(WATERMARKS, "run", 4, Signature("ck", 1), ("k",), 0, SLICES)
+UPDATES = UpdateFacts(
+    [[Part(0, 30, ("r",), 4)]], [(0, 30)], [ChangedRows([(0, 9)], 1, 2, "k")], 30, 1, 99, None, 0
+)
+FACTS = GroupFacts(
+    WATERMARKS, "run", 4, Signature("ck", 1), ("k",), 0, WindowFacts(SLICES, UPDATES)
+)
 # Exactly what is in a checkpoint. If this test fails, increase the formats in `codec`.
 WRITTEN = (
     '{"watermarks":{"sources":[{"watermark_us":5,"clock_us":7,"held_us":null,"splits":'
     '[[3,-9,null],[4,8,2]]},{"watermark_us":null,"clock_us":null,"held_us":null,"splits":[]}],'
     '"combined_us":5,"has_ended":false},"run":"run","closed_us":4,"signature":{"checkpoint":"ck",'
-    '"operator":1},"by":["k"],"most_bytes":0,"contents":{"kind":"SliceFacts","levels":[[1,[[30,4,'
+    '"operator":1},"by":["k"],"most_bytes":0,"contents":{"kind":"WindowFacts","slices":{"levels":[[1,[[30,4,'
     '[["c",4,99,10,30]]]]]],"spans":{"0":{"kind":"RunningFacts","n_results":2,"number":1,"spans":'
     '[[10,20,3,5,700,["a","b"]]],"patches":[],"last":6,"block":4,"stride":2,"middle":'
     '[10,20,3,5,700,["a","b"]]},"1":{"kind":"TotalsFacts","n_results":2,"number":1,"spans":[],'
-    '"patches":[[10,20,3,5,700,["a","b"]]]}},"generation":2,"updates":{"runs":[[[0,30,["r"],4]]],'
+    '"patches":[[10,20,3,5,700,["a","b"]]]}},"generation":2},"updates":{"runs":[[[0,30,["r"],4]]],'
     '"changed":[[0,30]],"keys":[[[[0,9]],1,2,"k"]],"computed_us":30,"n_pending":1,'
     '"early_at_us":99,"late_at_us":null,"n_late":0}}}'
 )

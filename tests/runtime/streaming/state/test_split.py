@@ -21,7 +21,7 @@ from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state.blobs import FACTS
 from runtime.streaming.state.codec import decode_facts, encode_facts
-from runtime.streaming.state.facts import GroupFacts, SliceFacts
+from runtime.streaming.state.facts import GroupFacts, WindowFacts
 from runtime.streaming.state.split import Split, key_columns, split_group
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
@@ -131,16 +131,16 @@ def test_running_aggregates_are_made_again() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS), thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
-    assert stream.store.kept.spans
+    assert stream.store.kept.slices.spans
     for part in cut(stream):
-        assert not part.store.kept.spans
+        assert not part.store.kept.slices.spans
     windows = Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS)
     shared = test_shared.Shared(*windows, thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
-    assert shared.store.kept.spans
+    assert shared.store.kept.slices.spans
     for blobs in split_group(signed(shared.store), 0, Split(1, INTO)):
-        assert not decode_facts(blobs[FACTS]).contents.spans  # type: ignore[union-attr]
+        assert not decode_facts(blobs[FACTS]).contents.slices.spans  # type: ignore[union-attr]
 
 
 def test_the_chunks_of_a_slab_are_put_together() -> None:
@@ -174,7 +174,7 @@ def test_slices_that_several_windows_share() -> None:
     )
     for rows, watermark in random_batches(2)[:6]:
         shared.micro_batch(rows, watermark)
-    assert shared.store.kept.levels
+    assert shared.store.kept.slices.levels
     parts = split_group(signed(shared.store), 0, Split(1, INTO))
     n_rows = [_n_rows(decode_facts(part[FACTS])) for part in parts]
     assert sum(n_rows) == _n_rows(shared.store.facts)
@@ -182,8 +182,8 @@ def test_slices_that_several_windows_share() -> None:
 
 
 def _n_rows(facts: GroupFacts) -> int:
-    assert isinstance(facts.contents, SliceFacts)
-    slabs = [slab for level in facts.contents.levels for slab in level.slabs]
+    assert isinstance(facts.contents, WindowFacts)
+    slabs = [slab for level in facts.contents.slices.levels for slab in level.slabs]
     return sum(chunk.n_rows for slab in slabs for chunk in slab.chunks)
 
 
