@@ -15,7 +15,7 @@ versions:
 goldens:
 	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --slow --update-goldens
 reference:
-	mkdir -p docs && python -m sqlwin.cli.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
+	python -m sqlwin.cli.reference docs
 bench:
 	python -m tests.bench
 check: style types test

@@ -69,8 +69,8 @@ STATEMENTS = (
         "WITH ('connector' = '...', 'option' = 'value', ...)\n"
         "[LIKE table [(INCLUDING | EXCLUDING | OVERWRITING part ...)] | AS query]",
         "Creates a session table over a source or sink, such as files: see\n"
-        "[Connectors](#connectors). The columns are optional if the data has a schema. With AS,\n"
-        "the rows of the query are written to the table.",
+        "[Connectors](reference-connectors.md). The columns are optional if the data has a schema.\n"
+        "With AS, the rows of the query are written to the table.",
         "CREATE TABLE bids (\n"
         "  ts TIMESTAMP(3), item STRING, price DOUBLE, tax AS price * 0.19,\n"
         "  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS\n"
@@ -146,7 +146,7 @@ STATEMENTS = (
         "SET, RESET",
         "SET ['key' [= 'value']]\nRESET ['key']",
         "SET changes a setting, or shows one or all. RESET restores the default of one or all.\n"
-        "See [Settings](#settings).",
+        "See [Settings](reference-settings.md).",
         "SET 'table.local-time-zone' = 'Europe/Berlin';",
     ),
     StatementHelp(

@@ -40,7 +40,7 @@ PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
     # made by sqlwin.cli.reference, and compared with it by tests/sqlwin/help/test_reference.py
-    if path.name != "reference.md"
+    if not path.name.startswith("reference")
 )
 # Languages of blocks that show what to type, and no output
 _TYPED = ("sh", "console", "sql", "python")
