@@ -292,6 +292,8 @@ _PAGES: dict[str, tuple[str, tuple[Callable[[], Iterator[str]], ...]]] = {
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m sqlwin.cli.reference DIRECTORY")
     directory = Path(sys.argv[1])
     for page, text in reference().items():
         (directory / page).write_text(text)
