@@ -96,7 +96,8 @@ class Connector:
             reason why they cannot. None if Spark reads the streams.
         splits: Returns how tasks read a table split by split. None if they do not.
         brings_columns: Whether the table itself defines its columns.
-        keep: Creates what a new table holds in this process for its lifetime. None for nothing.
+        open_storage: Opens storage in this process under an id, for a new table. It lives as long
+            as the returned object. None if rows are elsewhere.
         file_format: Format of a table's files if Spark's own reader reads them.
     """
 
@@ -123,7 +124,7 @@ class Connector:
     )
     splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
     brings_columns: bool = False
-    keep: Callable[[], object] | None = None
+    open_storage: Callable[[str], object] | None = None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -46,17 +47,15 @@ class MemoryRows:
             self._tables = (*self._tables, table)
             return True
 
-    def __reduce__(self) -> str:
-        """Refuse to be pickled: nobody would see rows written in another process.
 
-        Raises:
-            ExecutionError: Always.
-        """
-        raise ExecutionError(
-            "a table of connector 'memory' exists only in the process of its session, "
-            "but this statement runs in another process",
-            hint="use connector 'filesystem'",
-        )
+# Rows by the storage id of their table. The session of the table and running streams own them.
+_STORED: WeakValueDictionary[str, MemoryRows] = WeakValueDictionary()
+
+
+def open_storage(storage: str) -> MemoryRows:
+    """Create the rows of a new table, which live as long as the returned object."""
+    rows = _STORED[storage] = MemoryRows()
+    return rows
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -91,8 +90,20 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
 
 
 def _rows_of(spec: TableSpec) -> MemoryRows:
-    assert isinstance(spec.kept, MemoryRows), "keeping_rows() makes a table to read and write"
-    return spec.kept
+    """Return the rows of a table.
+
+    Raises:
+        ExecutionError: The table was dropped, or belongs to a session in another process.
+    """
+    rows = _STORED.get(spec.storage)
+    if rows is None:
+        raise ExecutionError(
+            f"table `{spec.name}` (connector 'memory') has no rows in this process: it was "
+            "dropped, or a session in another process created it",
+            subjects=(spec.name,),
+            hint="connector 'filesystem' keeps rows in files",
+        )
+    return rows
 
 
 CONNECTOR = Connector(
@@ -103,5 +114,5 @@ CONNECTOR = Connector(
     overwrites=True,
     open_batches=open_batches,
     takes_updates=True,
-    keep=MemoryRows,
+    open_storage=open_storage,
 )

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import cast
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -199,13 +200,18 @@ def validate_table(spec: TableSpec) -> None:
     connector_of(spec).validate(_own_options(spec))
 
 
-def keeping_rows(spec: TableSpec) -> TableSpec:
-    """Return a new table with empty storage in this process, if its connector keeps rows there.
+def open_storage(spec: TableSpec) -> tuple[TableSpec, object]:
+    """Open empty storage for a new table if its connector stores rows in this process.
 
-    The rows live as long as the last reference to the table.
+    Returns:
+        The table with the id of its storage, and the owner of the storage, which lives as long as
+        the owner. The table unchanged and None if its rows are elsewhere.
     """
-    keep = connector_of(spec).keep
-    return spec if keep is None else replace(spec, kept=keep())
+    open_new = connector_of(spec).open_storage
+    if open_new is None:
+        return spec, None
+    storage = uuid4().hex
+    return replace(spec, storage=storage), open_new(storage)
 
 
 def idle_options(spec: TableSpec) -> tuple[str, ...]:

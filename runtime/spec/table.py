@@ -47,8 +47,8 @@ class TableSpec:
 
     Empty `columns` means: use the schema of the files or the source.
 
-    `kept` is the content of a table whose rows are in this process, see
-    `runtime.connectors.registry.keeping_rows`; it does not come from the statement.
+    `storage` identifies the storage of a table whose rows are in this process, see
+    `runtime.connectors.registry.open_storage`. It does not come from the statement.
     """
 
     name: str
@@ -60,7 +60,7 @@ class TableSpec:
     watermark: Watermark | None = None
     comment: str | None = None
     temporary: bool = False
-    kept: object = field(default=None, compare=False, repr=False)
+    storage: str = field(default="", compare=False, repr=False)
 
     @property
     def late_rows(self) -> str | None:

@@ -21,7 +21,7 @@ from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
     is_unbounded,
-    keeping_rows,
+    open_storage,
     read_stream,
     read_table,
     scan_of,
@@ -111,6 +111,8 @@ class SessionCatalog:
         self._view_dataframe = view_dataframe
         self.views_in_spark = views_in_spark or SparkViews()
         self.entries = Entries()
+        # owners of storage in this process, None for tables whose rows are elsewhere
+        self._storages: dict[Name, object] = {}
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._unwritten: dict[str, str] = {}
@@ -173,10 +175,13 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
+        key = folded_name(name)
+        storage: object = None
         if isinstance(entry, TableSpec):
-            entry = keeping_rows(entry)
+            entry, storage = open_storage(entry)
+        self._storages[key] = storage
         self.entries.put(name, entry)
-        self._has_changed(folded_name(name))
+        self._has_changed(key)
         return True
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
@@ -199,6 +204,7 @@ class SessionCatalog:
             )
         key = folded_name(name)
         self.entries.remove(name)
+        self._storages.pop(key, None)
         self._spark.catalog.dropTempView(_spark_name(key))
         self._has_changed(key)
         if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:

@@ -133,9 +133,9 @@ class Definition:
 
     def to_json(self) -> dict[str, Any]:
         """Convert the definition to JSON values."""
-        tables = [asdict(replace(table, kept=None)) for table in self.tables]
+        tables = [asdict(table) for table in self.tables]
         for table in tables:
-            del table["kept"]
+            del table["storage"]
         return {**asdict(replace(self, tables=())), "tables": tables}
 
     @classmethod

@@ -298,7 +298,7 @@ class OpenedSlices:
             (key, self._resolved(value) if key.lower() == "path" else value)
             for key, value in table.options
         )
-        return replace(table, options=tuple(options), kept=None)
+        return replace(table, options=tuple(options), storage="")
 
     def _without_secrets(self, table: TableSpec) -> TableSpec:
         """Return a table without secret options."""

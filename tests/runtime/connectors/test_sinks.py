@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from runtime.connectors.registry import (
     CONNECTORS,
     check_writable,
-    keeping_rows,
+    open_storage,
     read_table,
     write_table,
 )
@@ -187,12 +188,17 @@ def test_a_commit_that_the_disk_does_not_take_leaves_no_file(
 
 
 def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):
-    spec = keeping_rows(table("memory", "a BIGINT"))
+    spec, owner = open_storage(table("memory", "a BIGINT"))
     for query in ("SELECT 1L", "SELECT CAST(NULL AS BIGINT)"):
         write_table(spark.sql(query), spec, overwrite=False)
     assert sorted(read_table(spark, spec).toArrow()["a"].to_pylist(), key=str) == [1, None]
+    assert pickle.loads(pickle.dumps(spec)) == spec, "a spec holds no rows"
+    del owner
+    with pytest.raises(ExecutionError, match=r"`t` .* has no rows in this process: it was dropped"):
+        read_table(spark, spec)
 
 
+IN_MEMORY, _OWNER = open_storage(table("memory", "a BIGINT"))
 # A table of each connector that can be written
 WRITTEN = {
     "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
@@ -206,7 +212,7 @@ WRITTEN = {
     "spark": table("spark", "a BIGINT", format="orc", path="t"),
     "delta": table("delta", "a BIGINT", path="t"),
     "iceberg": table("iceberg", "a BIGINT", catalog_type="sql", uri="c.db", warehouse="t"),
-    "memory": keeping_rows(table("memory", "a BIGINT")),
+    "memory": IN_MEMORY,
     "print": table("print", "a BIGINT"),
     "blackhole": table("blackhole", "a BIGINT"),
 }
