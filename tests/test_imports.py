@@ -63,7 +63,7 @@ MAY_IMPORT = {
         "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
     ),
     "runtime.sinks": (
-        "runtime runtime.connectors runtime.connectors.registry runtime.frames runtime.spark "
+        "runtime runtime.connectors.registry runtime.frames runtime.spark "
         "runtime.spec pyarrow pyspark"
     ),
     "runtime.slices": (

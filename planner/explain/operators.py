@@ -55,9 +55,8 @@ from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.flink_functions import with_current_watermarks
 from planner.sql.intervals import render_duration
 from runtime.spec.exchange import SliceLevel
-from runtime.spec.expressions import columns_of
+from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import counted
-from runtime.spec.ranks import FirstRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import SessionWindow, Window
 

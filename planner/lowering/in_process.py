@@ -23,9 +23,8 @@ from runtime.spec.exchange import (
     RowOrder,
     WindowProjection,
 )
-from runtime.spec.expressions import ColumnRef, columns_of
+from runtime.spec.expressions import ColumnRef, RankOrder, columns_of
 from runtime.spec.local import ArrowBuffer, SliceRows, is_local
-from runtime.spec.ranks import RankOrder
 from runtime.spec.slices import SLICE_END
 from runtime.spec.steps import SqlStep, Step
 from runtime.spec.table import Column

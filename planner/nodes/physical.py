@@ -18,8 +18,8 @@ from planner.nodes.logical import (
 )
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
+from runtime.spec.expressions import FirstRows
 from runtime.spec.local import SliceRows, TaskScan
-from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
 from runtime.spec.windows import Window

@@ -8,7 +8,7 @@ from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column
 from planner.streams.ranked_rows import path_to_rows, rank_order, ranking
-from runtime.spec.ranks import FirstRows
+from runtime.spec.expressions import FirstRows
 from runtime.spec.windows import SessionWindow
 
 

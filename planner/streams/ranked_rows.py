@@ -10,7 +10,7 @@ from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRow
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.properties import selected
 from planner.sql.build import column, to_sql
-from runtime.spec.ranks import RankOrder
+from runtime.spec.expressions import RankOrder
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
 from runtime.spec.exchange import InProcessStep, RankedRows, RowOrder, WindowProjection
-from runtime.spec.expressions import ColumnRef
+from runtime.spec.expressions import ColumnRef, RankOrder
 from runtime.spec.local import LocalStep, SliceLocalStep
-from runtime.spec.ranks import RankOrder
 from runtime.spec.table import Column
 
 # Stores of the slices and of the tail's files; None for this machine

@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from runtime.connectors.columns import check_plain_table
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
+from runtime.connectors.connector import Connector
 from runtime.connectors.writing import compute
 from runtime.frames.arrow_rows import BatchRows
+from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.table import TableSpec
 
 
@@ -26,9 +27,12 @@ def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"n_rows": pa.array([n_rows], pa.int64())})
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """Return a writer that computes micro-batches and does not count their rows."""
-    return lambda rows, _: rows.write.format("noop").mode("overwrite").save()
+class BlackholeSink(StreamSink):
+    """Sink that computes micro-batches and does not count their rows."""
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """Compute the rows."""
+        rows.write.format("noop").mode("overwrite").save()
 
 
 CONNECTOR = Connector(
@@ -36,7 +40,7 @@ CONNECTOR = Connector(
     partial(check_plain_table, {}),
     write=lambda dataframe, spec, overwrite: compute(dataframe),
     write_arrow=write_arrow,
-    open_batches=open_batches,
+    open_sink=lambda rows, spec, writer: BlackholeSink(),
     write_stream=lambda rows, spec: rows.writeStream.format("noop"),
-    takes_updates=True,
+    mode=SinkMode.UPSERT,
 )

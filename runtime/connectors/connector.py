@@ -15,6 +15,7 @@ from runtime.frames.arrow_rows import BatchRows
 from runtime.spark.errors import translate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import SplitSource, SplitTable
 from runtime.spec.table import Column, TableSpec
 
@@ -32,28 +33,8 @@ Read = Callable[[SparkSession, TableSpec], DataFrame]
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
 # The same for rows that workers also have as Arrow
 WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
-# Writes a micro-batch with its number. Returns the number of rows, if known
-WriteBatch = Callable[[DataFrame, int], int | None]
-
-
-@dataclass(frozen=True)
-class StreamWriter:
-    """A stream, or part of one, that writes to a table.
-
-    Attributes:
-        name: Identifies the stream among writers to the same place; stable across restarts.
-        checkpoint: URI of Spark's part of its checkpoint.
-        at_end: Registers an action for the end of the stream, when all micro-batches of this run
-            are committed.
-    """
-
-    name: str
-    checkpoint: str
-    at_end: Callable[[Callable[[], None]], None] = lambda action: None
-
-
-# Creates the writer of micro-batches with the columns of a DataFrame, for a table
-OpenBatches = Callable[[DataFrame, TableSpec, StreamWriter], WriteBatch]
+# Opens a table for the micro-batches of a stream, which have the columns of a DataFrame
+OpenSink = Callable[[DataFrame, TableSpec, StreamWriter], StreamSink]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
 Scan = Callable[
@@ -65,7 +46,7 @@ Scan = Callable[
 class Connector:
     """Functions that check, read and write tables of one connector, in batch and streaming.
 
-    A connector with `write` also has `open_batches`, `write_stream` or both. A connector without
+    A connector with `write` also has `open_sink`, `write_stream` or both. A connector without
     `write` has neither: it is only a source.
 
     Attributes:
@@ -80,10 +61,10 @@ class Connector:
         write_arrow: Variant of `write` for rows that workers have as Arrow. None if there is no
             faster way.
         overwrites: Whether `write` can replace existing rows.
-        open_batches: Creates the writer of single micro-batches. None if only Spark can write them.
+        open_sink: Opens a table for single micro-batches. None if only Spark can write them.
         write_stream: Spark's own streaming sink, used if the stream writes nothing else.
         in_batches: Whether micro-batches into a table are written one by one even then.
-        takes_updates: Whether the table accepts rows that replace earlier ones.
+        mode: Rows of a stream that the table accepts.
         idle_options: Names, in lower case, of options that are accepted and have no effect.
         explain: Translates a Spark error about a table of the connector. None for the standard
             translation.
@@ -110,10 +91,10 @@ class Connector:
     write: Write | None = None
     write_arrow: WriteArrow | None = None
     overwrites: bool = False
-    open_batches: OpenBatches | None = None
+    open_sink: OpenSink | None = None
     write_stream: WriteStream | None = None
     in_batches: Callable[[TableSpec], bool] = lambda spec: False
-    takes_updates: bool = False
+    mode: SinkMode = SinkMode.APPEND
     idle_options: frozenset[str] = frozenset()
     explain: Explain | None = None
     split: Callable[[TableSpec], str] | None = None

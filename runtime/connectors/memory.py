@@ -6,6 +6,7 @@ A table belongs to the session that created it. A query reads the rows present w
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -14,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.connectors.columns import check_plain_table, declared_schema, physical_columns
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
-from runtime.connectors.writing import with_named_kind
+from runtime.connectors.connector import Connector
 from runtime.errors import ExecutionError
+from runtime.frames.arrow_tables import with_named_kind
+from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.table import TableSpec
 
 
@@ -78,15 +80,22 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return int(table.num_rows)
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """Return a writer that adds each micro-batch once and returns its number of rows."""
-    memory_rows = _rows_of(spec)
+@dataclass(frozen=True)
+class MemorySink(StreamSink):
+    """Sink that adds each micro-batch once.
 
-    def write_batch(rows: DataFrame, batch: int) -> int:
+    Attributes:
+        stored: Rows of the table.
+        writer: Name of the stream.
+    """
+
+    stored: MemoryRows
+    writer: str
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Add a micro-batch and return its number of rows, 0 if it was already added."""
         table = with_named_kind(rows).toArrow()
-        return int(table.num_rows) if memory_rows.add_batch(table, writer.name, batch) else 0
-
-    return write_batch
+        return int(table.num_rows) if self.stored.add_batch(table, self.writer, batch) else 0
 
 
 def _rows_of(spec: TableSpec) -> MemoryRows:
@@ -112,7 +121,7 @@ CONNECTOR = Connector(
     read,
     write=write,
     overwrites=True,
-    open_batches=open_batches,
-    takes_updates=True,
+    open_sink=lambda rows, spec, writer: MemorySink(_rows_of(spec), writer.name),
+    mode=SinkMode.UPSERT,
     open_storage=open_storage,
 )

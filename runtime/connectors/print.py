@@ -9,6 +9,7 @@ Python as numbers, because Python's own types only cover the years 1 to 9999.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import TextIO
@@ -27,12 +28,13 @@ from pyspark.sql.types import (
 )
 
 from runtime.connectors.columns import check_plain_table
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
+from runtime.connectors.connector import Connector
 from runtime.connectors.options.checks import idle_options, option_values
 from runtime.connectors.options.known import PRINT
 from runtime.frames.wall_clock import timestamp_ntz_us_sql
 from runtime.names import quoted
 from runtime.spec.figures import date_text
+from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
@@ -49,10 +51,21 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return _print_rows(dataframe, spec, _output_of(spec))
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """Return a writer that prints micro-batches, with the kind of each row if there is one."""
-    output = _output_of(spec)
-    return lambda rows, _: _print_rows(rows, spec, output)
+@dataclass(frozen=True)
+class PrintSink(StreamSink):
+    """Sink that prints micro-batches, with the kind of each row if there is one.
+
+    Attributes:
+        spec: Table specification.
+        output: Where to print.
+    """
+
+    spec: TableSpec
+    output: TextIO
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Print the rows and return their number."""
+        return _print_rows(rows, self.spec, self.output)
 
 
 def _output_of(spec: TableSpec) -> TextIO:
@@ -214,7 +227,7 @@ CONNECTOR = Connector(
     "print",
     partial(check_plain_table, PRINT),
     write=write,
-    open_batches=open_batches,
-    takes_updates=True,
+    open_sink=lambda rows, spec, writer: PrintSink(spec, _output_of(spec)),
+    mode=SinkMode.UPSERT,
     idle_options=idle_options(PRINT),
 )

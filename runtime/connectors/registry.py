@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import add_computed
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Connector, WriteStream
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, is_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -21,6 +21,7 @@ from runtime.frames.pushdown import without_pushdown
 from runtime.spark.errors import translated_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import MessageSource, SplitSource, SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
@@ -287,7 +288,7 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
             hint="use INSERT INTO to write to it",
         )
     # without `explain` the caller can translate errors better, because it has the statement
-    with explained_errors(connector, spec) if connector.explain else nullcontext():
+    with explained_errors(spec) if connector.explain else nullcontext():
         rows = without_pushdown(read(spark, spec), connector.file_format(spec) or "")
         return add_computed(rows, spec)
 
@@ -336,16 +337,54 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
     check_writable(spec, overwrite=overwrite)
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
-    with naming_output(spec), explained_errors(connector, spec):
+    with naming_output(spec), explained_errors(spec):
         if rows.arrow is not None and connector.write_arrow is not None:
             if is_declared(rows.schema, spec):
                 return connector.write_arrow(rows, spec, overwrite)
         return connector.write(as_declared(rows.dataframe, spec), spec, overwrite)
 
 
-def explained_errors(connector: Connector, spec: TableSpec) -> AbstractContextManager[None]:
-    """Translate errors of the block for a table of a connector."""
-    explain = connector.explain
+def has_sink(spec: TableSpec) -> bool:
+    """Whether the micro-batches of a stream can be written one by one, not only by Spark."""
+    return connector_of(spec).open_sink is not None
+
+
+def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
+    """Open a table for the micro-batches of a stream. It must have a sink, see `has_sink`.
+
+    Args:
+        rows: Rows with the columns of the micro-batches.
+        spec: Table that has passed `check_writable`.
+        writer: Stream that writes.
+
+    Raises:
+        SqlwinError: The table cannot be written.
+    """
+    opens = connector_of(spec).open_sink
+    assert opens is not None, f"only Spark writes to '{spec.connector}'"
+    return opens(rows, spec, writer)
+
+
+def sink_mode(spec: TableSpec) -> SinkMode:
+    """Return which rows of a stream a table accepts."""
+    return connector_of(spec).mode
+
+
+def sink_names(mode: SinkMode) -> str:
+    """Return the names of the connectors whose sinks accept the rows of a mode, for a hint."""
+    accepting = (mode, SinkMode.UPSERT)
+    return connectors_that(lambda c: c.open_sink is not None and c.mode in accepting)
+
+
+def spark_sink(spec: TableSpec) -> WriteStream | None:
+    """Return Spark's own streaming sink, None if micro-batches are always written one by one."""
+    connector = connector_of(spec)
+    return None if connector.in_batches(spec) else connector.write_stream
+
+
+def explained_errors(spec: TableSpec) -> AbstractContextManager[None]:
+    """Translate errors of the block for a table."""
+    explain = connector_of(spec).explain
     return translated_errors() if explain is None else translated_errors(partial(explain, spec))
 
 

@@ -16,7 +16,6 @@ from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import NO_DIRECTORY, NO_SPACE, why_unwritable
-from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 from runtime.spec.table import TableSpec
 
 _HINT = "set 'path' to a directory with write permission"
@@ -121,13 +120,6 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
         f"the files of table `{spec.name}`",
         "set 'path' to a directory that all hosts share, such as hdfs:// or s3a://",
     )
-
-
-def with_named_kind(rows: DataFrame) -> DataFrame:
-    """Rename the row kind column of a stream, if there is one, to KIND_COLUMN."""
-    if ROW_KIND not in rows.columns:
-        return rows
-    return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)
 
 
 @contextmanager

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from runtime.spec.stream import KIND_COLUMN, ROW_KIND
+
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
@@ -79,3 +81,10 @@ def arrow_table(frame: DataFrame) -> pa.Table:
     return pa.Table.from_batches(
         (as_of_schema(batch, schema) for batch in table.to_batches()), schema
     )
+
+
+def with_named_kind(rows: DataFrame) -> DataFrame:
+    """Rename the row kind column of a stream, if there is one, to KIND_COLUMN."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from runtime.connectors.registry import connector_of
+from runtime.connectors.registry import has_sink
 from runtime.errors import AnalysisError
 from runtime.frames.job_properties import set_closed_until
 from runtime.frames.observed import closed_after
@@ -61,7 +61,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
         AnalysisError: Spark itself writes one of the two tables.
     """
     for spec in (sink, late):
-        if spec is not None and connector_of(spec).open_batches is None:
+        if spec is not None and not has_sink(spec):
             raise AnalysisError(
                 f"`{spec.name}` (connector '{spec.connector}') cannot be written in a stream that "
                 f"keeps late rows in `{late.name}`: Spark writes it, and nothing beside it",

@@ -12,22 +12,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.registry import (
     check_writable,
-    connector_of,
-    connectors_that,
     explained_errors,
+    has_sink,
+    open_sink,
+    sink_mode,
+    sink_names,
+    spark_sink,
 )
-from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
-from runtime.frames.arrow_tables import arrow_table
+from runtime.frames.arrow_tables import arrow_table, with_named_kind
 from runtime.frames.job_properties import hold_watermarks, set_current_watermark
 from runtime.names import quoted
 from runtime.sinks.late_rows import LateTable, closed_until_sent, results_among
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.errors import translated_errors
-from runtime.spec.ranks import RankOrder
+from runtime.spec.expressions import RankOrder
+from runtime.spec.sink import SinkMode, StreamWriter, WriteBatch
 from runtime.spec.table import TableSpec
 
 Take = Callable[[pa.Table], None]
@@ -93,14 +95,13 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
             subjects=(spec.name,),
             hint="write INSERT INTO",
         )
-    connector = connector_of(spec)
-    if emits_updates and not connector.takes_updates:
+    if emits_updates and sink_mode(spec) is not SinkMode.UPSERT:
         raise AnalysisError(
-            f"`{spec.name}` (connector '{connector.name}') cannot take updates, and this query "
+            f"`{spec.name}` (connector '{spec.connector}') cannot take updates, and this query "
             "emits windows again: allowed lateness or early firing is on",
-            subjects=(f"'{connector.name}'", spec.name),
+            subjects=(f"'{spec.connector}'", spec.name),
             hint="RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' "
-            f"settings, or insert into a table of {connectors_that(lambda c: c.takes_updates)}",
+            f"settings, or insert into a table of {sink_names(SinkMode.UPSERT)}",
         )
 
 
@@ -119,28 +120,27 @@ def start_writing(
     Raises:
         SqlwinError: Spark or the sink refuses it.
     """
-    connector = connector_of(spec)
-    if run.order and connector.open_batches is None:
+    if run.order and not has_sink(spec):
         raise AnalysisError(
-            f"Spark writes to `{spec.name}` (connector '{connector.name}') in an order of its own",
+            f"Spark writes to `{spec.name}` (connector '{spec.connector}') in an order of its own",
             subjects=(spec.name,),
             hint="leave ORDER BY out",
         )
-    if run.find_watermark is not None and connector.open_batches is None:
+    if run.find_watermark is not None and not has_sink(spec):
         raise AnalysisError(
             f"CURRENT_WATERMARK is not known where Spark writes to `{spec.name}` (connector "
-            f"'{connector.name}')",
+            f"'{spec.connector}')",
             subjects=(spec.name,),
-            hint=f"insert into a table of {connectors_that(lambda c: c.open_batches is not None)}",
+            hint=f"insert into a table of {sink_names(SinkMode.APPEND)}",
         )
-    by_spark = None if connector.in_batches(spec) else connector.write_stream
+    by_spark = spark_sink(spec)
     needs_batches = run.late is not None or run.order or run.find_watermark is not None
     if by_spark is not None and not needs_batches:
         run.n_rows = None
-        with explained_errors(connector, spec):
+        with explained_errors(spec):
             return _start(by_spark(arrange(rows), spec), run)
     results = rows if run.late is None else results_among(rows)
-    write = open_batches(arrange(results), spec, run)
+    write = open_table(arrange(results), spec, run)
     write = fetching_latest(run, spec, write, persists=run.late is None)
     return _start_arranged(rows, arrange, run, write)
 
@@ -208,17 +208,14 @@ def _discard(rows: DataFrame, batch: int) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def open_batches(
-    dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = ""
-) -> WriteBatch:
+def open_table(dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = "") -> WriteBatch:
     """Return a function that writes a stream's micro-batches, with the columns of `dataframe`.
 
     `part` distinguishes the tables of the stream if there are several.
     """
-    connector = connector_of(spec)
-    assert connector.open_batches is not None, f"only Spark writes to '{connector.name}'"
-    writer = StreamWriter(run.writer + part, run.checkpoint, run.at_end.append)
-    return connector.open_batches(dataframe, spec, writer)
+    sink = open_sink(dataframe, spec, StreamWriter(run.writer + part, run.checkpoint))
+    run.at_end.append(sink.commit)
+    return sink.write
 
 
 def fetching_latest(
@@ -256,7 +253,7 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> S
     late = run.late
     assert late is not None
     # separate from the results, in case both tables are in one directory
-    write_late = open_batches(late.rows(rows), late.spec, run, "late")
+    write_late = open_table(late.rows(rows), late.spec, run, "late")
 
     def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
         with closed_until_sent(rows_of_batch.sparkSession, late, batch, run.query):
@@ -344,7 +341,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     """
     # separate writers, in case some tables are in one directory
     writers = [
-        fetching_latest(run, part.spec, open_batches(part.none, part.spec, run, f"i{number}"))
+        fetching_latest(run, part.spec, open_table(part.none, part.spec, run, f"i{number}"))
         for number, part in enumerate(parts)
     ]
     late_writers = [_late_writer(part, run, f"i{number}late") for number, part in enumerate(parts)]
@@ -397,5 +394,5 @@ def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
     late, late_rows, none = part.late, part.late_rows, part.none_late
     if late is None or late_rows is None or none is None:
         return None
-    write = open_batches(late.rows(none), late.spec, run, name)
+    write = open_table(late.rows(none), late.spec, run, name)
     return lambda rows, batch: write(late.rows(late_rows(rows)), batch)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.expressions import Expression
+from runtime.spec.expressions import Expression, RankOrder
 from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep, SliceLocalStep
-from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 

@@ -2,6 +2,8 @@
 
 The planner builds them, typed, from the query. Expressions that it cannot represent here are left
 to Catalyst. Types are Spark's DDL spellings, such as `bigint` or `decimal(10,2)`.
+
+At the end: the orders and limits of ranked rows.
 """
 
 from __future__ import annotations
@@ -115,3 +117,30 @@ def _is_total_cast(source: str, target: str) -> bool:
     if source in _INTEGERS and target in _INTEGERS:
         return _INTEGERS.index(source) <= _INTEGERS.index(target)
     return source == "timestamp_ntz" and target == "date"
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """Column that rows are ranked by."""
+
+    column: str
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """First rows of a window, by rank.
+
+    Attributes:
+        by: Columns within which rows are ranked, in addition to the windows. Key groups are formed
+            by them, so that rows ranked together are emitted together.
+        order: Sort order for the ranks.
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        last: Last rank to emit, from 1.
+    """
+
+    by: tuple[str, ...]
+    order: tuple[RankOrder, ...]
+    function: str
+    last: int

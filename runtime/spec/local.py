@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeGuard, TypeVar
 
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.expressions import Expression
-from runtime.spec.ranks import FirstRows
+from runtime.spec.expressions import Expression, FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.steps import Step

@@ -8,9 +8,8 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.expressions import Expression
+from runtime.spec.expressions import Expression, RankOrder
 from runtime.spec.local import LocalStep, SparkRows, Streaming, StreamLocalStep
-from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble

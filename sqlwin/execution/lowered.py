@@ -27,9 +27,9 @@ from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.exchange import InProcessStep
+from runtime.spec.expressions import RankOrder
 from runtime.spec.kept_state import KeptOperator
 from runtime.spec.local import StreamLocalStep
-from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows

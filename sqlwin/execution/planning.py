@@ -19,7 +19,7 @@ from planner.lowering.batch import lower, lower_projection
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.connectors.registry import connector_of
+from runtime.connectors.registry import has_sink
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
@@ -379,7 +379,7 @@ class Plans:
             return "the windows of the stream are emitted more than once"
         if not isinstance(entry, TableSpec):
             return "the stream goes into a table of Spark's, which Spark writes by itself"
-        if connector_of(entry).open_batches is None:
+        if not has_sink(entry):
             connector = f"connector '{entry.connector}'"
             return f"the stream goes into {connector}, which Spark writes by itself"
         if general_windows_in(draft.physical, self.catalog):

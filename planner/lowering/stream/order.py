@@ -27,7 +27,7 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import is_number_literal
 from planner.streams.ranked_rows import rank_order
 from planner.streams.tables import comes_whole, streams_of
-from runtime.spec.ranks import RankOrder
+from runtime.spec.expressions import RankOrder
 from runtime.spec.windows import SessionWindow
 
 

@@ -54,8 +54,8 @@ from planner.streams.refusals import (
 )
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
+from runtime.spec.expressions import RankOrder
 from runtime.spec.local import LocalStep, SparkRows, SplitScan, Streaming, StreamLocalStep
-from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep

@@ -12,7 +12,7 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem.read import METADATA, read
 from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
-from runtime.connectors.filesystem.stream_write import open_batches
+from runtime.connectors.filesystem.stream_write import open_sink
 from runtime.connectors.filesystem.write import write_files, write_rows
 from runtime.connectors.options.checks import (
     bad_option,
@@ -160,7 +160,7 @@ CONNECTOR = Connector(
     write=write_files,
     write_arrow=write_rows,
     overwrites=True,
-    open_batches=open_batches,
+    open_sink=open_sink,
     idle_options=idle_options(FILESYSTEM),
     file_format=lambda spec: format_of(option_values(spec)),
     scan=scan,

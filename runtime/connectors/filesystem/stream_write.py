@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from runtime.commits import Commit, Held, read_commit, write_commit
-from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.filesystem.publish import (
     Writer,
     finish,
@@ -54,6 +54,7 @@ from runtime.connectors.writing import (
 from runtime.files import Files, as_uri
 from runtime.names import quoted
 from runtime.spark.files import files_at, resolve, writable_files_at
+from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
 
 # Minimum delay before held micro-batches are published again
@@ -95,25 +96,31 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
     return Compaction(n_bytes, wait_us / 1e6)
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """Return a writer of micro-batches that writes each once and returns its number of rows."""
+def open_sink(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
+    """Open a table for a stream, which writes each micro-batch once."""
     with naming_output(spec):
         sink = FileSink(dataframe, spec, writer)
-    types = declared_types(spec)
-
-    def write(rows: DataFrame, batch: int) -> int:
-        with naming_output(spec):
-            return sink.write(as_declared(rows, spec, types), batch)
-
-    def end() -> None:
-        with naming_output(spec):
-            sink.end()
-
-    writer.at_end(end)
-    return write
+    return _DeclaredSink(sink, spec, declared_types(spec))
 
 
-class FileSink:
+@dataclass(frozen=True)
+class _DeclaredSink(StreamSink):
+    """Sink that converts rows to the declared types, and names the table in errors."""
+
+    sink: FileSink
+    spec: TableSpec
+    types: tuple[DataType, ...]
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        with naming_output(self.spec):
+            return self.sink.write(as_declared(rows, self.spec, self.types), batch)
+
+    def commit(self) -> None:
+        with naming_output(self.spec):
+            self.sink.commit()
+
+
+class FileSink(StreamSink):
     """Writes the micro-batches of one stream below the path of a table.
 
     Args:
@@ -184,7 +191,7 @@ class FileSink:
             self._start_timer()
             return n_rows
 
-    def end(self) -> None:
+    def commit(self) -> None:
         """Publish held micro-batches at the end of the stream."""
         with self._lock, self._changes():
             self._stop_timer()

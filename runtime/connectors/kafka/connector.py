@@ -6,16 +6,17 @@ Options: `options.known.KAFKA`, and options of Spark's Kafka source: `table.SPAR
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import DataType
 
 from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
 from runtime.connectors.columns import check_columns, physical_columns
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch, about_table
+from runtime.connectors.connector import Connector, about_table
 from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.scan import KafkaSplits, scan
@@ -48,6 +49,7 @@ from runtime.connectors.writing import as_declared, count_written, declared_type
 from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
 from runtime.spark.errors import translated_errors
+from runtime.spec.sink import StreamSink
 from runtime.spec.table import TableSpec
 
 PER_SPLIT = "sqlwin.watermark.per-split"
@@ -202,15 +204,25 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
     return count()
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
-    """Return a writer that sends the micro-batches of a stream."""
-    types = declared_types(spec)
+@dataclass(frozen=True)
+class KafkaSink(StreamSink):
+    """Sink that sends micro-batches, each in a transaction if the table is exactly-once.
 
-    def write_batch(rows: DataFrame, batch: int) -> int:
-        with translated_errors(partial(about_table, spec)):
-            return _write(as_declared(rows, spec, types), spec, writer.name, batch)
+    Attributes:
+        spec: Table specification.
+        types: Its `declared_types`.
+        writer: Name of the stream.
+    """
 
-    return write_batch
+    spec: TableSpec
+    types: tuple[DataType, ...]
+    writer: str
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Send a micro-batch and return its number of rows."""
+        with translated_errors(partial(about_table, self.spec)):
+            declared = as_declared(rows, self.spec, self.types)
+            return _write(declared, self.spec, self.writer, batch)
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
@@ -276,7 +288,7 @@ CONNECTOR = Connector(
     stream,
     is_unbounded,
     write=write,
-    open_batches=open_batches,
+    open_sink=lambda rows, spec, writer: KafkaSink(spec, declared_types(spec), writer.name),
     write_stream=write_stream,
     in_batches=is_exactly_once,
     idle_options=idle_options(KAFKA),

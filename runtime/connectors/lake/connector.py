@@ -6,13 +6,12 @@ Columns are matched by name, ignoring case, and may be declared wider than in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import check_columns, physical_columns, pick
-from runtime.connectors.connector import Connector, StreamWriter, WriteBatch, about_table
+from runtime.connectors.connector import Connector, about_table
 from runtime.connectors.lake.delta.snapshot import load_delta
 from runtime.connectors.lake.delta.stream import stream_delta
 from runtime.connectors.lake.delta.write import write_delta
@@ -34,6 +33,7 @@ from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
+from runtime.spec.sink import StreamSink
 from runtime.spec.table import Column, TableSpec
 
 _MONITOR = "source.monitor-interval"
@@ -147,14 +147,23 @@ def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         raise unreadable(spec, error) from error
 
 
-def _open_batches(
-    write: Callable[[DataFrame, TableSpec, bool, tuple[str, int] | None], int],
-    dataframe: DataFrame,
-    spec: TableSpec,
-    writer: StreamWriter,
-) -> WriteBatch:
-    """Return a writer that writes each micro-batch of a stream once."""
-    return lambda rows, batch: write(rows, spec, False, (writer.name, batch))
+@dataclass(frozen=True)
+class LakeSink(StreamSink):
+    """Sink that writes each micro-batch once, as one version of the table.
+
+    Attributes:
+        append: Writes rows to the table. The last argument has the writer and the micro-batch.
+        spec: Table specification.
+        writer: Name of the stream.
+    """
+
+    append: Callable[[DataFrame, TableSpec, bool, tuple[str, int] | None], int]
+    spec: TableSpec
+    writer: str
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Write a micro-batch and return its number of rows."""
+        return self.append(rows, self.spec, False, (self.writer, batch))
 
 
 def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
@@ -220,7 +229,7 @@ DELTA_CONNECTOR = Connector(
     streams_bounded=True,
     write=write_delta,
     overwrites=True,
-    open_batches=partial(_open_batches, write_delta),
+    open_sink=lambda rows, spec, writer: LakeSink(write_delta, spec, writer.name),
     explain=about_table,
     file_format=lambda spec: "parquet",
     scan=_scan,
@@ -235,7 +244,7 @@ ICEBERG_CONNECTOR = Connector(
     streams_bounded=True,
     write=write_iceberg,
     overwrites=True,
-    open_batches=partial(_open_batches, write_iceberg),
+    open_sink=lambda rows, spec, writer: LakeSink(write_iceberg, spec, writer.name),
     explain=about_table,
     file_format=lambda spec: "parquet",
     scan=_scan,

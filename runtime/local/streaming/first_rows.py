@@ -17,7 +17,7 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.ranks import FirstRows
+from runtime.spec.expressions import FirstRows
 from runtime.spec.windows import AlignedWindow
 
 

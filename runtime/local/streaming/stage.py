@@ -25,7 +25,7 @@ from runtime.local.stage import BufferPlan, aggregate
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
 from runtime.local.streaming.progress import TaskProgress, is_first_task
-from runtime.spec.ranks import FirstRows
+from runtime.spec.expressions import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import SessionWindow, local_window
 

@@ -9,7 +9,7 @@ from planner.nodes.physical import LocalWindowAggregate, to_physical
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES
 from planner.sql.build import column
-from runtime.spec.ranks import FirstRows, RankOrder
+from runtime.spec.expressions import FirstRows, RankOrder
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, SessionWindow, Tumble
 from sqlwin.parser.parser import parse_query

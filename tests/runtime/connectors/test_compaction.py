@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import committed_files, read_commit
-from runtime.connectors.connector import StreamWriter
 from runtime.connectors.filesystem.stream_write import Compaction, FileSink, compaction
 from runtime.connectors.registry import read_table
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
+from runtime.spec.sink import StreamWriter
 from runtime.spec.table import TableSpec
 from tests.marks import among
 from tests.observing import wait_until
@@ -75,7 +75,7 @@ def test_micro_batches_are_published_together_at_the_end(
     for _ in range(3):
         run.micro_batch()
     assert [name for name in below(tmp_path / "out") if name[0] != "."] == []
-    run.sink.end()
+    run.sink.commit()
     names = [f"part-w-00000002-{number:05d}" for number in range(2 if partitioned else 1)]
     shown = below(tmp_path / "out")
     assert [name.rpartition("/")[2].partition(".")[0] for name in shown] == names
@@ -110,7 +110,7 @@ def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
         "sink.rolling-policy.rollover-interval": "30 min",
     }
     assert compaction(chosen) == Compaction(64 << 20, 1800)
-    run.sink.end()
+    run.sink.commit()
 
 
 def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_pa
     run = Run(spark, compacted(tmp_path / "out", **options), tmp_path, FILES)
     run.micro_batch()
     assert wait_until(lambda: counted(tmp_path / "out")) == list(range(10))
-    run.sink.end()
+    run.sink.commit()
 
 
 class KilledBetween(Killed):
@@ -157,13 +157,13 @@ def test_killed_anywhere_a_stream_shows_each_row_once(
             second = Run(spark, spec, tmp_path, KilledBetween(out, n_changes))
             for _ in range(2):
                 second.micro_batch()
-            second.sink.end()
+            second.sink.commit()
             raise KeyboardInterrupt
     now = counted(out)
     assert now[: len(seen)] == seen
     third = Run(spark, spec, tmp_path, FILES)
     third.micro_batch()
-    third.sink.end()
+    third.sink.commit()
     assert counted(out) == list(range(10 * third.next()))
     assert [p.name for p in out.iterdir() if p.is_dir()] == []
 
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
     run = Run(spark, spec, tmp_path, FILES)
     for _ in range(3):
         run.micro_batch()
-    run.sink.end()
+    run.sink.commit()
     for name in ("offsets", "commits"):
         for batch in (1, 2):
             (run.checkpoint / name / str(batch)).unlink()

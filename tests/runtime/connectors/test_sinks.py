@@ -237,7 +237,7 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     connector = CONNECTORS[name]
-    can_stream = connector.open_batches is not None or connector.write_stream is not None
+    can_stream = connector.open_sink is not None or connector.write_stream is not None
     assert (connector.write is not None) == can_stream == (name in WRITTEN)
     if name in ONLY_SOURCES:
         refusal = f"table `t` cannot be written: connector '{name}' is a source only"

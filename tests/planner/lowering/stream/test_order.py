@@ -8,7 +8,7 @@ from planner.lowering.stream.steps import lower_stream
 from planner.optimizer import Options
 from planner.plan import plan_query
 from planner.streams.refusals import StreamRefusal
-from runtime.spec.ranks import RankOrder
+from runtime.spec.expressions import RankOrder
 from sqlwin.parser.parser import parse_query
 from tests.planner.test_growth import Catalog
 

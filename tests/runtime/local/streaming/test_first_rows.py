@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.compute.buffer import Rows
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
-from runtime.spec.ranks import FirstRows, RankOrder
+from runtime.spec.expressions import FirstRows, RankOrder
 from runtime.spec.windows import Hop
 
 # Its slices end at 1, 2, 3 ...

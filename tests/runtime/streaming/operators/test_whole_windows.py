@@ -15,7 +15,7 @@ from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.stage import BufferPlan
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.ranks import RankOrder
+from runtime.spec.expressions import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.spec.table import Column

@@ -20,6 +20,7 @@ from runtime.connectors import registry
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
 from runtime.sinks.stream_sinks import StreamRun
+from runtime.spec.sink import StreamSink
 from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
@@ -182,13 +183,14 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
     insert = "INSERT INTO kept SELECT id FROM events"
     is_writing = threading.Event()
 
-    def write_slowly(rows: DataFrame, *_: object) -> int:
-        is_writing.set()
-        rows.sparkSession._jvm.java.lang.Thread.sleep(60_000)  # type: ignore[union-attr]
-        raise AssertionError("nobody has stopped it")
+    class SlowSink(StreamSink):
+        def write(self, rows: DataFrame, batch: int) -> int:
+            is_writing.set()
+            rows.sparkSession._jvm.java.lang.Thread.sleep(60_000)  # type: ignore[union-attr]
+            raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
-        slow = replace(registry.CONNECTORS["memory"], open_batches=lambda *_: write_slowly)
+        slow = replace(registry.CONNECTORS["memory"], open_sink=lambda *_: SlowSink())
         patched.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": slow})
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None

@@ -1,0 +1,77 @@
+"""Protocol for writing the micro-batches of a stream to a table.
+
+Connectors implement it (`Connector.open_sink`); the streaming runtime knows only this module and
+the registry. A sink writes each micro-batch under its number, and commits at the end of the run
+what it has held back until then.
+
+There is no abort. A micro-batch that fails ends the run, and the next run of the stream writes it
+again under the same number: the sink replaces what the failed one has left.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Writes a micro-batch with its number, and returns the number of rows, if known
+WriteBatch = Callable[["DataFrame", int], int | None]
+
+
+class SinkMode(StrEnum):
+    """Rows of a stream that a table accepts."""
+
+    # only final rows
+    APPEND = "append"
+    # also rows that replace earlier ones; their first column is ROW_KIND
+    UPSERT = "upsert"
+
+
+@dataclass(frozen=True)
+class StreamWriter:
+    """A stream, or part of one, that writes to a table.
+
+    Attributes:
+        name: Identifies the stream among writers to the same place; stable across restarts.
+        checkpoint: URI of Spark's part of its checkpoint.
+    """
+
+    name: str
+    checkpoint: str
+
+
+class StreamSink(Protocol):
+    """A table that is open for one run of a stream."""
+
+    @abstractmethod
+    def write(self, rows: DataFrame, batch: int) -> int | None:
+        """Write a micro-batch, replacing what an interrupted run has left of it.
+
+        Rows must be computed even if the table has the micro-batch already, because computing them
+        stores the state of the stream.
+
+        Args:
+            rows: Rows with the columns of the table.
+            batch: Number of the micro-batch. It stays the same when the micro-batch runs again.
+
+        Returns:
+            Number of rows written, None if unknown.
+
+        Raises:
+            SqlwinError: The rows cannot be written.
+        """
+
+    def commit(self) -> None:
+        """Publish the rows that the sink still holds back, if it holds any.
+
+        Called when the run has ended and its checkpoint has all micro-batches. May be called twice.
+
+        Raises:
+            SqlwinError: The rows cannot be published. The next run of the stream publishes them.
+        """
+        return
