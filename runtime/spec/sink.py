@@ -2,7 +2,7 @@
 
 Connectors implement it (`Connector.open_sink`); the streaming runtime knows only this module and
 the registry. A sink writes each micro-batch under its number, and commits at the end of the run
-what it has held back until then.
+the rows that it has held back until then.
 
 There is no abort. A micro-batch that fails ends the run, and the next run of the stream writes it
 again under the same number: the sink replaces what the failed one has left.
@@ -69,7 +69,8 @@ class StreamSink(Protocol):
     def commit(self) -> None:
         """Publish the rows that the sink still holds back, if it holds any.
 
-        Called when the run has ended and its checkpoint has all micro-batches. May be called twice.
+        Called when the run has ended, also if a micro-batch has failed: only rows of micro-batches
+        that the checkpoint has as committed may be published. May be called twice.
 
         Raises:
             SqlwinError: The rows cannot be published. The next run of the stream publishes them.
