@@ -39,6 +39,7 @@ MAY_IMPORT = {
         "runtime.compute runtime.connectors.registry runtime.errors runtime.frames runtime.local "
         "runtime.names runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
+    "runtime.results": ("runtime runtime.compute runtime.frames runtime.spark pyarrow pyspark"),
     "runtime.connectors": (
         "runtime runtime.connectors.options runtime.frames runtime.spark runtime.spec "
         "confluent_kafka fastavro numpy pyarrow pyspark"
@@ -138,8 +139,8 @@ MAY_IMPORT = {
         "sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
-        "runtime runtime.batch runtime.frames runtime.spark runtime.spec sqlwin.dataframes "
-        "sqlwin.display pandas polars pyarrow pyspark rich"
+        "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
+        "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.control": "planner.explain sqlwin.session sqlwin.statements",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from runtime.frames.blobs import ROWS_DDL, Emit, emitted_blobs, serialized, without_emitted
+from runtime.frames.blobs import Emit, emitted_blobs, without_emitted
 
 T = TypeVar("T")
 
 # Code that a stage runs in a task: Arrow batches in, Arrow batches out
-_Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ArrowRows:
     """
 
     input: Callable[[Emit | None], DataFrame]
-    make: _Stage
+    make: Stage
     schema: pa.Schema
     make_whole: Emit | None = None
 
@@ -58,16 +58,21 @@ class ArrowRows:
         whole = None if self.make_whole is None else renaming(self.make_whole)
         return replace(self, make=renaming(self.make), schema=schema, make_whole=whole)
 
-    def then(self, stage: _Stage, ddl: str) -> DataFrame:
+    def then(self, stage: Stage, ddl: str, last: Stage | None = None) -> DataFrame:
         """Run `stage` on the rows of each task, in the same task.
 
         It should return few rows of `ddl`.
 
         For windows that the local stage emits, the results pass the exchange instead of partials.
+
+        Args:
+            stage: Stage to run, possibly several times in a task.
+            ddl: Columns of its rows.
+            last: Stage to run once per partition of the result, on all rows that `stage` returned.
         """
         make, make_whole = self.make, self.make_whole
         if make_whole is None:
-            return self._behind_exchange(stage, ddl)
+            return self.behind_exchange(stage if last is None else _chain(stage, last), ddl)
 
         def emit(partials: pa.Table) -> Iterator[pa.RecordBatch]:
             return emitted_blobs(stage(make_whole(partials)))
@@ -77,21 +82,24 @@ class ArrowRows:
             yield from stage(make(without_emitted(batches, emitted)))
             yield from emitted
 
-        return self.input(emit).mapInArrow(run, ddl)
+        return self.input(emit).mapInArrow(run if last is None else _chain(run, last), ddl)
 
-    def blobs(self) -> DataFrame:
-        """Return the rows in the format of `runtime.frames.blobs.row_blobs`."""
-        # emitted before the exchange, the rows would pass through it, and they are more than
-        # partials
-        return self._behind_exchange(serialized, ROWS_DDL)
+    def behind_exchange(self, stage: Stage, ddl: str) -> DataFrame:
+        """Run `stage` on the rows of each task, all of which are computed behind the exchange.
 
-    def _behind_exchange(self, stage: _Stage, ddl: str) -> DataFrame:
-        make = self.make
+        It may return many rows of `ddl`: if the local stage emitted them, they would all pass
+        through the exchange, and they are more than partials.
+        """
+        return self.input(None).mapInArrow(_chain(self.make, stage), ddl)
 
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from stage(make(batches))
 
-        return self.input(None).mapInArrow(run, ddl)
+def _chain(first: Stage, second: Stage) -> Stage:
+    """Return a stage that runs the second one on the rows of the first."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from second(first(batches))
+
+    return run
 
 
 @dataclass(frozen=True)

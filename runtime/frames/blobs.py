@@ -1,4 +1,4 @@
-"""Blobs: rows and partials as few, large Arrow IPC streams; partials have one per key bucket."""
+"""Blobs: partials as few, large Arrow IPC streams, one per bucket of keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ BLOB_DDL = "bucket int, partials binary"
 # Pseudo-bucket of rows that the local stage has emitted, which bypass the global stage
 _EMITTED = -1
 _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
-ROWS_DDL = "rows binary"
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
@@ -81,11 +80,6 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
     return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
 
 
-def row_blobs(rows: DataFrame) -> DataFrame:
-    """Return all rows in the column `rows`, one Arrow IPC stream per Spark batch."""
-    return map_in_arrow(rows, serialized, ROWS_DDL)
-
-
 def map_in_arrow(
     rows: DataFrame,
     run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
@@ -111,13 +105,6 @@ def map_in_arrow(
 def numbered(rows: DataFrame) -> DataFrame:
     """Rename columns to `_0`, `_1` and so on, for names that SQL cannot tell apart."""
     return rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
-
-
-def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Serialize non-empty batches as rows of `ROWS_DDL`."""
-    for batch in batches:
-        if batch.num_rows:
-            yield pa.RecordBatch.from_pydict({"rows": pa.array([to_blob(batch)], pa.binary())})
 
 
 def large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:

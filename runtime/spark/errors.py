@@ -74,6 +74,17 @@ _VERSIONS = re.compile(
     r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver: "
     r"([\d.]+\d)"
 )
+# Texts that mean that a JVM has too little memory. A task's result is lost when its executor is, or
+# when the driver has no memory to fetch it
+_NO_MEMORY = (
+    "OutOfMemoryError",
+    "UNABLE_TO_ACQUIRE_MEMORY",
+    "TaskResultLost",
+    "result lost from block manager",
+    "Java heap space",
+    "GC overhead limit exceeded",
+)
+_AWAIT = re.compile(r"(?:[\w.$]+: )?[Ee]xception thrown in awaitResult:?(?: null)?\s*")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
 _AFTER_TEXT = re.compile(rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w+$")
@@ -284,6 +295,11 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         return ErrorText(
             "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
         )
+    if isinstance(error, MemoryError):  # NumPy and Arrow have subclasses of their own
+        return ErrorText(
+            "this process ran out of memory",
+            "Result.batches() gives the rows in parts, and INSERT INTO writes them to a table",
+        )
     text = _full_text(chain)
     stopped = ("on a stopped SparkContext", "SparkEnv$.get()")
     if comes_of_stopped_spark(error) or any(mark in text for mark in stopped):
@@ -293,7 +309,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         )
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
-    if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
+    if any(mark in text for mark in _NO_MEMORY) or _is_bare_await(chain):
         return ErrorText(
             "Spark ran out of memory",
             "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
@@ -315,6 +331,16 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         why = f": {fatal.group(1).strip()}" if fatal else ""
         return ErrorText(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
     return None
+
+
+def _is_bare_await(chain: Sequence[Failure]) -> bool:
+    """Whether an error only says that waiting for a result failed.
+
+    An OutOfMemoryError ends the thread that should have given the result, and is in Spark's log
+    only. Other errors are causes in the chain.
+    """
+    texts = [failure.text.strip() for failure in chain if failure.text.strip()]
+    return bool(texts) and all(_AWAIT.fullmatch(text) for text in texts)
 
 
 def _file_error(chain: Sequence[Failure]) -> ErrorText | None:

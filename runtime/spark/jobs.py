@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
@@ -254,6 +255,50 @@ class _SideBySide(Generic[T]):
                         return number
                 self._changed.wait()
             return None
+
+
+class BackgroundWork:
+    """Code that starts Spark jobs, running in a thread of its own.
+
+    The thread inherits job group, description and tags of the thread that creates the object.
+    """
+
+    def __init__(self, spark: SparkSession, work: Callable[[], object]) -> None:
+        self._spark = spark
+        self._work = work
+        self._tag = f"sqlwin-{uuid4().hex}"
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        self._thread = InheritableThread(
+            target=self._run, session=spark, name="sqlwin-background", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the work has ended, however it ended."""
+        # a thread that Spark has failed before the work never sets the event
+        return self._ended.is_set() or not self._thread.is_alive()
+
+    def raise_error(self) -> None:
+        """Raise the error of the work, if it failed."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Cancel its jobs and wait until it has ended."""
+        while not self.is_over and not sys.is_finalizing():
+            _cancel_tagged(self._spark, self._tag)
+            self._ended.wait(_JOIN_S)
+
+    def _run(self) -> None:
+        try:
+            _tag_jobs(self._spark, self._tag)
+            self._work()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ended.set()
 
 
 def _tag_jobs(spark: SparkSession, tag: str) -> None:

@@ -192,6 +192,13 @@ SETTINGS: dict[str, Setting] = {
             "such as password, secret, token and key are always covered",
         ),
         Setting(
+            "sqlwin.result.max-in-flight",
+            Type.MEMORY,
+            "64 mb",
+            "memory for the rows of a query on their way from Spark's tasks to this process; rows "
+            "that do not fit wait on disk",
+        ),
+        Setting(
             "sqlwin.shared-local-paths",
             Type.BOOLEAN,
             "false",

@@ -252,7 +252,7 @@ class Runner:
             opened = StreamQuery(self.plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
         batch = self.plans.batch_rows(lowered)
-        by_spark = SparkRows(batch.dataframe, self.plans.time_zone, self.plans.run)
+        by_spark = self._spark_rows(batch.dataframe)
         rows: Rows = by_spark if batch.arrow is None else TaskRows(batch.arrow, by_spark)
         return RowsResult(
             text,
@@ -425,8 +425,12 @@ class Runner:
                 return MessageResult(text, "OK")
         if not is_remote(self.spark) and rows.isStreaming:
             raise _not_of_streams(text)
-        run = self.plans.run
-        return RowsResult(text, SparkRows(rows, self.plans.time_zone, run), errors, run)
+        return RowsResult(text, self._spark_rows(rows), errors, self.plans.run)
+
+    def _spark_rows(self, frame: DataFrame) -> SparkRows:
+        """Return the rows of the current statement that Spark's tasks compute."""
+        most_bytes = int(self.config.get("sqlwin.result.max-in-flight"))
+        return SparkRows(frame, self.plans.time_zone, self.plans.run, most_bytes)
 
 
 def _not_of_streams(text: str) -> AnalysisError:

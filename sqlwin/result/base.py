@@ -148,9 +148,9 @@ class StatementResult(ABC):
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `limit`, as Arrow batches of bounded size.
 
-        Without a limit, partitions are fetched one after another, so memory holds a few of them at
-        a time. A stream yields rows as windows close, and stops when the caller stops iterating.
-        Instants are in the session's time zone.
+        Memory holds at most the setting 'sqlwin.result.max-in-flight', besides the batches that the
+        caller keeps. Closing the iterator early cancels the query. A stream yields rows as windows
+        close, and stops when the caller stops iterating. Instants are in the session's time zone.
         """
 
     @abstractmethod
@@ -159,9 +159,9 @@ class StatementResult(ABC):
 
         TIMESTAMP_LTZ is a timestamp in the session's time zone, TIMESTAMP one without a zone.
         Decimals, dates, arrays, maps and structs have Arrow's types. Intervals of months and
-        VARIANT, which Arrow lacks, become strings. Partitions are fetched one after another, so
-        memory holds the table and a few partitions. The message of a statement without rows becomes
-        one row.
+        VARIANT, which Arrow lacks, become strings. On one machine a large table is mapped from
+        temporary files, whose disk space is free once the table is. The message of a statement
+        without rows becomes one row.
 
         Args:
             limit: Maximum number of rows. A stream is stopped after them.

@@ -25,9 +25,7 @@ class Rows(Protocol):
         """Arrow schema of all batches, with instants in the session's time zone."""
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `limit`, in batches of `schema`.
-
-        Without a limit, memory holds a few partitions at a time.
+        """Yield the rows, at most `limit`, in batches of `schema`, in bounded memory.
 
         Raises:
             Exception: The rows cannot be computed. Spark's errors are not translated.

@@ -7,7 +7,8 @@ batches like large ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -25,9 +26,10 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.arrow_tables import arrow_zone, as_of_schema, session_zone
-from runtime.frames.blobs import numbered, row_blobs
+from runtime.frames.blobs import numbered
+from runtime.results.rows import DEFAULT_MOST_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.table import Column
@@ -35,8 +37,7 @@ from sqlwin.result.rows import RunRecord, compute
 
 # Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
-# Results of at most this many rows are fetched at once, which saves a stage, and a job per
-# partition
+# Results of at most this many rows are fetched by Spark at once, which saves a stage in Python
 _AT_ONCE = 100_000
 
 
@@ -48,11 +49,13 @@ class SparkRows:
         frame: DataFrame, which raises Spark's own errors.
         time_zone: Session time zone. Empty: the time zone of the DataFrame's session.
         run: Execution record of the statement, if there is one.
+        most_bytes: Maximum bytes of rows held at a time.
     """
 
     frame: DataFrame
     time_zone: str = ""
     run: RunRecord | None = None
+    most_bytes: int = DEFAULT_MOST_BYTES
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -65,15 +68,25 @@ class SparkRows:
         return arrow_schema(self.frame, self.frame.columns, self.time_zone)
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `limit`. Without a limit, fetch partition after partition."""
+        """Yield the rows, at most `limit`. Few rows are fetched at once."""
         frame = arrow_ready(self.frame)
-        if limit is None and _most_rows(frame) > _AT_ONCE:
-            blobs = row_blobs(numbered(frame))  # Spark's own Arrow refuses equal names
-            yield from _fetched(blobs, self.schema, self.run)
+        if limit is not None:
+            frame = frame.limit(limit)
+        if (_most_rows(frame) if limit is None else limit) > _AT_ONCE:
+            yield from self.fetched(BatchRows.of(frame))
             return
-        limited = frame if limit is None else frame.limit(limit)
-        for batch in compute(self.run, limited.toArrow).to_batches():
+        for batch in compute(self.run, frame.toArrow).to_batches():
             yield as_of_schema(batch, self.schema)
+
+    def fetched(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
+        """Yield rows with this schema, fetched from tasks within `most_bytes`."""
+        batches = result_batches(rows, self.most_bytes)
+        with closing(batches):
+            # only the first call starts jobs
+            batch = compute(self.run, lambda: next(batches, None))
+            while batch is not None:
+                yield as_of_schema(batch, self.schema)
+                batch = compute(self.run, lambda: next(batches, None), has_jobs=False)
 
     def dataframe(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that has not been computed."""
@@ -82,7 +95,7 @@ class SparkRows:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows that Python workers hold as Arrow, fetched from the tasks without passing the JVM.
+    """Rows that Python workers hold as Arrow.
 
     Attributes:
         arrow: Rows as workers hold them.
@@ -103,11 +116,11 @@ class TaskRows:
         return self.spark.schema
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `limit`. Without a limit, fetch partition after partition."""
+        """Yield the rows, at most `limit`."""
         if limit is not None:
             yield from self.spark.batches(limit)
         else:
-            yield from _fetched(self.arrow.blobs(), self.schema, self.spark.run)
+            yield from self.spark.fetched(replace(BatchRows.of(self.spark.frame), arrow=self.arrow))
 
     def dataframe(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that has not been computed."""
@@ -152,16 +165,6 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
     return tuple(
         Column(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields
     )
-
-
-def _fetched(
-    blobs: DataFrame, schema: pa.Schema, run: RunRecord | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows in the format of `row_blobs`, and fetch the next partition meanwhile."""
-    rows = compute(run, lambda: blobs.toLocalIterator(prefetchPartitions=True))
-    while (row := compute(run, lambda: next(rows, None))) is not None:
-        for batch in pa.ipc.open_stream(row.rows):
-            yield as_of_schema(batch, schema)
 
 
 def _most_rows(frame: DataFrame) -> float:

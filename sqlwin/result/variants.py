@@ -80,9 +80,9 @@ class RowsResult(ResultWithRows):
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `limit`, as Arrow batches of bounded size.
 
-        Without a limit, partitions are fetched one after another, so memory holds a few of them at
-        a time. A stream yields rows as windows close, and stops when the caller stops iterating.
-        Instants are in the session's time zone.
+        Memory holds at most the setting 'sqlwin.result.max-in-flight', besides the batches that the
+        caller keeps. Closing the iterator early cancels the query. A stream yields rows as windows
+        close, and stops when the caller stops iterating. Instants are in the session's time zone.
         """
         if isinstance(self.data, StreamRows):  # its errors are translated
             yield from self.data.batches(limit)

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     LongType,
@@ -98,27 +99,20 @@ class _Ended:
         assert at_once
 
 
-class _Unbounded:
-    """A DataFrame of one partition, of which Spark does not say how many rows it has at most."""
+class _WithoutPlan:
+    """A DataFrame whose plan does not tell how many rows it has at most."""
 
-    schema = StructType([StructField("n", LongType())])
-    sparkSession = SimpleNamespace()
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
 
-    columns: ClassVar[list[str]] = ["n"]
-
-    def toDF(self, *names: str) -> _Unbounded:
-        return self
-
-    def mapInArrow(self, function: Any, schema: str) -> _Unbounded:
-        self._function = function
-        return self
-
-    def toLocalIterator(self, *, prefetchPartitions: bool) -> Iterator[SimpleNamespace]:
-        batch = pa.record_batch({"n": [1, 2]})
-        for each in self._function([batch]):
-            yield SimpleNamespace(rows=each.column(0)[0].as_py())
+    def __getattr__(self, name: str) -> Any:
+        if name == "_jdf":
+            raise AttributeError(name)
+        return getattr(self._frame, name)
 
 
-def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most() -> None:
-    result = RowsResult("", SparkRows(_Unbounded(), "UTC"))  # type: ignore[arg-type]
-    assert [batch.to_pydict() for batch in result.batches()] == [{"n": [1, 2]}]
+def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most(spark: SparkSession) -> None:
+    frame: Any = _WithoutPlan(spark.range(2).withColumnRenamed("id", "n"))
+    result = RowsResult("", SparkRows(frame, "UTC"))
+    batches = list(result.batches())
+    assert [value for batch in batches for value in batch["n"].to_pylist()] == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -90,6 +91,36 @@ def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> 
     found = translate(PySparkException(f"An exception was thrown from the Python worker:\n{trace}"))
     assert found.message == "a Python worker ran out of memory"
     assert "spark.executor.pyspark.memory" in str(found.hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job aborted due to stage failure: Task 1 in stage 4.0 failed 1 times, most recent failure: "
+        "Lost task 1.0 in stage 4.0 (TID 9): TaskResultLost (result lost from block manager)",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "Task failed: java.lang.OutOfMemoryError: GC overhead limit exceeded",
+        "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory, got 0.",
+        "Exception thrown in awaitResult: ",
+        "org.apache.spark.SparkException: Exception thrown in awaitResult: ",
+    ],
+)
+def test_memory_that_spark_lacks_is_one_line_with_what_to_do(text: str) -> None:
+    found = translate(PySparkException(text))
+    assert found.message == "Spark ran out of memory"
+    assert "--conf spark.driver.memory=8g" in str(found.hint)
+
+
+def test_a_cause_of_a_failed_wait_is_told_instead() -> None:
+    found = translate(PySparkException("Exception thrown in awaitResult: no route to host"))
+    assert "no route to host" in found.message
+
+
+def test_memory_that_this_process_lacks_is_one_line_with_what_to_do() -> None:
+    for error in (MemoryError(), pa.lib.ArrowMemoryError("malloc of size 9 failed")):
+        found = translate(error)
+        assert found.message == "this process ran out of memory"
+        assert "batches()" in str(found.hint)
 
 
 def test_other_errors_stay() -> None:

@@ -1,0 +1,258 @@
+"""Result rows on one machine: tasks write Arrow files that this process maps into its memory.
+
+Through the JVM, a partition would be a task result, a block and a fetched copy of it, each as large
+as the partition, and its heap would have to hold them. Here the JVM sees only a job without rows.
+
+A file's name contains the task attempt. Tasks report the names of their files in an accumulator,
+which Spark updates once per partition, when the first attempt succeeds; so files of attempts that
+failed are never read. Partitions are read in order, while later ones are still computed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark import SparkContext, TaskContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.errors import ExecutionError
+from runtime.frames.arrow_rows import Stage
+from runtime.frames.scan_counts import new_accumulator
+from runtime.results.pieces import pieces
+from runtime.spark.jobs import BackgroundWork
+from runtime.spark.workers import prepare_worker
+from runtime.temporary import new_directory
+
+NAMES_DDL = "name string"
+_NAMES = pa.schema([("name", pa.string())])
+# Runs two stages on the rows in their tasks: the first per source of rows, the second per task
+RunStages = Callable[[Stage, Stage], DataFrame]
+# (run number, partition) -> names of the partition's files
+_Names = dict[tuple[int, int], list[str]]
+# A consumer that keeps only its current batch refers to one file, and the next one is open
+_FILES_IN_MEMORY = 2
+_WAIT_S = 0.1
+# Numbers of this process's files, and of this process's runs
+_file_numbers = count()
+_run_numbers = count()
+
+
+def batches_from_files(
+    spark: SparkSession, run_stages: RunStages, most_bytes: int
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of a job as batches over mapped files, in the order of partitions.
+
+    Each file is deleted when it is mapped, so its disk space is free once its batches are.
+
+    Args:
+        spark: Session on a local master.
+        run_stages: Returns the DataFrame of the job.
+        most_bytes: Maximum bytes of the files mapped at a time, if the caller keeps only the
+            current batch.
+
+    Raises:
+        Exception: Spark's error, if the job fails.
+    """
+    reports = _reports(spark.sparkContext)
+    number = next(_run_numbers)
+    directory = new_directory("rows")
+    try:
+        write = _write(str(directory), max(1, most_bytes // _FILES_IN_MEMORY))
+        with reports.of_run(number) as received:
+            job = run_stages(write, _report(reports.accumulator, number))
+            work = BackgroundWork(spark, lambda: _run(job))
+            try:
+                for names in _in_order(received, work):
+                    for name in names:
+                        yield from _mapped(directory / name)
+            finally:
+                work.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _run(job: DataFrame) -> None:
+    """Run a job whose tasks return no rows."""
+    job.write.format("noop").mode("overwrite").save()
+
+
+def _in_order(
+    received: SimpleQueue[tuple[int, list[str]]], work: BackgroundWork
+) -> Iterator[list[str]]:
+    """Yield the file names of each partition in order, as soon as they are known."""
+    waiting: dict[int, list[str]] = {}
+    following = 0
+    while not work.is_over or not received.empty():
+        try:
+            partition, names = received.get(timeout=_WAIT_S)
+        except Empty:
+            continue
+        waiting[partition] = names
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+    work.raise_error()
+    # a partition without input may not have reported
+    for partition in sorted(waiting):
+        yield waiting[partition]
+
+
+def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file without copying them, and delete the file."""
+    with pa.memory_map(str(path)) as file:
+        with suppress(PermissionError):  # Windows keeps mapped files; the directory goes later
+            path.unlink()
+        with pa.ipc.open_stream(file) as reader:
+            yield from reader
+
+
+# -- reports of tasks ------------------------------------------------------------------------------
+
+
+class _NamesParam(AccumulatorParam[_Names]):
+    """Merges names within a task, and passes those of finished tasks on in the driver.
+
+    Args:
+        take: Receives the names in the driver. None in a task.
+    """
+
+    def __init__(self, take: Callable[[_Names], None] | None = None) -> None:
+        self._take = take
+
+    def __reduce__(self) -> tuple[type[_NamesParam], tuple[()]]:
+        """Pickle without the driver's function."""
+        return _NamesParam, ()
+
+    def zero(self, value: _Names) -> _Names:
+        return {}
+
+    def addInPlace(self, value1: _Names, value2: _Names) -> _Names:
+        if self._take is None:
+            value1.update(value2)
+        else:
+            self._take(value2)
+        return value1
+
+
+class _Reports:
+    """Reports of all runs of a SparkContext, in one accumulator because Spark never frees one."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._runs: dict[int, SimpleQueue[tuple[int, list[str]]]] = {}
+        self.accumulator = new_accumulator(context, {}, _NamesParam(self._take))
+
+    @contextmanager
+    def of_run(self, number: int) -> Iterator[SimpleQueue[tuple[int, list[str]]]]:
+        """Receive the (partition, names) pairs of a run within the block."""
+        queue = self._runs[number] = SimpleQueue()
+        try:
+            yield queue
+        finally:
+            del self._runs[number]
+
+    def _take(self, names: _Names) -> None:
+        for (number, partition), of_partition in names.items():
+            if number in self._runs:
+                self._runs[number].put((partition, of_partition))
+
+
+_reports_of: WeakKeyDictionary[SparkContext, _Reports] = WeakKeyDictionary()
+_reports_lock = Lock()
+
+
+def _reports(context: SparkContext) -> _Reports:
+    with _reports_lock:
+        if context not in _reports_of:
+            _reports_of[context] = _Reports(context)
+        return _reports_of[context]
+
+
+# -- in tasks --------------------------------------------------------------------------------------
+
+
+def _write(directory: str, file_bytes: int) -> Stage:
+    """Return a stage that writes its rows to files of at most `file_bytes`, and yields the names.
+
+    A batch that is larger than a file is cut.
+    """
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        context = TaskContext.get()
+        assert context is not None
+        rows = pieces(batches, file_bytes)
+        batch = next(rows, None)
+        while batch is not None:
+            name = f"{context.taskAttemptId()}-{next(_file_numbers)}.arrow"
+            file = _ArrowFile(directory, name, batch.schema)
+            try:
+                while batch is not None and (
+                    not file.n_bytes or file.n_bytes + batch.nbytes <= file_bytes
+                ):
+                    file.write(batch)
+                    batch = next(rows, None)
+            finally:
+                file.close()
+            yield pa.RecordBatch.from_pylist([{"name": name}], schema=_NAMES)
+
+    return write
+
+
+class _ArrowFile:
+    """An Arrow IPC stream in a file.
+
+    Attributes:
+        n_bytes: Bytes of the batches written so far.
+    """
+
+    def __init__(self, directory: str, name: str, schema: pa.Schema) -> None:
+        self.n_bytes = 0
+        self._directory = directory
+        with self._disk_errors():
+            self._file = pa.OSFile(os.path.join(directory, name), "wb")
+            options = pa.ipc.IpcWriteOptions(use_threads=False)
+            self._writer = pa.ipc.new_stream(self._file, schema, options=options)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        with self._disk_errors():
+            self._writer.write_batch(batch)
+        self.n_bytes += batch.nbytes
+
+    def close(self) -> None:
+        with self._disk_errors():
+            self._writer.close()
+            self._file.close()
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ExecutionError(
+                f"the rows of the result cannot be written to {self._directory}: {why}",
+                hint="the environment variable TMPDIR names another temporary directory",
+            ) from error
+
+
+def _report(accumulator: Accumulator[_Names], number: int) -> Stage:
+    """Return a stage that reports all names of a task and yields no rows."""
+
+    def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        names = [name for batch in batches for name in batch.column(0).to_pylist()]
+        accumulator.add({(number, context.partitionId()): names})
+        yield from ()
+
+    return report
