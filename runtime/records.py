@@ -57,8 +57,8 @@ class OtherVersionError(ValueError):
         version: Version in the text. None if it has none.
     """
 
-    def __init__(self, version: object) -> None:
-        super().__init__(f"version {version}")
+    def __init__(self, version: object, expected: int) -> None:
+        super().__init__(f"it has format {version}, and this sqlwin reads format {expected}")
         self.version = version
 
 
@@ -80,6 +80,11 @@ def from_json(type_: type[T], value: object) -> T:
     return record
 
 
+def as_stored(record: T) -> T:
+    """Return a dataclass as it would be read from its JSON, to compare it with such a one."""
+    return from_json(type(record), json.loads(json.dumps(to_json(record))))
+
+
 def to_text(record: object, version: int) -> str:
     """Return a dataclass as the text of a JSON file of a version."""
     return json.dumps({VERSION: version, **to_json(record)}, indent=2) + "\n"
@@ -99,7 +104,7 @@ def from_text(type_: type[T], text: str, version: int) -> T:
     if not isinstance(content, dict):
         raise MalformedRecordError(f"expected an object, not {_shown(content)}")
     if (written := content.pop(VERSION, None)) != version:
-        raise OtherVersionError(written)
+        raise OtherVersionError(written, version)
     return from_json(type_, content)
 
 

@@ -7,7 +7,7 @@ readers and conditions form a set, so a rule that moves them does not change the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -32,12 +32,12 @@ from runtime.spec.kept_state import (
     KeptKey,
     KeptOperator,
     KeptReader,
+    KeptRows,
     accumulator_kind,
-    window_fields,
     without_options,
 )
 from runtime.spec.local import PartialColumns
-from runtime.spec.windows import Tumble
+from runtime.spec.windows import Tumble, window_kind
 
 # Accumulators that correspond to a SQL aggregate
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
@@ -97,15 +97,14 @@ def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate
 def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:
     assert isinstance(node.window, FixedWindow)
     grid = grid_of(node.window)
-    slices = window_fields(Tumble(grid.width_us, grid.offset_us))
-    return KeptReader(name, window_fields(node.window), slices)
+    return KeptReader(name, node.window, Tumble(grid.width_us, grid.offset_us))
 
 
 def _state_of(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
     base, columns, conditions = _fold(local.input)
     time = columns.get(local.time_column.lower())
     return KeptOperator(
-        window_fields(local.window),
+        local.window,
         (local.time_column if time is None else _text(time), local.time_type),
         local.slice_end,
         tuple(
@@ -118,7 +117,7 @@ def _state_of(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ())
             _accumulator(partial, local.plans, columns) for partial in partial_calls(local.plans)
         ),
         readers,
-        {**_rows(base, conditions), "first": _to_json(local.first)},
+        KeptRows(base, _conditions(conditions), _to_json(local.first)),
         types={column.name.lower(): column.type for column in local.input.schema},
     )
 
@@ -170,7 +169,11 @@ def _type_of(name: str, schema: Schema) -> str:
 
 
 def _rows(base: _JSON, conditions: Sequence[exp.Expr]) -> _JSON:
-    return {"from": base, "where": sorted({_text(condition) for condition in conditions})}
+    return {"from": base, "where": list(_conditions(conditions))}
+
+
+def _conditions(conditions: Sequence[exp.Expr]) -> tuple[str, ...]:
+    return tuple(sorted({_text(condition) for condition in conditions}))
 
 
 def _fold(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
@@ -199,7 +202,9 @@ def _base(node: Node) -> _JSON:
         case GlobalWindowAggregate():
             local = node.input.inputs[0]
             if isinstance(local, LocalWindowAggregate):
-                windows = _state_of(local).as_json()
+                state = _state_of(local)
+                window = {"function": window_kind(state.window), **asdict(state.window)}
+                windows = {**asdict(state), "window": window}
                 return {"windows": windows, "keys": [_to_json(key) for key in node.window_keys]}
     own = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
     entries = {name: _to_json(getattr(node, name)) for name in own}

@@ -1,14 +1,14 @@
-"""State schema of a streaming window operator, in a form that is stable across releases.
+"""State schema of a streaming window operator, as the checkpoint records it.
 
-The checkpoint stores it as JSON. It describes the state: keys and accumulators with their column
+It describes the state: keys and accumulators with their column
 names, the slices, and the rows that they aggregate.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.spec.aggregates import (
@@ -22,27 +22,7 @@ from runtime.spec.aggregates import (
     Summaries,
     UserDefined,
 )
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-    window_kind,
-)
-
-_WINDOWS = {
-    ("TUMBLE", False): Tumble,
-    ("HOP", False): Hop,
-    ("CUMULATE", False): Cumulate,
-    ("SESSION", False): SessionWindow,
-    ("TUMBLE", True): CalendarTumble,
-    ("HOP", True): CalendarHop,
-    ("CUMULATE", True): CalendarCumulate,
-}
+from runtime.spec.windows import AlignedWindow, Tumble, Window
 
 # As they occur in the names of tables and of their views
 _OPTIONS = re.compile(
@@ -134,13 +114,33 @@ class KeptReader:
 
     Attributes:
         name: Table that receives its windows.
-        window: Window, as returned by `window_fields`.
-        slices: The widest slices of one width that divide its own, in the same form.
+        window: Window.
+        slices: The widest slices of one width that divide its own.
     """
 
     name: str
-    window: Mapping[str, Any]
-    slices: Mapping[str, Any]
+    window: AlignedWindow
+    slices: Tumble
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Origin of an operator's rows.
+
+    Attributes:
+        base: What rows are read from, as a JSON value; see `planner.streams.plan_form`.
+        where: Conditions that all rows meet, sorted.
+        first: Ranks that rows have in their slice, as a JSON value. None if all rows count.
+    """
+
+    base: Any = None
+    where: tuple[str, ...] = ()
+    first: Any = None
+
+    @property
+    def folded(self) -> tuple[Any, list[str], Any]:
+        """Origin in the spelling in which it is compared."""
+        return folded_form(self.base), sorted(map(folded, self.where)), folded_form(self.first)
 
 
 @dataclass(frozen=True)
@@ -148,74 +148,26 @@ class KeptOperator:
     """State schema of a window operator.
 
     Attributes:
-        window: Window, as returned by `window_fields`; with several readers, the slices.
+        window: Window; with several readers, the slices.
         time: Name and type of the time column.
         slice_end: Slice end column.
         keys: Key columns.
         accumulators: Accumulators.
         readers: Window aggregations that share the state, if there are several.
-        rows: Origin of the rows: tables and conditions.
+        rows: Origin of the rows.
         generation: Number of changes of windows or accumulators since the stream began.
         types: Spark types of the input columns; empty if not recorded.
     """
 
-    window: Mapping[str, Any]
+    window: Window
     time: tuple[str, str]
     slice_end: str
     keys: tuple[KeptKey, ...]
     accumulators: tuple[KeptAccumulator, ...]
     readers: tuple[KeptReader, ...] = ()
-    rows: Mapping[str, Any] = field(default_factory=dict)
+    rows: KeptRows = KeptRows()
     generation: int = 0
     types: Mapping[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the schema as a JSON-compatible dict."""
-        return asdict(self)
-
-
-def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
-    """Parse the result of `KeptOperator.as_json`.
-
-    Raises:
-        KeyError, TypeError, ValueError: The fields are malformed.
-    """
-    name, type_ = fields["time"]
-    return KeptOperator(
-        dict(fields["window"]),
-        (name, type_),
-        fields["slice_end"],
-        tuple(KeptKey(**key) for key in fields["keys"]),
-        tuple(
-            KeptAccumulator(
-                **{**entry, "columns": tuple(entry["columns"]), "args": tuple(entry["args"])}
-            )
-            for entry in fields["accumulators"]
-        ),
-        tuple(
-            KeptReader(entry["name"], dict(entry["window"]), dict(entry["slices"]))
-            for entry in fields["readers"]
-        ),
-        dict(fields["rows"]),
-        fields["generation"],
-        dict(fields["types"]),
-    )
-
-
-def window_fields(window: Window) -> dict[str, Any]:
-    """Return a window as a JSON-compatible dict: its function, and its lengths by name."""
-    return {"function": window_kind(window), **asdict(window)}
-
-
-def window_of_fields(fields: Mapping[str, Any]) -> Window:
-    """Parse the result of `window_fields`.
-
-    Raises:
-        KeyError, TypeError: The fields are malformed.
-    """
-    lengths = {name: _hashable(value) for name, value in fields.items() if name != "function"}
-    window: Window = _WINDOWS[fields["function"], "size_months" in lengths](**lengths)
-    return window
 
 
 def accumulator_kind(accumulator: Accumulator) -> str:
@@ -238,11 +190,6 @@ def accumulator_kind(accumulator: Accumulator) -> str:
         case UserDefined():
             return "user-defined"
     raise AssertionError(f"no state is of {type(accumulator).__name__}")
-
-
-def _hashable(value: Any) -> Any:
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(value) if is_list else value
 
 
 def without_options(text: str) -> str:

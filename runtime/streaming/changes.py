@@ -7,8 +7,8 @@ the stored slices, as far back as these go. Columns keep their names in state fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,9 +19,6 @@ from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptOperator,
     folded,
-    folded_form,
-    window_fields,
-    window_of_fields,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -103,8 +100,7 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         return f"operator {number} {change}"
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
     columns[new.slice_end] = old.slice_end
-    window = _with_partition(window_of_fields(new.window), columns)
-    was = window_of_fields(old.window)
+    window, was = _with_partition(new.window, columns), old.window
     if window != was and (change := _other_window(was, window)) is not None:
         return f"operator {number} {change}"
     left = list(old.accumulators)
@@ -139,7 +135,7 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
     generation = old.generation + bool(changes)
     operator = replace(
         new,
-        window=window_fields(window),
+        window=window,
         keys=keys,
         slice_end=old.slice_end,
         accumulators=tuple(new_accumulators),
@@ -182,7 +178,7 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
 
 def may_change(operators: Sequence[KeptOperator]) -> str:
     """Return what may change in a stream, for a hint."""
-    all_slices = [_slices(window_of_fields(operator.window)) for operator in operators]
+    all_slices = [_slices(operator.window) for operator in operators]
     words = "HAVING, columns, ranks, fewer aggregates"
     if any(slices is not None for slices in all_slices):
         words += ", and windows that are made of the same slices"
@@ -190,14 +186,13 @@ def may_change(operators: Sequence[KeptOperator]) -> str:
 
 
 def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
-    rows = [folded_form(operator.rows) for operator in (old, new)]
-    if rows[0] == rows[1]:
+    was, is_ = old.rows.folded, new.rows.folded
+    if was == is_:
         return None
-    if rows[0].get("where", []) != rows[1].get("where", []):
-        before, after = (list(operator.rows.get("where", ())) for operator in (old, new))
-        texts = (" AND ".join(conditions) or "none" for conditions in (before, after))
+    if was[1] != is_[1]:
+        texts = (" AND ".join(operator.rows.where) or "none" for operator in (old, new))
         return "had the conditions {}, now {}".format(*texts)
-    read = [_read(operator.rows) for operator in (old, new)]
+    read = [_read(operator.rows.base) for operator in (old, new)]
     if None in read or read[0] == read[1]:
         return "reads other rows"
     return "read {}, now {}".format(*read)
@@ -223,10 +218,9 @@ def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
     return None
 
 
-def _read(rows: Mapping[str, Any]) -> str | None:
+def _read(base: Any) -> str | None:
     """Return the name of what rows are read from, or None if it has no short name."""
-    base = rows.get("from", {})
-    name = base.get("sql") or base.get("table")
+    name = (base or {}).get("sql") or (base or {}).get("table")
     return None if name is None else f"`{name}`"
 
 
@@ -304,8 +298,8 @@ def _duration(length_us: int) -> str:
 def _text(window: Window) -> str:
     """Format a window: `HOP(size=1 h, slide=1 min)`."""
     arguments = []
-    for name, value in window_fields(window).items():
-        if name == "function" or not value or not isinstance(value, int):
+    for name, value in asdict(window).items():
+        if not value or not isinstance(value, int):
             continue
         if name.endswith("_us"):
             arguments.append(f"{name.removesuffix('_us')}={_duration(value)}")

@@ -21,28 +21,61 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file
+from runtime.records import OtherVersionError, from_text, to_text
 from runtime.redaction import DEFAULT, Mask
-from runtime.spec.kept_state import operator_of
 from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.state.blobs import Owner
 
-# Format of sqlwin.json. The first supported format was written by 0.2.0.
-_VERSION = 3
+# Format of sqlwin.json. 0.2.0 wrote the first one.
+_VERSION = 4
 _END_MARK = "end-of-input/end.json"
 # Maximum number of checkpoint names in a hint
 _MANY = 8
 _SPARK = "spark"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
+
+
+@dataclass(frozen=True)
+class _Next:
+    """A change of a stream that counts once its first micro-batch is committed.
+
+    Attributes:
+        batch: Number of that micro-batch.
+        identity: Identity of the stream from then on.
+    """
+
+    batch: int
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class _Content:
+    """Content of `sqlwin.json`.
+
+    Attributes:
+        identity: Identity of the stream.
+        spark: Name of Spark's directory. It changes when the checkpoint is rescaled.
+        next: Change of the stream that may not count yet.
+        key_groups, partitions, writer, spark_id, has_ended: See `Checkpoint`.
+    """
+
+    identity: Identity
+    key_groups: int
+    partitions: int
+    writer: str
+    spark_id: str
+    has_ended: bool
+    spark: str
+    next: _Next | None
 
 
 @dataclass(frozen=True)
@@ -179,19 +212,6 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
     return checkpoint
 
 
-def _checkpoint(directory: str, fields: Mapping[str, Any]) -> Checkpoint:
-    """Return the checkpoint that `sqlwin.json` describes."""
-    return Checkpoint(
-        directory,
-        fields["key_groups"],
-        fields["partitions"],
-        fields["writer"],
-        fields["spark_id"],
-        fields["has_ended"],
-        spark_name=fields.get("spark", _SPARK),
-    )
-
-
 def _check_spark_files(files: Files, checkpoint: Checkpoint) -> None:
     check_spark_files(files, checkpoint.directory, checkpoint.spark_id, checkpoint.spark_directory)
 
@@ -204,31 +224,27 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     """
     path = f"{directory}/{FILE}"
     try:
-        fields = json.loads(files.read_text(path))
-        if (version := fields["version"]) != _VERSION:
-            raise ExecutionError(
-                f"{path} has format {version}, and this sqlwin reads format {_VERSION}",
-                hint=f"run the sqlwin that wrote it, or {ANOTHER}",
-            )
-        checkpoint = _checkpoint(directory, fields)
-        then = fields.get("next")
-        if then is not None and max(committed(files, checkpoint), default=-1) >= then["from"]:
-            fields = then
-        return checkpoint, _identity(fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        content = from_text(_Content, files.read_text(path), _VERSION)
+    except OtherVersionError as error:
+        raise ExecutionError(
+            f"{path} has format {error.version}, and this sqlwin reads format {_VERSION}",
+            hint=f"run the sqlwin that wrote it, or {ANOTHER}",
+        ) from error
+    except ValueError as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
-
-
-def _identity(fields: Mapping[str, Any]) -> Identity:
-    identity = fields["identity"]
-    return Identity(
-        identity["plan"],
-        identity["tables"],
-        identity["settings"],
-        tuple(map(operator_of, identity["operators"])),
-        tuple(identity["form"]),
-        tuple(identity["sources"]),
+    checkpoint = Checkpoint(
+        directory,
+        content.key_groups,
+        content.partitions,
+        content.writer,
+        content.spark_id,
+        content.has_ended,
+        content.spark,
     )
+    then = content.next
+    if then is not None and max(committed(files, checkpoint), default=-1) >= then.batch:
+        return checkpoint, then.identity
+    return checkpoint, content.identity
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
@@ -397,7 +413,7 @@ def begin_with(
         if written != identity and _has_begun(files, checkpoint):
             old = without_secrets(written, mask)
             _write(files, checkpoint, old, None if old == identity else (begins, identity))
-        elif written != identity or "next" in json.loads(before):
+        elif written != identity or from_text(_Content, before, _VERSION).next is not None:
             _write(files, checkpoint, identity)
     except OSError as error:
         raise _unusable(checkpoint.directory, error) from error
@@ -428,27 +444,17 @@ def _write(
     then: tuple[int, Identity] | None = None,
 ) -> None:
     """Write a checkpoint's file. `then` is (micro-batch, identity) for a change of the stream."""
-    fields = {
-        "version": _VERSION,
-        **_fields(identity),
-        "key_groups": checkpoint.key_groups,
-        "partitions": checkpoint.partitions,
-        "writer": checkpoint.writer,
-        "spark_id": checkpoint.spark_id,
-        "has_ended": checkpoint.has_ended,
-    }
-    if checkpoint.spark_name != _SPARK:
-        # the checkpoint has been rescaled
-        fields["spark"] = checkpoint.spark_name
-    if then is not None:
-        fields["next"] = {"from": then[0], **_fields(then[1])}
-    _replace(files, checkpoint, json.dumps(fields, indent=2) + "\n")
-
-
-def _fields(identity: Identity) -> dict[str, Any]:
-    """Return the JSON fields of an identity."""
-    operators = [operator.as_json() for operator in identity.operators]
-    return {"identity": {**vars(identity), "operators": operators}}
+    content = _Content(
+        identity,
+        checkpoint.key_groups,
+        checkpoint.partitions,
+        checkpoint.writer,
+        checkpoint.spark_id,
+        checkpoint.has_ended,
+        checkpoint.spark_name,
+        None if then is None else _Next(*then),
+    )
+    _replace(files, checkpoint, to_text(content, _VERSION))
 
 
 def _replace(files: Files, checkpoint: Checkpoint, text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
-from runtime.spec.kept_state import KeptOperator, folded, folded_form
+from runtime.spec.kept_state import KeptOperator, KeptRows, folded, folded_form
 from runtime.streaming.changes import Resumed, may_change, resumed
 
 # Start of an option in the description of a table
@@ -183,12 +183,15 @@ def _in_order(identity: Identity) -> Identity:
             return {renamed(key): renamed(item) for key, item in value.items()}
         return [renamed(item) for item in value] if isinstance(value, list | tuple) else value
 
+    def renamed_rows(rows: KeptRows) -> KeptRows:
+        return KeptRows(renamed(rows.base), tuple(renamed(rows.where)), renamed(rows.first))
+
     return replace(
         identity,
         plan=renamed(identity.plan),
         tables=renamed(identity.tables),
         operators=tuple(
-            replace(operator, rows=renamed(operator.rows)) for operator in identity.operators
+            replace(operator, rows=renamed_rows(operator.rows)) for operator in identity.operators
         ),
         form=tuple(renamed(identity.form)),
         sources=tuple(renamed(identity.sources)),

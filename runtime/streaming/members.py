@@ -7,17 +7,26 @@ Each of the others has a directory with a single file that names the checkpoint:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from runtime.errors import ExecutionError
 from runtime.files import Files
+from runtime.records import from_text, to_text
 
 # The file that makes a directory a checkpoint, see `runtime.streaming.checkpoint`
 FILE = "sqlwin.json"
 ANOTHER = "take another 'execution.checkpointing.dir'"
 # The file of an INSERT that is part of another directory's checkpoint
 SET_FILE = "set.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Content of `SET_FILE`: the directory of the checkpoint that the INSERT is part of."""
+
+    checkpoint: str
 
 
 def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
@@ -51,7 +60,7 @@ def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
     for member in members:
         if member != directory and not files.exists(f"{member}/{SET_FILE}"):
             files.make_directory(member)
-            files.write_text(f"{member}/{SET_FILE}", json.dumps({"checkpoint": directory}) + "\n")
+            files.write_text(f"{member}/{SET_FILE}", to_text(_Part(directory), _VERSION))
 
 
 def check_no_member(files: Files, directory: str) -> None:
@@ -75,8 +84,8 @@ def part_of(files: Files, directory: str) -> str | None:
     if not files.exists(path):
         return None
     try:
-        checkpoint = str(json.loads(files.read_text(path))["checkpoint"])
-    except (ValueError, KeyError, TypeError) as error:
+        checkpoint = from_text(_Part, files.read_text(path), _VERSION).checkpoint
+    except ValueError as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
     return checkpoint if files.exists(f"{checkpoint}/{FILE}") else None
 

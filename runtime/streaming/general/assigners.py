@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec.kept_state import window_fields
-from runtime.spec.windows import AlignedWindow
+from runtime.spec.windows import AlignedWindow, window_kind
 from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
 
 
@@ -48,7 +47,7 @@ class AlignedAssigner(Assigner):
 
     @property
     def bounds(self) -> Mapping[str, Any]:
-        return window_fields(self._window)
+        return {"function": window_kind(self._window), **asdict(self._window)}
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
         _, ends = self._slices.window_ends(np.array([time_us], np.int64))

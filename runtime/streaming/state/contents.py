@@ -17,7 +17,7 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.kept_state import KeptAccumulator, KeptOperator, window_of_fields
+from runtime.spec.kept_state import KeptAccumulator, KeptOperator
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,
@@ -25,7 +25,6 @@ from runtime.spec.windows import (
     CalendarCumulate,
     Cumulate,
     SessionWindow,
-    Tumble,
 )
 from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
@@ -184,7 +183,7 @@ class Decoder:
 
     def _of_sessions(self, table: pa.Table) -> pa.Table:
         first, last = (int64_column(table, name) for name in (FIRST_TIME, LAST_TIME))
-        window = None if self.operator is None else window_of_fields(self.operator.window)
+        window = None if self.operator is None else self.operator.window
         ends = pa.nulls(len(last), _TIME)
         if isinstance(window, SessionWindow):
             ends = pa.array(last + window.gap_us).cast(_TIME)
@@ -206,10 +205,9 @@ class Decoder:
         if self.operator is None:
             return pa.nulls(len(ends), _TIME)
         own = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
-        window = window_of_fields(own[0].window if len(own) == 1 else self.operator.window)
+        window = own[0].window if len(own) == 1 else self.operator.window
         if len(own) > 1:
-            slices = (window_of_fields(reader.slices) for reader in own)
-            window = common_slices(tuple(tumble for tumble in slices if isinstance(tumble, Tumble)))
+            window = common_slices(tuple(reader.slices for reader in own))
         assert not isinstance(window, SessionWindow)
         distinct, place = np.unique(ends, return_inverse=True)
         assigner = slice_assigner(window)

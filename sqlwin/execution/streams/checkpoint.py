@@ -18,7 +18,6 @@ from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
-from runtime.spec.kept_state import window_of_fields
 from runtime.streaming.changes import first_whole
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -219,9 +218,7 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
             closed_us = state.operator(number).closed_us
             if resumed.window is None or closed_us is None:
                 continue
-            first = first_whole(
-                resumed.window, window_of_fields(resumed.operator.window), closed_us
-            )
+            first = first_whole(resumed.window, resumed.operator.window, closed_us)
             if first is not None:
                 start, end = map(clock, first)
                 notes.append(

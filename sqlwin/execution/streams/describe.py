@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.explain.build import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.plan_form import form_of
+from runtime.records import as_stored
 from runtime.redaction import Mask
-from runtime.spec.kept_state import operator_of, without_options
+from runtime.spec.kept_state import without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.identity import KEPT, PLACE, Identity, may_differ, without_secrets
@@ -50,16 +49,12 @@ def identity_of(
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources, resolved, [w for _, w in lowered.general_windows]),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
-        # converted to JSON and back, so that they compare equal to those of the checkpoint
-        operators=tuple(operator_of(_json(operator.as_json())) for operator in lowered.kept),
-        form=tuple(_json(form_of(plan)) for plan in by_spark),
+        operators=lowered.kept,
+        form=tuple(map(form_of, by_spark)),
         sources=tuple(map(without_options, lowered.order_of_sources)),
     )
-    return without_secrets(identity, mask)
-
-
-def _json(value: Any) -> Any:
-    return json.loads(json.dumps(value))
+    # to compare it with the one in a checkpoint
+    return without_secrets(as_stored(identity), mask)
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:

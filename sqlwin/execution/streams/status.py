@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from planner.explain.windows import window_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
-from runtime.spec.kept_state import KeptOperator, window_of_fields
+from runtime.spec.kept_state import KeptOperator
+from runtime.spec.windows import Window
 from runtime.streaming.status import StreamStatus, dropped_rows, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 from sqlwin.execution.streams.handle import Stream, StreamState
@@ -205,11 +206,11 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
 
 
 def _operator_columns(operator: KeptOperator) -> tuple[str, str, str]:
-    windows = [reader.window for reader in operator.readers] or [operator.window]
+    windows: list[Window] = [reader.window for reader in operator.readers]
     return (
         "; ".join(
-            window_text(window_of_fields(window), f"time_col=[{operator.time[0]}]")
-            for window in windows
+            window_text(window, f"time_col=[{operator.time[0]}]")
+            for window in windows or [operator.window]
         ),
         ", ".join(key.name for key in operator.keys) or "-",
         ", ".join(accumulator.name for accumulator in operator.accumulators) or "-",

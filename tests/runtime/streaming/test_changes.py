@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.kept_state import KeptAccumulator, KeptKey, KeptOperator, window_fields
+from runtime.spec.kept_state import KeptAccumulator, KeptKey, KeptOperator, KeptRows
 from runtime.spec.windows import (
     CalendarCumulate,
     CalendarHop,
@@ -26,14 +26,14 @@ from runtime.streaming.state.columns import StateColumns
 MIN = 60_000_000
 SUM = KeptAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
 COUNT = KeptAccumulator(("n$0",), "count", (), None, "COUNT(*)")
-ROWS = {"from": {"table": "r"}, "where": []}
+ROWS = KeptRows({"table": "r"})
 
 
 def kept(
     *accumulators: KeptAccumulator, window: Window | None = None, key: str = "k"
 ) -> KeptOperator:
     return KeptOperator(
-        window_fields(window or Tumble(MIN)),
+        window or Tumble(MIN),
         ("ts", "timestamp_ntz"),
         "$slice_end",
         (KeptKey(key, "k", "int"),),
@@ -152,10 +152,10 @@ def test_the_first_window_that_is_whole_is_known(
         ),
         (replace(kept(), time=("at", "timestamp_ntz")), "the time of operator 0 was ts, now at"),
         (
-            replace(kept(), rows={**ROWS, "where": ["v > 3"]}),
+            replace(kept(), rows=replace(ROWS, where=("v > 3",))),
             "operator 0 had the conditions none, now v > 3",
         ),
-        (replace(kept(), rows={**ROWS, "from": {"table": "s"}}), "operator 0 read `r`, now `s`"),
+        (replace(kept(), rows=KeptRows({"table": "s"})), "operator 0 read `r`, now `s`"),
     ],
 )
 def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:

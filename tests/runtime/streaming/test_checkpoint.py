@@ -6,8 +6,11 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
@@ -17,9 +20,9 @@ from runtime.spec.kept_state import (
     KeptKey,
     KeptOperator,
     KeptReader,
-    window_fields,
+    KeptRows,
 )
-from runtime.spec.windows import Tumble
+from runtime.spec.windows import CalendarCumulate, Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.checkpoint import (
     Checkpoint,
     begin_with,
@@ -145,7 +148,7 @@ def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "c")
 
 
-@pytest.mark.parametrize("version", [1, 2, 4, "x", None])
+@pytest.mark.parametrize("version", [1, 2, 3, "x", None])
 def test_a_checkpoint_of_another_format_is_refused_in_a_line(
     version: object, tmp_path: Path
 ) -> None:
@@ -155,11 +158,11 @@ def test_a_checkpoint_of_another_format_is_refused_in_a_line(
     path.write_text(json.dumps({**json.loads(before), "version": version}))
     with pytest.raises(ExecutionError) as caught:
         opened(tmp_path)
-    assert caught.value.message == (f"{path} has format {version}, and this sqlwin reads format 3")
+    assert caught.value.message == (f"{path} has format {version}, and this sqlwin reads format 4")
     assert "run the sqlwin that wrote it" in str(caught.value.hint)
     # whatever else it has: this is what 0.1 wrote
     path.write_text('{"version": 1, "identity": {"plan": "p"}, "key_groups": 8}')
-    with pytest.raises(ExecutionError, match="has format 1, and this sqlwin reads format 3"):
+    with pytest.raises(ExecutionError, match="has format 1, and this sqlwin reads format 4"):
         opened(tmp_path)
     path.write_text(before)
     opened(tmp_path)
@@ -167,13 +170,13 @@ def test_a_checkpoint_of_another_format_is_refused_in_a_line(
 
 def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
     operator = KeptOperator(
-        window_fields(Tumble(60_000_000)),
+        Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
         "$slice_end",
         (KeptKey("k", "k % 2", "bigint"),),
         (KeptAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", "s", type="bigint"),),
-        (KeptReader("out", window_fields(Tumble(60_000_000)), window_fields(Tumble(1_000))),),
-        {"from": {"table": "r"}},
+        (KeptReader("out", Tumble(60_000_000), Tumble(1_000)),),
+        KeptRows({"table": "r"}, ("k > 1",)),
         2,
         {"v": "bigint"},
     )
@@ -285,12 +288,12 @@ def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) 
     assert "first" in path.read_text()
     begin(tmp_path / "a")
     path.chmod(0o644)
-    changed = without_secrets(with_table(SECRETS.replace("first", "next")), DEFAULT)
+    changed = without_secrets(with_table(SECRETS.replace("first", "another")), DEFAULT)
     again = opened(tmp_path / "a", changed)
     begin_with(FILES, again, changed)
     assert again.writer == first.writer
     assert "first" not in path.read_text()
-    assert "next" not in path.read_text()
+    assert "another" not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -361,7 +364,7 @@ def test_a_stream_with_other_sql_counts_from_its_first_micro_batch_that_is_commi
     assert known(tmp_path) == REWORDED
     # and so it is when a run goes on with it
     begin_with(FILES, checkpoint, REWORDED)
-    assert "next" not in json.loads((tmp_path / "sqlwin.json").read_text())
+    assert json.loads((tmp_path / "sqlwin.json").read_text())["next"] is None
     assert known(tmp_path) == REWORDED
 
 
@@ -400,3 +403,68 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(SetupError, match=f"no checkpoint can be kept in {tmp_path}: No space"):
         begin_with(Full(), checkpoint, REWORDED)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "problem"),
+    [
+        ('"key_groups": 8', '"key_groups": 8, "color": 1', "unknown field `color`"),
+        ('"key_groups": 8,', "", "field `key_groups` is missing"),
+        ('"key_groups": 8', '"key_groups": "8"', '`key_groups`: expected a whole number, not "8"'),
+        ('"plan": ', '"plans": ', "`identity`: unknown field `plans`"),
+    ],
+)
+def test_a_field_that_this_version_does_not_know_is_refused_in_a_line(
+    was: str, now: str, problem: str, tmp_path: Path
+) -> None:
+    opened(tmp_path)
+    path = tmp_path / "sqlwin.json"
+    text = path.read_text()
+    assert was in text
+    path.write_text(text.replace(was, now))
+    with pytest.raises(ExecutionError) as caught:
+        opened(tmp_path)
+    assert caught.value.message == f"{path} cannot be read: {problem}"
+
+
+any_window = st.sampled_from(
+    [Tumble(7, 3), Hop(1, 5), Cumulate(1, 6), SessionWindow(5, ("k",)), CalendarCumulate(1, 2)]
+)
+texts = st.text(max_size=4)
+operators = st.builds(
+    KeptOperator,
+    window=any_window,
+    time=st.tuples(texts, texts),
+    slice_end=texts,
+    keys=st.lists(st.builds(KeptKey, texts, texts, texts), max_size=2).map(tuple),
+    accumulators=st.lists(
+        st.builds(
+            KeptAccumulator,
+            columns=st.lists(texts, max_size=2).map(tuple),
+            kind=texts,
+            args=st.lists(texts, max_size=2).map(tuple),
+            condition=st.none() | texts,
+            name=texts,
+            source=st.none() | texts,
+            type=texts,
+        ),
+        max_size=2,
+    ).map(tuple),
+    readers=st.lists(
+        st.builds(KeptReader, texts, st.just(Hop(1, 5)), st.just(Tumble(1))), max_size=2
+    ).map(tuple),
+    rows=st.builds(KeptRows, st.none() | st.just({"table": "r"}), st.just(("k > 1",)), st.none()),
+    generation=st.integers(0, 9),
+    types=st.dictionaries(texts, texts, max_size=2),
+)
+
+
+@given(st.lists(operators, max_size=2).map(tuple), st.dictionaries(texts, texts, max_size=2))
+@settings(max_examples=30, deadline=None)
+def test_any_description_of_a_stream_is_read_as_it_was_written(
+    operators: tuple[KeptOperator, ...], tables: dict[str, str]
+) -> None:
+    with TemporaryDirectory() as directory:
+        identity = replace(QUERY, operators=operators, tables=tables)
+        opened(Path(directory), identity)
+        assert known(Path(directory)) == identity

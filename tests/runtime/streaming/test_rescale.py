@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from runtime.streaming.checkpoint import (
     replace_checkpoint,
 )
 from runtime.streaming.identity import Identity
+from runtime.streaming.members import mark_members
 from runtime.streaming.rescale import _blob, _map_key, _row, _spark_key, rescale, split_for
 
 FILES = LocalFiles()
@@ -80,15 +80,14 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
     mark_ended(FILES, checkpoint, QUERY)
     with pytest.raises(ExecutionError, match=r"the input of the checkpoint in .* has ended"):
         rescaled(find_checkpoint(FILES, checkpoint.directory)[0])
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part/set.json").write_text(json.dumps({"checkpoint": checkpoint.directory}))
+    mark_members(FILES, checkpoint.directory, [f"{tmp_path}/part"])
     with pytest.raises(
         ExecutionError, match=r"INSERT of .*/part is part of the checkpoint in .*/t"
     ):
         find_checkpoint(FILES, str(tmp_path / "part"))
     about = tmp_path / "t/sqlwin.json"
-    about.write_text(about.read_text().replace('"version": 3', '"version": 7'))
-    with pytest.raises(ExecutionError, match="has format 7, and this sqlwin reads format 3"):
+    about.write_text(about.read_text().replace('"version": 4', '"version": 7'))
+    with pytest.raises(ExecutionError, match="has format 7, and this sqlwin reads format 4"):
         find_checkpoint(FILES, checkpoint.directory)
     about.write_text("{")
     with pytest.raises(ExecutionError, match="cannot be read"):

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from runtime.records import as_stored, to_json
 from runtime.redaction import DEFAULT
 from runtime.spec.kept_state import (
     KeptAccumulator,
     KeptKey,
     KeptOperator,
+    KeptRows,
     folded,
     folded_form,
-    operator_of,
-    window_fields,
 )
 from runtime.spec.windows import Tumble
 from runtime.streaming.changes import Resumed, resumed
@@ -40,12 +40,12 @@ OWN = KeptAccumulator(
 
 def kept(*accumulators: KeptAccumulator, **fields: Any) -> KeptOperator:
     whole = KeptOperator(
-        window_fields(Tumble(60_000_000)),
+        Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
         "$slice_end",
         (KeptKey("k", "k % 2", "bigint"),),
         accumulators or (SUM,),
-        rows={"from": {"table": "r"}, "where": ["k > 1", "v < 9"]},
+        rows=KeptRows({"table": "r"}, ("k > 1", "v < 9")),
         types={"v": "bigint", "ts": "timestamp_ntz"},
     )
     return replace(whole, **fields)
@@ -82,12 +82,9 @@ def test_conditions_count_in_any_order_and_columns_keep_their_names() -> None:
         "n": [1, None],
     }
     # types are compared apart
-    whole, other = (
-        json.loads(json.dumps(operator.as_json()))
-        for operator in (kept(OWN), replace(kept(OWN), types={}))
-    )
+    whole, other = (to_json(operator) for operator in (kept(OWN), replace(kept(OWN), types={})))
     assert folded_form(whole) == folded_form(other)
-    assert operator_of(whole) == kept(OWN)
+    assert as_stored(kept(OWN)) == kept(OWN)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +203,7 @@ def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
     [
         kept(time=("TS", "timestamp_ntz")),
         kept(keys=(KeptKey("K", "`K` % 2", "bigint"),)),
-        kept(rows={"from": {"table": "R"}, "where": ["V < 9", "K > 1"]}),
+        kept(rows=KeptRows({"table": "R"}, ("V < 9", "K > 1"))),
         kept(replace(SUM, args=("`V`",), condition="V > /* more */ 3")),
         # columns that one of them does not read
         kept(types={"v": "bigint", "x": "double"}),
