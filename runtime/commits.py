@@ -20,13 +20,13 @@ replaced files are not committed, and the batch deletes them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from runtime.errors import ExecutionError
 from runtime.files import Files
+from runtime.records import from_text, to_text
 
 _DATA_FILE = re.compile(r"part-([0-9a-z]+)-(\d{8,})-\d{5,}\..*")
 _COMMIT_FILE = re.compile(r"\.sqlwin-([0-9a-z]+)\.json")
@@ -117,8 +117,7 @@ def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
 
 def write_commit(files: Files, directory: str, writer: str, commit: Commit) -> None:
     """Replace the commit file of a writer atomically."""
-    text = {"version": _VERSION, **asdict(commit)}
-    files.write_text(_path(directory, writer), json.dumps(text) + "\n")
+    files.write_text(_path(directory, writer), to_text(commit, _VERSION))
 
 
 def remove_commit(files: Files, directory: str, writer: str) -> None:
@@ -198,19 +197,8 @@ def _path(directory: str, writer: str) -> str:
 
 def _read(files: Files, path: str) -> Commit:
     try:
-        fields = json.loads(files.read_text(path))
-        names = fields["files"]
-        return Commit(
-            int(fields["batch"]),
-            bool(fields["is_whole"]),
-            None if names is None else tuple(names),
-            tuple(fields.get("sources", ())),
-            str(fields.get("plan", "")),
-            tuple(Held(**held) for held in fields.get("held", ())),
-            bool(fields.get("is_merged", False)),
-            tuple(fields.get("replaced", ())),
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return from_text(Commit, files.read_text(path), _VERSION)
+    except ValueError as error:
         raise ExecutionError(
             f"{path} cannot be read: {error}",
             hint="it says which files of a stream count: start the stream again, or remove it "

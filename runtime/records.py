@@ -1,8 +1,8 @@
 """Dataclasses as JSON, by the annotations of their fields.
 
 The JSON of a dataclass has exactly its fields, so a change of a dataclass is a change of the
-format. A named tuple is an array. Where an annotation is a union of dataclasses, the field `kind`
-is the name of the class. `Any` stands for any JSON value.
+format. Fields that are not compared are left out. A named tuple is an array. Where an annotation is
+a union of dataclasses, the field `kind` is the name of the class. `Any` stands for any JSON value.
 
 Supported annotations: int, float, str, bool, None, Any, enumerations by value, dataclasses, named
 tuples, optional types, unions of dataclasses, tuple, list, Sequence, and dict or Mapping with str
@@ -85,13 +85,20 @@ def as_stored(record: T) -> T:
     return from_json(type(record), json.loads(json.dumps(to_json(record))))
 
 
-def to_text(record: object, version: int) -> str:
-    """Return a dataclass as the text of a JSON file of a version."""
-    return json.dumps({VERSION: version, **to_json(record)}, indent=2) + "\n"
+def to_text(record: object, version: int | None = None, *, indent: int | None = None) -> str:
+    """Return a dataclass as JSON text, as the content of a file if it has a version."""
+    if version is None:
+        return json.dumps(to_json(record), indent=indent)
+    return json.dumps({VERSION: version, **to_json(record)}, indent=indent) + "\n"
 
 
-def from_text(type_: type[T], text: str, version: int) -> T:
-    """Return the dataclass in the text of a JSON file.
+def from_text(type_: type[T], text: str, version: int | None = None) -> T:
+    """Return the dataclass in JSON text.
+
+    Args:
+        type_: Dataclass.
+        text: Return value of `to_text`.
+        version: Version that the text must have. None if it has none.
 
     Raises:
         OtherVersionError: the text is of another version.
@@ -103,7 +110,7 @@ def from_text(type_: type[T], text: str, version: int) -> T:
         raise MalformedRecordError(f"no JSON: {error}") from error
     if not isinstance(content, dict):
         raise MalformedRecordError(f"expected an object, not {_shown(content)}")
-    if (written := content.pop(VERSION, None)) != version:
+    if version is not None and (written := content.pop(VERSION, None)) != version:
         raise OtherVersionError(written, version)
     return from_json(type_, content)
 
@@ -169,7 +176,7 @@ def _encoder_of_mapping(type_: Any) -> _Convert | None:
 
 def _encoder_of_fields(type_: Any) -> _Convert:
     hints = get_type_hints(type_)
-    encoders = [(field.name, _encoder(hints[field.name])) for field in fields(type_)]
+    encoders = [(name, _encoder(hints[name])) for name in _stored_fields(type_)]
 
     def encode(record: Any) -> Any:
         content = {}
@@ -301,7 +308,7 @@ def _decoder_of_mapping(key_type: Any, type_: Any) -> _Convert:
 
 def _decoder_of_fields(type_: Any) -> _Convert:
     hints = get_type_hints(type_)
-    decoders = [(field.name, _decoder(hints[field.name])) for field in fields(type_)]
+    decoders = [(name, _decoder(hints[name])) for name in _stored_fields(type_)]
     names = {name for name, _ in decoders}
 
     def decode(value: Any) -> Any:
@@ -313,13 +320,13 @@ def _decoder_of_fields(type_: Any) -> _Convert:
             for name, _ in decoders:
                 if name not in value:
                     raise MalformedRecordError(f"field `{name}` is missing")
-        values = []
+        values = {}
         for name, decode_field in decoders:
             try:
-                values.append(decode_field(value[name]))
+                values[name] = decode_field(value[name])
             except MalformedRecordError as error:
                 raise error.within(name) from error
-        return type_(*values)
+        return type_(**values)
 
     return decode
 
@@ -337,6 +344,10 @@ def _decoder_of_kinds(types_: Sequence[Any]) -> _Convert:
         return decoders[kind](content)
 
     return decode
+
+
+def _stored_fields(type_: Any) -> list[str]:
+    return [field.name for field in fields(type_) if field.compare]
 
 
 _NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}

@@ -29,9 +29,9 @@ from runtime.spec.aggregates import (
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import (
-    KEPT_ACCUMULATORS,
     SLICE_END,
     LocalForm,
+    MaterializedAccumulator,
     SliceGrid,
     SliceKey,
     SlicePartial,
@@ -73,7 +73,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
     )
     partials: dict[str, SlicePartial] = {}
     for partial in expressions.partials:
-        if not isinstance(partial.into, KEPT_ACCUMULATORS):
+        if not isinstance(partial.into, MaterializedAccumulator):
             return f"{partial.text} is not kept in slices"
         text = partial_text(partial)
         if text not in partials:

@@ -13,14 +13,13 @@ after a week.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from runtime.connectors.lake.delta.snapshot import add_actions
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.records import from_text, to_text
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import broken, package
 from runtime.slices.manifest import (
@@ -42,13 +42,13 @@ from runtime.slices.manifest import (
 from runtime.slices.removal import is_half_removed, remove_slices
 from runtime.slices.tiers import TierRules
 from runtime.spec.scan import PartitionValue
-from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier, form_from_json, form_to_json
+from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-# Format version of the stored slices, independent of the Delta format
-_VERSION = "2"
+# Format version of the stored slices, independent of the Delta format. 0.2.0 wrote the first one.
+_VERSION = "3"
 NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
@@ -88,7 +88,7 @@ class StoredSlices:
         place: Directory of the table.
         delta: Delta table.
         name: Name of the materialized table.
-        definition: Definition from CREATE MATERIALIZED TABLE.
+        definition: Definition from CREATE MATERIALIZED TABLE, as JSON.
         form: Form of the slices.
         rules: Rules for merging and dropping old slices.
     """
@@ -96,7 +96,7 @@ class StoredSlices:
     place: TablePlace
     delta: DeltaTable
     name: str
-    definition: Mapping[str, Any]
+    definition: str
     form: LocalForm
     rules: TierRules = NO_RULES
 
@@ -209,7 +209,7 @@ def is_table(place: TablePlace, name: str = "") -> bool:
 def create_slices(
     where: TablePlace | str,
     name: str,
-    definition: Mapping[str, Any],
+    definition: str,
     form: LocalForm,
     partitions: Sequence[str] = (),
     rules: TierRules = NO_RULES,
@@ -219,7 +219,7 @@ def create_slices(
     Args:
         where: Directory of the table.
         name: Table name.
-        definition: Definition from CREATE MATERIALIZED TABLE.
+        definition: Definition from CREATE MATERIALIZED TABLE, as JSON.
         form: Form of the slices.
         partitions: Partition columns.
         rules: Rules for merging and dropping old slices.
@@ -250,11 +250,11 @@ def create_slices(
         ) from error
     properties = {
         _FORMAT: _VERSION,
-        _DEFINITION: json.dumps(definition),
-        _FORM: json.dumps(form_to_json(form)),
+        _DEFINITION: definition,
+        _FORM: to_text(form),
     }
     if rules:
-        properties |= {_RULES: json.dumps(asdict(rules))}
+        properties |= {_RULES: to_text(rules)}
     try:
         DeltaTable.create(
             path,
@@ -343,11 +343,11 @@ def open_slices(
             hint="read it with the sqlwin that wrote it, or make the table anew",
         )
     try:
-        form = form_from_json(json.loads(properties[_FORM]))
-        definition = json.loads(properties[_DEFINITION])
-        rules = _rules_from(json.loads(properties.get(_RULES, "{}")))
-    except (KeyError, TypeError, ValueError) as error:
+        form = from_text(LocalForm, properties.get(_FORM, ""))
+        rules = from_text(TierRules, properties[_RULES]) if _RULES in properties else NO_RULES
+    except ValueError as error:
         raise broken(name, place, error) from error
+    definition = properties[_DEFINITION]
     return StoredSlices(place, delta, metadata.name or name, definition, form, rules)
 
 
@@ -394,8 +394,3 @@ def remove_leftovers(table: StoredSlices) -> None:
         table.delta.vacuum(retention_hours=RETENTION_HOURS, dry_run=False, full=True)
     current = table.delta.transaction_version(MANIFEST)
     remove_old_manifests(table.place, current, time.time() - RETENTION_HOURS * 3600)
-
-
-def _rules_from(found: Mapping[str, Any]) -> TierRules:
-    widths = ((int(width), int(age)) for width, age in found.get("widths", ()))
-    return TierRules(tuple(widths), found.get("retention_us"))

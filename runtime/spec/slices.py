@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from runtime.spec.aggregates import (
-    Accumulator,
     CollectRegisters,
     CollectRows,
     CollectSet,
     Merge,
     MergeMoments,
-    MergeOp,
     Pick,
 )
 from runtime.spec.scan import ScanFile, ScanSource
@@ -28,9 +24,8 @@ _INSERTED = "__inserted_rows"
 # Slices are the windows of a TUMBLE.
 SliceGrid = Tumble | CalendarTumble
 
-_GRIDS: dict[str, type[SliceGrid]] = {"fixed": Tumble, "calendar": CalendarTumble}
 # Accumulators whose partials can be materialized
-KEPT_ACCUMULATORS = (Merge, MergeMoments, Pick, CollectSet, CollectRegisters, CollectRows)
+MaterializedAccumulator = Merge | MergeMoments | Pick | CollectSet | CollectRegisters | CollectRows
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class SlicePartial:
     """
 
     text: str
-    into: Accumulator
+    into: MaterializedAccumulator
     types: tuple[str, ...]
 
 
@@ -186,62 +181,3 @@ def table_of_rows(table: str) -> str:
 def is_inserted_rows(table: str) -> bool:
     """Return whether a name stands for inserted rows, of which only the slices are stored."""
     return table.endswith(_INSERTED)
-
-
-def form_to_json(form: LocalForm) -> dict[str, Any]:
-    """Return a form as a JSON-compatible dict."""
-    kind = "calendar" if isinstance(form.grid, CalendarTumble) else "fixed"
-    partials = [
-        {
-            "text": partial.text,
-            "types": list(partial.types),
-            "into": _accumulator_to_json(partial.into),
-        }
-        for partial in form.partials
-    ]
-    return {
-        **{name: getattr(form, name) for name in ("base", "time", "time_type", "time_zone")},
-        "grid": {"kind": kind, **asdict(form.grid)},
-        "keys": [asdict(key) for key in form.keys],
-        "partials": partials,
-        "conditions": list(form.conditions),
-    }
-
-
-def form_from_json(content: Mapping[str, Any]) -> LocalForm:
-    """Parse the result of `form_to_json`.
-
-    Raises:
-        KeyError, TypeError, ValueError: The dict is malformed.
-    """
-    grid = dict(content["grid"])
-    return LocalForm(
-        content["base"],
-        content["time"],
-        content["time_type"],
-        content["time_zone"],
-        _GRIDS[grid.pop("kind")](**grid),
-        tuple(SliceKey(**key) for key in content["keys"]),
-        tuple(
-            SlicePartial(
-                partial["text"], _accumulator_from_json(partial["into"]), tuple(partial["types"])
-            )
-            for partial in content["partials"]
-        ),
-        tuple(content["conditions"]),
-    )
-
-
-def _accumulator_to_json(into: Accumulator) -> dict[str, Any]:
-    own = {attribute.name: getattr(into, attribute.name) for attribute in fields(into)}
-    return {"kind": type(into).__name__, **own, "columns": list(into.columns)}
-
-
-def _accumulator_from_json(content: Mapping[str, Any]) -> Accumulator:
-    own = dict(content)
-    kinds: dict[str, type[Accumulator]] = {kind.__name__: kind for kind in KEPT_ACCUMULATORS}
-    kind = kinds[own.pop("kind")]
-    own["columns"] = tuple(own["columns"])
-    if "op" in own:
-        own["op"] = MergeOp(own["op"])
-    return kind(**own)

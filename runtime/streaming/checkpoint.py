@@ -454,7 +454,7 @@ def _write(
         checkpoint.spark_name,
         None if then is None else _Next(*then),
     )
-    _replace(files, checkpoint, to_text(content, _VERSION))
+    _replace(files, checkpoint, to_text(content, _VERSION, indent=2))
 
 
 def _replace(files: Files, checkpoint: Checkpoint, text: str) -> None:

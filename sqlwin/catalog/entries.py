@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -130,48 +130,6 @@ class Definition:
     def is_inserted(self) -> bool:
         """Return whether rows are added by INSERT."""
         return self.refresh_mode == "CONTINUOUS"
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the definition to JSON values."""
-        tables = [asdict(table) for table in self.tables]
-        for table in tables:
-            del table["storage"]
-        return {**asdict(replace(self, tables=())), "tables": tables}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Definition:
-        """Read the result of `to_json`.
-
-        Raises:
-            KeyError, TypeError: The values do not come from `to_json`.
-        """
-        views = ((tuple(n), query, tuple(columns)) for n, query, columns in values["views"])
-        return cls(
-            values["query"],
-            tuple(map(_table_from_json, values["tables"])),
-            tuple(views),
-            tuple(values["partitioned_by"]),
-            values["freshness"],
-            values["comment"],
-            values["refresh_mode"],
-            tuple(TableColumn(**column) for column in values["columns"]),
-            tuple((key, value) for key, value in values["options"]),
-        )
-
-
-def _table_from_json(values: Mapping[str, Any]) -> TableSpec:
-    watermark = values["watermark"]
-    return TableSpec(
-        values["name"],
-        values["connector"],
-        tuple(TableColumn(**column) for column in values["columns"]),
-        tuple((key, value) for key, value in values["options"]),
-        tuple(values["partitioned_by"]),
-        tuple(values["primary_key"]),
-        None if watermark is None else Watermark(**watermark),
-        values["comment"],
-        values["temporary"],
-    )
 
 
 @dataclass(frozen=True)

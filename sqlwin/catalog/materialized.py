@@ -16,6 +16,7 @@ from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
 from runtime.names import quoted
+from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
 from runtime.slices.changes import as_it_is, changes
 from runtime.slices.store import StoredSlices, open_slices
@@ -166,7 +167,8 @@ class OpenedSlices:
         # Inserted rows are stored nowhere else.
         if columns is None or table.is_inserted:
             return files
-        tables = Definition.from_json(self.stored(table.path, table.name).definition).tables
+        stored = self.stored(table.path, table.name)
+        tables = from_text(Definition, stored.definition).tables
         named = (t.name for t in tables if t.name.lower() == table.form.base)
         base = next(named, table.form.base)
         source = self._catalog.scan_source(name_parts(base), columns)

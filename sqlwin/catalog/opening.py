@@ -7,6 +7,7 @@ import os
 from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
+from runtime.records import from_text
 from runtime.slices.faults import broken
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
@@ -25,8 +26,8 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     """
     stored = catalog.slices.stored(path, ".".join(name))
     try:
-        definition = Definition.from_json(stored.definition)
-    except (KeyError, TypeError, ValueError) as error:
+        definition = from_text(Definition, stored.definition)
+    except ValueError as error:
         raise broken(".".join(name), stored.place, error) from error
     for table in definition.tables:
         called = entry_name(table)

@@ -13,6 +13,7 @@ from planner.materialized.form import grid_text, time_text
 from planner.sql.intervals import render_duration
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
+from runtime.records import to_text
 from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
 from runtime.slices.removal import remove_slices
 from runtime.slices.store import (
@@ -80,7 +81,7 @@ class MaterializedTables:
             definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
-        create_slices(place, name, definition.to_json(), planned.form, partitions, rules)
+        create_slices(place, name, to_text(definition), planned.form, partitions, rules)
         try:
             opened = open_materialized(catalog, statement.name, path)
             if is_continuous:

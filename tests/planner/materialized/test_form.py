@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from planner.arrow.partials import local_expressions
@@ -11,7 +9,7 @@ from planner.materialized.form import is_made_of, kept_columns, local_form, slic
 from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import plan_query
-from runtime.spec.slices import form_from_json, form_to_json
+from runtime.records import as_stored
 from runtime.spec.windows import (
     DAY_US,
     CalendarCumulate,
@@ -93,7 +91,7 @@ def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
     }
     assert found.conditions == ("(city <> 'Rome')", "(fare > CAST(0 AS BIGINT))")
     assert (found.base, found.time, found.time_zone) == ("trips", "ts", "")
-    assert form_from_json(json.loads(json.dumps(form_to_json(found)))) == found
+    assert as_stored(found) == found
 
 
 @pytest.mark.parametrize(

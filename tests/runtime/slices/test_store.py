@@ -41,7 +41,7 @@ FORM = LocalForm(
 
 
 def _made(path: Path) -> StoredSlices:
-    create_slices(str(path), "m", {"query": "SELECT 1"}, FORM)
+    create_slices(str(path), "m", '{"query": "SELECT 1"}', FORM)
     return open_slices(str(path), "m")
 
 
@@ -108,9 +108,9 @@ def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) ->
 
 def test_how_far_old_slices_are_merged_is_in_the_version(tmp_path: Path) -> None:
     path, rules = str(tmp_path / "m"), TierRules(((300, 600), (1500, 6000)), 9000)
-    create_slices(path, "m", {"query": "SELECT 1"}, FORM, rules=rules)
+    create_slices(path, "m", '{"query": "SELECT 1"}', FORM, rules=rules)
     table = open_slices(path)
-    assert table.delta.metadata().configuration["sqlwin.format"] == "2"
+    assert table.delta.metadata().configuration["sqlwin.format"] == "3"
     assert (table.rules, table.reached) == (rules, Reached())
     commit(table, "x", [_written(table, "x", 60)], [], (BaseFile("a", 1, 1),))
     moved = Reached((Tier(300, 600), Tier(1500, -1500)), -3000)
@@ -145,7 +145,7 @@ def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> Non
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "f").write_text("")
     with pytest.raises(CatalogError, match=r"something is at .*/x already"):
-        create_slices(str(tmp_path / "x"), "m", {}, FORM)
+        create_slices(str(tmp_path / "x"), "m", "{}", FORM)
     with pytest.raises(CatalogError, match="there is something else at"):
         open_slices(str(tmp_path / "x"), "m")
     with pytest.raises(CatalogError, match="there is nothing at"):
@@ -162,9 +162,9 @@ def test_another_delta_table_is_no_materialized_table(tmp_path: Path) -> None:
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     table = _made(tmp_path / "m")
-    for number in ("1", "3", "x"):
+    for number in ("1", "2", "x"):
         table.delta.alter.set_table_properties({"sqlwin.format": number}, raise_if_not_exists=False)
-        with pytest.raises(CatalogError, match=f"has format {number}, and .* reads format 2"):
+        with pytest.raises(CatalogError, match=f"has format {number}, and .* reads format 3"):
             open_slices(table.path, "m")
 
 

@@ -41,7 +41,7 @@ def _place(store: ObjectStore, path: str, attempts: int = 3) -> TablePlace:
 
 
 def _made(place: TablePlace) -> StoredSlices:
-    create_slices(place, "m", {"query": "SELECT 1"}, FORM)
+    create_slices(place, "m", '{"query": "SELECT 1"}', FORM)
     return open_slices(place, "m")
 
 
@@ -170,7 +170,7 @@ def test_a_place_that_holds_something_else_is_refused(store: ObjectStore) -> Non
     store.put("taken/f.parquet", pa.table({"a": [1]}))
     place = _place(store, "taken")
     with pytest.raises(CatalogError, match=r"something is at s3a://lake/taken already"):
-        create_slices(place, "m", {}, FORM)
+        create_slices(place, "m", "{}", FORM)
     with pytest.raises(CatalogError, match="there is something else at"):
         open_slices(place, "m")
     with pytest.raises(CatalogError, match="there is nothing at"):
@@ -188,7 +188,7 @@ def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore)
     with store.failing("AccessDenied"), pytest.raises(ExecutionError, match="permission denied"):
         open_slices(place, "m", 0)
     with store.failing("AccessDenied", lambda _: True), pytest.raises(ExecutionError) as raised:
-        create_slices(_place(store, "denied"), "m", {}, FORM)
+        create_slices(_place(store, "denied"), "m", "{}", FORM)
     assert "permission denied" in raised.value.message
 
 

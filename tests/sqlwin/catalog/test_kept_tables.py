@@ -9,10 +9,12 @@ import pytest
 
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
+from runtime.records import as_stored, to_text
 from runtime.redaction import DEFAULT
-from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import refuse_kept_table
+from sqlwin.catalog.entries import Definition
 from sqlwin.catalog.listings import show_create_table
 from sqlwin.catalog.opening import open_materialized
 
@@ -75,11 +77,31 @@ def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) 
     assert f"`a` {shown}\n" in statement
 
 
-@pytest.mark.parametrize("definition", [{}, {"query": "SELECT 1", "views": [], "tables": [{}]}])
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        ("{", "no JSON"),
+        ("{}", "field `query` is missing"),
+        (to_text(Definition("SELECT 1")).replace("query", "sql"), "unknown field `sql`"),
+    ],
+)
 def test_a_materialized_table_with_a_damaged_definition_cannot_be_read(
-    definition: dict[str, Any],
+    definition: str, problem: str
 ) -> None:
     stored = SimpleNamespace(definition=definition, place=TablePlace("/data/m"))
     catalog = SimpleNamespace(slices=SimpleNamespace(stored=lambda path, name: stored))
-    with pytest.raises(ExecutionError, match="/data/m"):
+    with pytest.raises(ExecutionError, match=f"/data/m: {problem}"):
         open_materialized(cast(Any, catalog), ("m",), "/data/m")
+
+
+def test_a_definition_is_read_as_it_was_written() -> None:
+    table = TableSpec(
+        "bids", "kafka", (TableColumn("a", "int"),), (("topic", "t"),),
+        watermark=Watermark("ts", "ts"), storage="memory 1",
+    )  # fmt: skip
+    definition = Definition(
+        "SELECT 1", (table,), ((("v",), "SELECT 2", ("a", "b")),), ("a",), "1 h", None,
+        "CONTINUOUS", (TableColumn("a", None),), (("x", "y"),),
+    )  # fmt: skip
+    assert as_stored(definition) == definition
+    assert as_stored(definition).tables[0].storage == ""
