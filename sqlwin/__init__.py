@@ -24,8 +24,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 _FOREIGN = (
-    "sqlwin needs its own package `{}`, but Python finds {}: rename that, or take its directory "
-    "off the path"
+    "sqlwin needs its own package `{}`, but Python finds {}: rename it, or remove its directory "
+    "from Python's path"
 )
 
 try:
@@ -80,8 +80,8 @@ def connect(
     if spark is not None:
         if master or conf or remote:
             raise SqlwinError(
-                "connect() was given a Spark session and a way to start one",
-                hint="give either spark=, or master=, conf= and remote=",
+                "connect() got both a Spark session and options to start one",
+                hint="pass either spark=, or master=, conf= and remote=",
             )
         return Session(spark, settings=settings or {})
     with spark_lock:  # holding the lock, no other thread can stop Spark first

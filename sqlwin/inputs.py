@@ -55,7 +55,7 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
     if isinstance(data, DataFrame):
         return plain(data)
     if not can_be_rows(data):
-        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_description(data)}")
+        raise TypeError(f"`{name}` must be {ACCEPTED}, not {_description(data)}")
     table = _with_sql_types(_arrow_table(data, name), name)
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     with translated_errors():
@@ -113,7 +113,7 @@ def _arrow_table(data: Any, name: str) -> pa.Table:
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except _ARROW_ERRORS as error:
-        raise TypeError(f"`{name}` has to be {ACCEPTED}, not {_description(data)}") from error
+        raise TypeError(f"`{name}` must be {ACCEPTED}, not {_description(data)}") from error
 
 
 def _table_of_dicts(rows: list[Mapping[Any, Any]], name: str) -> pa.Table:
@@ -150,11 +150,11 @@ def _bad_column(name: str, column: str, error: BaseException) -> AnalysisError:
     lines = str(error).strip().splitlines()
     reason = lines[0] if lines else "SQL has no such type"
     if isinstance(error, OverflowError):
-        reason = "a number is larger than BIGINT takes"
+        reason = "a number exceeds BIGINT"
     return AnalysisError(
-        f"column `{column}` of `{name}` is no column of SQL: {reason}",
+        f"cannot convert column `{column}` of `{name}` to SQL: {reason}",
         subjects=(column,),
-        hint="give all of its values one type",
+        hint="use a single type for all values",
     )
 
 
@@ -169,12 +169,12 @@ def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
             counterpart in SQL.
     """
     if not table.num_columns:
-        raise AnalysisError(f"`{name}` has {counted(0, 'columns')}, so that it is no table")
+        raise AnalysisError(f"`{name}` has {counted(0, 'columns')}, but a table needs at least one")
     folded = [column.lower() for column in table.column_names]
     twice = next((c for c in table.column_names if folded.count(c.lower()) > 1), None)
     if twice is not None:
         raise AnalysisError(
-            f"`{name}` has two columns called `{twice}`; case does not matter in SQL",
+            f"`{name}` has two columns named `{twice}`; SQL ignores case",
             subjects=(twice,),
             hint="rename one of them",
         )
@@ -195,7 +195,7 @@ def _reason(type_: pa.DataType, error: Exception) -> Exception:
     """Return an error whose text does not name PySpark's settings and functions."""
     if isinstance(error, pa.ArrowException | OverflowError):
         return error
-    return TypeError(f"its Arrow type {type_} has no counterpart")
+    return TypeError(f"SQL has no type for Arrow type {type_}")
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

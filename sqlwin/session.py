@@ -125,10 +125,12 @@ class Session:
             ExecutionError: The session is closed or its Spark was stopped.
         """
         if self._is_closed:
-            raise ExecutionError("this session is closed", hint="sqlwin.connect() opens a new one")
+            raise ExecutionError(
+                "the session is closed", hint="use sqlwin.connect() to open a new session"
+            )
         if is_stopped(self._spark):
             raise ExecutionError(
-                "the Spark of this session was stopped", hint="sqlwin.connect() starts a new one"
+                "the session's Spark has stopped", hint="use sqlwin.connect() to open a new session"
             )
         return self._opened_runner
 
@@ -169,15 +171,15 @@ class Session:
         results = self.execute(query, params=params)
         if len(results) != 1:
             raise AnalysisError(
-                f"sql() takes one statement, but got {len(results)}",
-                hint="execute() runs a script and gives one result for each statement",
+                f"sql() takes a single statement, but got {len(results)}",
+                hint="use execute() for scripts: it returns one result per statement",
             )
         (result,) = results
         match result:
             case RowsResult(data=StreamRows(opened=opened)) if opened.reads_watermark:
                 raise AnalysisError(
-                    "CURRENT_WATERMARK is not known in a DataFrame that is a stream",
-                    hint="take the rows of execute(), or write an INSERT",
+                    "CURRENT_WATERMARK is not available in a streaming DataFrame",
+                    hint="use the rows of execute(), or INSERT",
                 )
             case RowsResult():
                 return result.dataframe
@@ -244,7 +246,7 @@ class Session:
         """
         if mode not in MODES:
             raise AnalysisError(
-                f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
+                f"unknown explain mode `{mode}`", hint=f"available modes: {', '.join(MODES)}"
             )
         documents = self._query_documents(sql, file, analyze=analyze, params=params)
         return Explanation(Document(documents), mode)
@@ -354,7 +356,7 @@ class Session:
         if time_column is None and watermark is not None:
             raise AnalysisError(
                 f"register(`{name}`) has a watermark but no time_column",
-                hint="a watermark follows a column: give time_column too",
+                hint="add time_column, the column that the watermark refers to",
             )
         late = None
         if time_column is not None and watermark is not None:
@@ -464,9 +466,9 @@ class Session:
         """Register the DataFrame that the windows are over, and return its name."""
         if dataframe.isStreaming and time is not None and watermark is None:
             raise AnalysisError(
-                "windows() got a streaming DataFrame without a watermark, so that no window would "
-                "ever close",
-                hint="say how late its rows may come, such as watermark='5 seconds'",
+                "windows() requires a watermark for a streaming DataFrame, because windows would "
+                "never close without one",
+                hint="for example watermark='5 seconds'",
             )
         names = (f"dataframe_{number}" for number in count(1))
         name = next(name for name in names if self._runner.catalog.entry((name,)) is None)

@@ -143,14 +143,14 @@ class Config:
             return None
         close = nearest(key, SETTINGS)
         raise CatalogError(
-            f"there is no setting '{key}'",
+            f"unknown setting '{key}'",
             subjects=(f"'{key}'",),
-            hint=f"did you mean '{close}'?" if close else "SET lists the settings",
+            hint=f"did you mean '{close}'?" if close else "SET lists all settings",
         )
 
 
 def _no_effect(key: str) -> str:
-    return f"'{key}' is a setting of Flink's and has no effect here"
+    return f"'{key}' is a Flink setting and has no effect"
 
 
 def _value(setting: Setting, text: str) -> Value:
@@ -171,9 +171,9 @@ def _value(setting: Setting, text: str) -> Value:
             is_buffer = setting.has_effect and setting.name not in _ANY_SIZE
             if is_buffer and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
                 raise AnalysisError(
-                    f"'{setting.name}' cannot be {text.strip()!r}",
+                    f"invalid value {text.strip()!r} for setting '{setting.name}'",
                     subjects=(f"'{setting.name}'",),
-                    hint="take 1 mb to 1 gb",
+                    hint="it must be 1 mb to 1 gb",
                 )
             return n_bytes
         case Type.LIST:

@@ -48,7 +48,7 @@ def parse_duration(key: str, text: str) -> int:
         raise _wrong(key, text, "a duration such as 10 s, 1 min or 500 ms")
     us = number * factor
     if us.denominator != 1:
-        raise _wrong(key, text, "a duration of whole microseconds")
+        raise _wrong(key, text, "a whole number of microseconds")
     return int(us)
 
 
@@ -75,7 +75,7 @@ def parse_memory(key: str, text: str) -> int:
     number, unit = _split_unit(text)
     factor = _MEMORY_UNITS.get(unit)
     if number is None or factor is None or number.denominator != 1:
-        raise _wrong(key, text, "a size of memory such as 64 mb or 1 gb")
+        raise _wrong(key, text, "a memory size such as 64 mb or 1 gb")
     return int(number) * factor
 
 
@@ -138,7 +138,7 @@ def parse_time_zone(key: str, text: str) -> str:
         return name
     if close := nearest(name, regions):
         raise _wrong(key, text, f"did you mean {close}?", is_question=True)
-    raise _wrong(key, text, "a zone such as Europe/Berlin, UTC or +08:00")
+    raise _wrong(key, text, "a time zone such as Europe/Berlin, UTC or +08:00")
 
 
 def _is_offset(name: str) -> bool:
@@ -156,9 +156,9 @@ def _split_unit(text: str) -> tuple[Fraction | None, str]:
 
 
 def _wrong(key: str, text: str, right: str, is_question: bool = False) -> AnalysisError:
-    hint = right if is_question else f"it takes {right}"
+    hint = right if is_question else f"it must be {right}"
     return AnalysisError(
-        f"'{text}' is no value for the setting '{key}'",
+        f"invalid value '{text}' for setting '{key}'",
         subjects=(f"'{text}'", f"'{key}'"),
         hint=hint,
     )

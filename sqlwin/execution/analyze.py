@@ -113,8 +113,8 @@ def refuse_remote(spark: SparkSession) -> None:
     """
     if is_remote(spark):
         raise AnalysisError(
-            "EXPLAIN ANALYZE counts with Spark's accumulators, which Spark Connect does not have",
-            hint="run it on an embedded session or with --master",
+            "EXPLAIN ANALYZE is not supported over Spark Connect",
+            hint="use a local session or --master",
         )
 
 

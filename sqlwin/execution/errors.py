@@ -62,8 +62,8 @@ class ScriptPlace:
         # in the other modes the bound text has no double quotes
         if error.file is None and text.startswith('"', place.offset):
             error.hint = (
-                "text in double quotes is a string: a name stands in backticks, or "
-                "SET 'sqlwin.double-quotes' = 'identifier'"
+                "text in double quotes is a string; use backticks for a name, or SET "
+                "'sqlwin.double-quotes' = 'identifier'"
             )
 
 

@@ -85,8 +85,8 @@ class Explanations:
                 return self._documents_together(statement.inserts, analyze)
             case _:
                 raise SqlwinError(
-                    f"EXPLAIN {'ANALYZE ' * analyze}takes a query or an INSERT",
-                    hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
+                    f"EXPLAIN {'ANALYZE ' * analyze}requires a query or an INSERT",
+                    hint="for example EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
                 )
         plan = self._plans.plan(query, statement.text, sink)
         document = query_document(plan, statement.text, self._plans.time_zone)
@@ -104,9 +104,9 @@ class Explanations:
             rows = dataframe(self._plans.spark, steps[0], options)
             if rows.isStreaming:
                 raise AnalysisError(
-                    "EXPLAIN ANALYZE cannot measure a DataFrame that is a stream but for sqlwin",
-                    hint="declare it with a watermark: "
-                    "session.register(name, dataframe, watermark=...)",
+                    "EXPLAIN ANALYZE cannot measure a streaming DataFrame without a watermark",
+                    hint="register it with a watermark: session.register(name, dataframe, "
+                    "time_column=..., watermark=...)",
                 )
             with watched(0):
                 if isinstance(statement, Insert):

@@ -46,7 +46,7 @@ def render(document: Document, mode: str) -> str:
         return plan_page(to_json(document))
     if not any(query.trees for query in document.queries):
         raise AnalysisError(
-            f"there is no plan to draw as {mode}",
-            hint="statements of Spark alone have a text only: --format text",
+            f"cannot draw the plan as {mode}",
+            hint="plans of Spark's own statements are available as text only: use --format text",
         )
     return mermaid(document) if mode == "mermaid" else dot(document)

@@ -158,9 +158,9 @@ class LoweredGeneralWindows:
         """
         if options.emits_updates:
             raise AnalysisError(
-                "windows() takes no early firing and no allowed lateness from settings",
-                hint="give it a trigger and allowed_lateness; RESET 'table.exec.emit."
-                "early-fire.enabled' and 'table.exec.emit.allow-lateness'",
+                "windows() does not support early firing and allowed lateness from settings",
+                hint="pass trigger= and allowed_lateness=, and RESET "
+                "'table.exec.emit.early-fire.enabled' and 'table.exec.emit.allow-lateness'",
             )
         windows, output = self.windows, output_columns(self.windows.output)
         spark, job = windows.plans.spark, windows.job

@@ -17,6 +17,7 @@ from runtime.connectors.registry import check_writable
 from runtime.connectors.writing import is_declared
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
+from runtime.spec.figures import counted
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -36,12 +37,12 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
     entry = catalog.entry(name)
     if isinstance(entry, View | Registered):
         kind = "a view" if isinstance(entry, View) else "a registered DataFrame"
-        hint = "CREATE TABLE ... WITH ('connector' = ...) makes a table to write to"
+        hint = "create a table with CREATE TABLE ... WITH ('connector' = ...)"
         if isinstance(entry, MaterializedTable):
             kind = "a materialized table"
-            hint = f"ALTER MATERIALIZED TABLE {'.'.join(name)} REFRESH takes in new files"
+            hint = f"add new files with ALTER MATERIALIZED TABLE {'.'.join(name)} REFRESH"
             if entry.definition.is_inserted:
-                hint = "write the INSERT by itself; EXPLAIN takes its query"
+                hint = "run the INSERT outside a statement set; for its plan, EXPLAIN the query"
         raise CatalogError(
             f"cannot insert into `{'.'.join(name)}`: it is {kind}",
             subjects=(".".join(name),),
@@ -65,10 +66,10 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
     try:
         if table is None:
             raise AnalysisError(
-                f"OPTIONS stand here, and `{'.'.join(insert.name)}` is no table of CREATE TABLE "
-                "... WITH",
+                f"OPTIONS cannot be used with `{'.'.join(insert.name)}`, which is not a table of "
+                "CREATE TABLE ... WITH",
                 subjects=(".".join(insert.name),),
-                hint="leave them out",
+                hint="remove the OPTIONS hint",
             )
         return with_options(table, insert.options.pairs)
     except SqlwinError as error:
@@ -106,10 +107,10 @@ def by_position(
     for target, field in zip(targets, fields, strict=True):
         if not _fits(field.dataType, str(target.type)):
             raise AnalysisError(
-                f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()} and "
+                f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()}, which "
                 f"does not fit `{target.name}` {str(target.type).upper()}",
                 subjects=(field.name, target.name),
-                hint=f"write CAST({field.name} AS {str(target.type).upper()})",
+                hint=f"use CAST({field.name} AS {str(target.type).upper()})",
             )
         positions[target.name] = len(positions)
     is_in_order = list(positions) == [c.name for c in declared]
@@ -153,13 +154,13 @@ def with_static(
             raise AnalysisError(
                 f"`{table.name}` is not partitioned by `{name}`",
                 subjects=(table.name, name),
-                hint=f"its PARTITIONED BY has {listed}" if listed else "leave PARTITION (...) out",
+                hint=f"PARTITIONED BY has {listed}" if listed else "remove PARTITION (...)",
             )
         if name.lower() in (column.lower() for column in columns):
             raise AnalysisError(
-                f"`{name}` has a value in PARTITION and is listed as a column of the query too",
+                f"`{name}` is both in PARTITION and in the column list",
                 subjects=(name,),
-                hint="leave it out of one of them",
+                hint="remove it from one of them",
             )
     own = [name for name in rows.columns if name != ROW_KIND]
     declared = [c.name for c in physical_columns(table)] or own
@@ -174,10 +175,10 @@ def with_static(
 def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
     if len(targets) != n_columns:
         raise AnalysisError(
-            f"the query yields {n_columns} columns, but `{table}` takes "
-            f"{len(targets)}: {', '.join(targets)}",
+            f"the query returns {counted(n_columns, 'columns')}, but `{table}` has {len(targets)}: "
+            f"{', '.join(targets)}",
             subjects=(table,),
-            hint="give one expression for each column, in the table's order",
+            hint="select one expression per column, in the table's order",
         )
 
 

@@ -76,5 +76,5 @@ def _check_file(spark: SparkSession, text: str, start: int, stop: int) -> None:
         is_there = files_at(spark, path).exists(path)
     if not is_there:
         raise CatalogError(
-            f"there is no file {path}", position=Position.at(text, start, stop - start), sql=text
+            f"file {path} does not exist", position=Position.at(text, start, stop - start), sql=text
         )

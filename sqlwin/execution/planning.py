@@ -376,14 +376,14 @@ class Plans:
         """Return why an INSERT cannot share a stream with others of its set, None if it can."""
         entry = self.catalog.entry(insert.name)
         if self.emits_updates:
-            return "the windows of the stream are emitted more than once"
+            return "its windows are emitted more than once"
         if not isinstance(entry, TableSpec):
-            return "the stream goes into a table of Spark's, which Spark writes by itself"
+            return "its target is a table of Spark's catalog"
         if not has_sink(entry):
             connector = f"connector '{entry.connector}'"
-            return f"the stream goes into {connector}, which Spark writes by itself"
+            return f"its target uses {connector}"
         if general_windows_in(draft.physical, self.catalog):
-            return "the stream comes from windows made in Python"
+            return "it reads windows defined in Python"
         return None
 
     def _draft(

@@ -231,7 +231,7 @@ class Runner:
             elif detail == "JSON_EXECUTION_PLAN":
                 text += f"\n== Physical Execution Plan ==\n{render(document, 'json')}"
             elif detail != "ANALYZE":
-                notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
+                notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
 
     def _store(self, source: ScanSource) -> Store | None:
@@ -284,8 +284,8 @@ class Runner:
         plan = self.plans.plan(statement.ast, statement.text)
         if self.plans.is_stream(plan):
             raise AnalysisError(
-                "SUMMARIZE reads all rows, and this stream may go on",
-                hint="SET 'execution.runtime-mode' = 'batch' where its table is bounded",
+                "SUMMARIZE requires bounded input, but the query reads an unbounded stream",
+                hint="if its table is bounded, SET 'execution.runtime-mode' = 'batch'",
             )
         rows = self.plans.dataframe(self.plans.lower(plan))
         with self.plans.errors_of(statement.text), self.plans.jobs_run():
@@ -296,7 +296,7 @@ class Runner:
         """Return notes about a query that runs as a batch."""
         if self.config.get("execution.runtime-mode") != "streaming":
             return ()
-        return ("no table of this query can be read as a stream: it runs as a batch",)
+        return ("the query runs as a batch, because none of its tables can be read as a stream",)
 
     # -- definitions ---------------------------------------------------------------------------
 
@@ -357,15 +357,15 @@ class Runner:
 
         stream = self.streams.find(statement.name)
         if not stream.is_running:
-            return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
+            return _ok(statement, f"stream {stream.number} is not running: it is {stream.state}")
         with self.plans.jobs_run():
             stream.stop()
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
-            return _ok(statement, f"{name} has failed: {failure}", (how_to_resume(stream),))
+            return _ok(statement, f"{name} failed: {failure}", (how_to_resume(stream),))
         others = [f"`{table}`" for table in stream.setup.inserts if table != stream.setup.name]
-        also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
-        return _ok(statement, f"{name} is stopped{also}", (how_to_resume(stream),))
+        also = f", including INSERT INTO {', '.join(others)}" if others else ""
+        return _ok(statement, f"{name} stopped{also}", (how_to_resume(stream),))
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -439,13 +439,14 @@ def _not_of_streams(text: str) -> AnalysisError:
     start = window.start() if window else len(text) - len(text.lstrip())
     call = text[start:].partition("(" if window else "\n")[0]
     if window:
-        message = f"{call.strip()}() is Spark's, and here no window of a stream"
+        message = f"{call.strip()}() is not supported over a stream"
         way_out = (
-            "put windows into FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+            "use a window function in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+            "INTERVAL '1' MINUTE))"
         )
     else:
-        message = "this query over a stream is in words that Spark alone knows"
-        way_out = "write it without them"
+        message = "this query over a stream uses syntax that only Spark supports"
+        way_out = "remove it"
     return AnalysisError(
         message,
         position=Position.at(text, start, len(call.rstrip())),
@@ -477,10 +478,10 @@ def _check_view_columns(view: nodes.CreateView, columns: Sequence[str]) -> None:
     named = view.columns
     if named and len(named) != len(columns):
         raise AnalysisError(
-            f"the view names {len(named)} column{'s' * (len(named) > 1)}, and its query yields "
+            f"the view lists {len(named)} column{'s' * (len(named) > 1)}, but its query returns "
             f"{len(columns)}",
             subjects=(named[-1],) if len(named) > len(columns) else (named[0],),
-            hint=f"the query yields {', '.join(columns)}",
+            hint=f"the query returns {', '.join(columns)}",
         )
 
 

@@ -281,16 +281,16 @@ def _with_progress(
     others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
     parts = [
         _progress_text(
-            [name for name, outcome in others if outcome.done], "has", "have", "been written"
+            [name for name, outcome in others if outcome.done], "has", "have", "completed"
         ),
         _progress_text(
             [name for name, outcome in others if outcome.cancelled], "was", "were", "cancelled"
         ),
         _progress_text(
-            [name for name, outcome in others if outcome.failed], "has", "have", "failed too"
+            [name for name, outcome in others if outcome.failed], "has", "have", "also failed"
         ),
         _progress_text(
-            [name for name, outcome in others if not outcome.begun], "was", "were", "not begun"
+            [name for name, outcome in others if not outcome.begun], "was", "were", "not started"
         ),
     ]
     progress = [part for part in parts if part]

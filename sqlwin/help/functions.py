@@ -225,10 +225,10 @@ def describe_function(name: str) -> str:
     if function is None:
         close = nearest(name.upper(), FUNCTIONS)
         raise CatalogError(
-            f"there is no help on a function {name.upper()}",
+            f"no help for function {name.upper()}",
             hint=f"did you mean {close}?"
             if close
-            else "`DESCRIBE FUNCTION name` describes functions of Spark",
+            else "for Spark functions, use `DESCRIBE FUNCTION name`",
         )
     summary = function.summary[:1].upper() + function.summary[1:] + "."
     parts = [

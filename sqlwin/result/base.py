@@ -116,8 +116,8 @@ class StatementResult(ABC):
         if self.scan_counts is None:
             return self.statement_notes
         dropped = tuple(
-            f"{counted(n_rows, 'rows')} whose `{column}` is NULL "
-            f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
+            f"{counted(n_rows, 'rows')} with NULL in `{column}` {'is' if n_rows == 1 else 'are'} "
+            "in no window (numNullRowTimeRecordsDropped)"
             for column, n_rows in self.scan_counts.null_times()
         )
         return self.statement_notes + dropped
@@ -248,13 +248,15 @@ class ResultWithRows(StatementResult):
         """
         from sqlwin.display.python_values import python_rows
 
-        self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
+        self._check_bounded(
+            "use batches() to read rows as they arrive, or INSERT INTO to store them"
+        )
         return [row for batch in self.batches() for row in python_rows(batch)]
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """Return the rows as an Arrow table, with their SQL types."""
         if limit is None:
-            self._check_bounded("to_arrow(limit=1000) takes the first rows")
+            self._check_bounded("use a limit, such as to_arrow(limit=1000)")
         return pa.Table.from_batches(self.batches(limit), self.schema)
 
     def _check_bounded(self, hint: str) -> None:
@@ -266,7 +268,7 @@ class ResultWithRows(StatementResult):
 
     def _print(self, max_rows: int | None) -> None:
         batches = self.batches(None if max_rows is None else max_rows + 1)
-        more = "show(max_rows=None) shows all"
+        more = "use show(max_rows=None)"
         console = Console(highlight=False)
         print_table(self.columns, batches, console, max_rows=max_rows, more=more)
 

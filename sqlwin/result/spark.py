@@ -180,4 +180,4 @@ def _most_rows(frame: DataFrame) -> float:
         most = frame._jdf.queryExecution().optimizedPlan().maxRows()
         return float(most.get()) if most.isDefined() else inf
 
-    return unless_missing("small results come in as many pieces as large ones", bound, inf)
+    return unless_missing("small results arrive in as many batches as large ones", bound, inf)

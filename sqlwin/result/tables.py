@@ -40,8 +40,8 @@ def polars_frame(columns: list[str], table: Callable[[], pa.Table]) -> pl.DataFr
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
         raise ExecutionError(
-            f"two columns are called `{twice}`, which Polars does not take",
-            hint="give one of them another name: SELECT ... AS name",
+            f"two columns are named `{twice}`, which Polars does not support",
+            hint="rename one of them: SELECT ... AS name",
         )
     frame = polars.from_arrow(table())
     assert isinstance(frame, polars.DataFrame)
@@ -50,7 +50,7 @@ def polars_frame(columns: list[str], table: Callable[[], pa.Table]) -> pl.DataFr
 
 def _missing(package: str, feature: str) -> MissingPackageError:
     return MissingPackageError(
-        f"{feature} needs {package}, which is not installed", hint=f"pip install {package}"
+        f"{feature} requires the package {package}", hint=f"pip install {package}"
     )
 
 

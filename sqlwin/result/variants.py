@@ -97,7 +97,7 @@ class RowsResult(ResultWithRows):
 
     def _check_bounded(self, hint: str) -> None:
         if isinstance(self.data, StreamRows) and not self.data.opened.is_bounded:
-            raise ExecutionError("this query is unbounded", hint=hint)
+            raise ExecutionError("the query is unbounded", hint=hint)
 
     def _print(self, max_rows: int | None) -> None:
         if isinstance(self.data, StreamRows):
@@ -107,7 +107,7 @@ class RowsResult(ResultWithRows):
 
     def _repr_html_(self) -> str:
         if isinstance(self.data, StreamRows):
-            return "<pre>a stream: its rows come from batches(), as windows close</pre>"
+            return "<pre>stream: batches() returns its rows as windows are emitted</pre>"
         return super()._repr_html_()
 
     def _name(self) -> str:

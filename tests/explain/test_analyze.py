@@ -146,7 +146,7 @@ def test_every_form_is_made_of_one_document(flights: sqlwin.Session) -> None:
     assert document["queries"][0]["analysis"] is None
     assert flights.explain(sql, "mermaid").startswith("flowchart TD\n")
     assert flights.explain(sql, "dot").startswith("digraph plan {\n")
-    with pytest.raises(SqlwinError, match="no explain mode `xml`"):
+    with pytest.raises(SqlwinError, match="unknown explain mode `xml`"):
         flights.explain(sql, "xml")
 
 

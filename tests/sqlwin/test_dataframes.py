@@ -138,7 +138,7 @@ def test_a_closed_session_says_that_it_is_closed(spark: SparkSession, way: str) 
     session.close()
     session.close()
     assert session.streams.running() == []
-    with pytest.raises(sqlwin.SqlwinError, match=r"^this session is closed"):
+    with pytest.raises(sqlwin.SqlwinError, match=r"^the session is closed"):
         CLOSED[way](session)
 
 

@@ -70,7 +70,7 @@ def test_rows_of_every_kind_are_registered(fresh_session: sqlwin.Session, kind: 
 
 @pytest.mark.parametrize("data", OTHERS, ids=lambda data: type(data).__name__)
 def test_anything_else_is_refused_at_once(session: sqlwin.Session, data: object) -> None:
-    with pytest.raises(TypeError, match="`t` has to be a Spark, pandas or Polars DataFrame"):
+    with pytest.raises(TypeError, match="`t` must be a Spark, pandas or Polars DataFrame"):
         session.register("t", data)
 
 
@@ -158,7 +158,7 @@ def test_keys_of_all_dicts_are_columns(spark: SparkSession) -> None:
         ([{"v": 2**70}], "column `v` of `t`"),
         (pd.DataFrame({"v": [1, "x"]}), "column `v` of `t`"),
         (pd.DataFrame({"v": pd.period_range("2026-01", "2026-02", freq="M")}), "column `v` of `t`"),
-        (pd.DataFrame([[1, 2]], columns=["a", "A"]), "two columns called `a`"),
+        (pd.DataFrame([[1, 2]], columns=["a", "A"]), "two columns named `a`"),
         (pd.DataFrame(), "`t` has 0 columns"),
         (pa.table({"v": pa.array([None], pa.month_day_nano_interval())}), "column `v` of `t`"),
     ],

@@ -150,14 +150,14 @@ def test_a_package_that_is_missing_is_one_line_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="needs polars, which is not installed\n  pip install"):
+    with pytest.raises(ImportError, match="requires the package polars\n  pip install"):
         table().to_polars()
     assert issubclass(MissingPackageError, sqlwin.SqlwinError)
 
 
 def test_polars_is_told_which_name_comes_twice() -> None:
     result = TableResult("SHOW", pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"]))
-    with pytest.raises(ExecutionError, match="two columns are called `n`"):
+    with pytest.raises(ExecutionError, match="two columns are named `n`"):
         result.to_polars()
 
 
@@ -167,14 +167,14 @@ def test_a_stream_is_taken_whole_or_up_to_a_limit() -> None:
     assert stream(is_bounded=True).to_arrow().schema == pa.schema([("n", pa.int64())])
     live = stream(*parts, is_bounded=False)
     assert live.to_arrow(limit=3).to_pydict() == {"n": [1, 2, 3]}
-    with pytest.raises(ExecutionError, match=r"unbounded\n  to_arrow\(limit=1000\)"):
+    with pytest.raises(ExecutionError, match=r"unbounded\n  use a limit, such as to_arrow\(limit=1000\)"):
         live.to_pandas()
 
 
 def test_show_prints_a_table_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
     table("n", 1, 2, 3).show(max_rows=2)
     out = capsys.readouterr().out
-    assert out == "n\n─\n1\n2\n… more rows: show(max_rows=None) shows all\n"
+    assert out == "n\n─\n1\n2\n… more rows: use show(max_rows=None)\n"
     stream(pa.table({"n": [1, 2]}), is_bounded=False).show(1)
     out = capsys.readouterr().out.splitlines()
     assert [line.strip() for line in out] == ["n", "────", "1", "note: one was late"]

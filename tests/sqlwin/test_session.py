@@ -243,9 +243,9 @@ def test_insert_into_a_partition_gives_its_value_to_all_rows(
     db.execute("INSERT OVERWRITE sums PARTITION (item = 'all') (total) SELECT 2 * 21")
     assert rows(db, sums) == [(False, 15), (True, 42)]
     for wrong, message in {
-        f"PARTITION (item = 'all') {by_item}": "the query yields 3 columns, but `sums` takes 2",
+        f"PARTITION (item = 'all') {by_item}": "the query returns 3 columns, but `sums` has 2",
         f"PARTITION (total = 3) {total}": "`sums` is not partitioned by `total`",
-        "PARTITION (item = 'all') (item) SELECT 'b'": "`item` has a value in PARTITION",
+        "PARTITION (item = 'all') (item) SELECT 'b'": "`item` is both in PARTITION",
     }.items():
         with pytest.raises(sqlwin.SqlwinError, match=re.escape(message)):
             db.execute(f"INSERT INTO sums {wrong}")
@@ -401,9 +401,7 @@ def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> 
         assert expected in explained.text.partition("== Spark's Plan")[2]
     (flinks,) = db.execute(f"EXPLAIN ESTIMATED_COST, CHANGELOG_MODE {query}")
     assert "[I]" in flinks.text
-    assert flinks.notes == (
-        "EXPLAIN ESTIMATED_COST has nothing to add to the plan of a batch query",
-    )
+    assert flinks.notes == ("EXPLAIN ESTIMATED_COST adds nothing to the plan of a batch query",)
 
 
 def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.Session) -> None:

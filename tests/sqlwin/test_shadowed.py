@@ -23,5 +23,5 @@ def test_a_package_of_the_same_name_is_named(file: str, tmp_path: Path) -> None:
     name = file.split("/")[0].removesuffix(".py")
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: sqlwin needs its own package `{name}`, but Python finds {path}: "
-        "rename that, or take its directory off the path"
+        "rename it, or remove its directory from Python's path"
     )

@@ -160,7 +160,7 @@ def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
     if not until.enter_context(holding(directory, with_others=True)):
         raise ExecutionError(
             f"the checkpoint in {directory} is being rescaled",
-            hint="start the stream when that is done",
+            hint="start the stream again afterwards",
         )
 
 
@@ -208,7 +208,7 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
     changes = [change for resumed in checkpoint.resumed for change in resumed.changes]
     if not changes:
         return []
-    notes = [f"the checkpoint goes on with other SQL: {'; '.join(changes)}"]
+    notes = [f"the checkpoint resumes with changed SQL: {'; '.join(changes)}"]
     changed = [
         (n, resumed) for n, resumed in enumerate(checkpoint.resumed) if resumed.window is not None
     ]
@@ -222,8 +222,8 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
             if first is not None:
                 start, end = map(clock, first)
                 notes.append(
-                    f"rows before {start} are not kept: the first window that is whole "
-                    f"ends at {end}"
+                    f"rows before {start} are no longer stored: the first complete window ends at "
+                    f"{end}"
                 )
     return notes
 
@@ -246,10 +246,10 @@ def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> 
         checkpoint, _ = find_checkpoint(files, path)
         return rescale(spark, files, checkpoint, partitions, KEY_GROUPS_PER_PARTITION)
     except OSError as error:
-        raise SetupError(f"{path} cannot be read or written: {error.strerror or error}") from error
+        raise SetupError(f"cannot access {path}: {error.strerror or error}") from error
     except Py4JError as error:
         # an error of a Hadoop file system
-        raise SetupError(f"{path} cannot be used: {translate(error).message}") from error
+        raise SetupError(f"cannot access {path}: {translate(error).message}") from error
 
 
 def _plain(slug: str) -> str:
@@ -267,7 +267,7 @@ def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
     if not isinstance(error, SqlwinError):
         # an error of a Hadoop file system
         cause = translate(error)
-        message = f"no checkpoint can be kept in {directory}: {cause.message}"
+        message = f"cannot store the checkpoint in {directory}: {cause.message}"
         error = SetupError(message, hint="SET 'execution.checkpointing.dir' to another directory")
     start = len(text) - len(text.lstrip())
     first = text[start:].partition("\n")[0].rstrip()

@@ -335,8 +335,8 @@ class Stream:
         except Exception as error:
             cause = translate(error).message
             raise ExecutionError(
-                f"the end of the input could not be kept in {self.checkpoint.directory}: {cause}",
-                hint="see to it that the directory can be written, and run the statement again",
+                f"cannot record the end of the input in {self.checkpoint.directory}: {cause}",
+                hint="make the directory writable, and run the statement again",
             ) from error
 
     def _use_up_input(self, end_was_sent: bool = False) -> None:

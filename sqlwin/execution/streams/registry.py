@@ -108,9 +108,9 @@ class Streams:
         names = [stream.setup.name for stream in self.all()]
         close = nearest(name, names)
         raise CatalogError(
-            f"there is no stream `{name}`",
+            f"stream `{name}` does not exist",
             subjects=(name,),
-            hint=f"did you mean `{close}`?" if close else "SHOW STREAMS lists them",
+            hint=f"did you mean `{close}`?" if close else "SHOW STREAMS lists the streams",
         )
 
     def stop_all(self) -> list[Stream]:

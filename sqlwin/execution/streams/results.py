@@ -201,7 +201,7 @@ def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> 
                 stream_notes if number is None else [f"{name}: {note}" for note in stream_notes]
             )
         else:
-            messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
+            messages.append(f"INSERT INTO {name}: stream {stream.number} is running")
             counts.append(None)
         running = stream
     counts_known = [count for count in counts if count is not None]

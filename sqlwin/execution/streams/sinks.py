@@ -124,9 +124,10 @@ def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
     if table is None:
         name = ".".join(insert.name)
         raise AnalysisError(
-            f"a stream cannot be inserted into `{name}`, a table of Spark's",
+            f"cannot insert a stream into `{name}`, a table of Spark's catalog",
             subjects=(name,),
-            hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
+            hint=f"use CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = "
+            "'...', ...)",
         )
     return IntoTable(table, insert.columns, insert.static, insert.overwrite)
 
@@ -274,9 +275,9 @@ def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSou
     table = insert_target(catalog, parts)
     if table is None:
         close = nearest(name, catalog.names())
-        what = f"did you mean `{close}`? Or " if close else ""
+        what = f"did you mean `{close}`? Otherwise " if close else ""
         raise AnalysisError(
-            f"late rows of `{origin}` go to `{name}`, and there is no such table",
+            f"table `{name}` for the late rows of `{origin}` does not exist",
             subjects=(origin, name),
             hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
         )
@@ -284,9 +285,9 @@ def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSou
     read = {source.name.lower().partition(" /*+ ")[0] for source in sources}
     if table.name.lower() in read:
         raise AnalysisError(
-            f"late rows of `{origin}` cannot go back to `{table.name}`, which the windows read",
+            f"late rows of `{origin}` cannot be written to `{table.name}`, which the windows read",
             subjects=(origin, table.name),
-            hint=f"'{LATE_ROWS}' takes the name of another table",
+            hint=f"name another table in '{LATE_ROWS}'",
         )
     return table
 
@@ -305,15 +306,17 @@ def _late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
         if column.name.lower() not in spellings:
             close = nearest(column.name, rows.columns)
             raise AnalysisError(
-                f"`{table.name}` takes late rows, and they have no column `{column.name}`",
+                f"`{table.name}` receives late rows, which have no column `{column.name}`",
                 subjects=(table.name, column.name),
                 hint=f"did you mean `{close}`?"
                 if close
-                else f"they have {', '.join(rows.columns)}",
+                else f"available columns: {', '.join(rows.columns)}",
             )
     chosen = [F.col(to_sql(identifier(spellings[c.name.lower()]))) for c in declared]
     try:
         return by_position(rows.select(*chosen), table, ())
     except AnalysisError as error:
-        error.hint = "late rows go there as they were read: declare the column as their table does"
+        error.hint = (
+            "late rows are written as they were read: declare the column as in their source table"
+        )
         raise

@@ -79,13 +79,13 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         first_late = next((table for table in late if table is not None), None)
         if lowered.measuring is not None and first_late is not None:
             raise AnalysisError(
-                f"EXPLAIN ANALYZE cannot keep the late rows that go to `{first_late.spec.name}`",
+                f"EXPLAIN ANALYZE cannot write late rows to `{first_late.spec.name}`",
                 subjects=(first_late.spec.name,),
-                hint="run the INSERT, and SHOW STREAMS shows how far it is",
+                hint="run the INSERT and use SHOW STREAMS",
             )
         if lowered.reads_watermark and planned.max_jump_us is not None:
             raise AnalysisError(
-                "CURRENT_WATERMARK does not follow 'sqlwin.watermark.max-jump'",
+                "CURRENT_WATERMARK does not support 'sqlwin.watermark.max-jump'",
                 subjects=("'sqlwin.watermark.max-jump'",),
                 hint="RESET 'sqlwin.watermark.max-jump'",
             )
@@ -96,7 +96,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             spark,
             place.directory,
             "the checkpoint of a stream",
-            "SET 'execution.checkpointing.dir' to a directory that all hosts see, such as hdfs://",
+            "SET 'execution.checkpointing.dir' to a directory that all hosts can access, "
+            "such as hdfs://",
         )
         files = writable_files_at(spark, place.directory)
         if not place.stays:
@@ -109,7 +110,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         identity = resumed_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
-            return f"the input ended in an earlier run, with the checkpoint {place.directory}"
+            return f"the input ended in an earlier run with the checkpoint {place.directory}"
         own_sources = OwnSources(checkpoint.end_of_input, checkpoint.listed_files)
         options = replace(
             planned,
@@ -175,13 +176,13 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     files = writable_files_at(plans.spark, place.directory)
     verdict = foreseen(files, place.directory, identity, plans.config.mask)
     if verdict is None:
-        outlook = "a new one"
+        outlook = "new"
     elif isinstance(verdict, str):
-        outlook = f"refused, it is another query's: {verdict}"
+        outlook = f"refused, because it belongs to another query: {verdict}"
     else:
         changes = [change for operator in verdict for change in operator.changes]
-        other = f" with other SQL: {'; '.join(changes)}" if changes else ""
-        outlook = f"the stream goes on{other}"
+        other = f" with changed SQL: {'; '.join(changes)}" if changes else ""
+        outlook = f"the stream resumes{other}"
     return f"== Checkpoint ==\n{place.directory}: {outlook}\n"
 
 

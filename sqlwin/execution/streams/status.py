@@ -20,11 +20,11 @@ from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
 
 _STREAMS = (
-    "stream", "name", "state", "into", "batch", "rows/s", "rows out", "watermark", "by source",
-    "kept", "dropped", "waits for", "checkpoint",
+    "stream", "name", "state", "into", "batch", "rows/s", "rows out", "watermark",
+    "source watermarks", "state size", "dropped", "waiting for", "checkpoint",
 )  # fmt: skip
 _STATE = (
-    "operator", "window", "keeps", "rows", "bytes", "keys", "aggregates", "key groups",
+    "operator", "window", "kind", "rows", "bytes", "keys", "aggregates", "key groups",
     "watermark", "closed until", "version",
 )  # fmt: skip
 
@@ -32,10 +32,10 @@ _STATE = (
 def how_to_resume(stream: Stream) -> str:
     """Return how to resume a stopped stream."""
     if stream.setup.keeps_checkpoint:
-        return f"run the same statement again to resume from {stream.checkpoint.directory}"
+        return f"to resume from {stream.checkpoint.directory}, run the same statement again"
     return (
-        "it cannot be resumed, for its checkpoint was temporary: "
-        "SET 'execution.checkpointing.dir' to a directory before the statement"
+        "it cannot be resumed, because its checkpoint was temporary: SET "
+        "'execution.checkpointing.dir' to a directory before the statement"
     )
 
 

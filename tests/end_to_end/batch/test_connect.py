@@ -185,7 +185,7 @@ def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> 
         relative.format("out"),
         streams,
         streams,
-        "EXPLAIN ANALYZE counts with Spark's accumulators, which Spark Connect does not have",
+        "EXPLAIN ANALYZE is not supported over Spark Connect",
         "column `nope` does not exist",
         "division by zero",
         "spark.driver.memory cannot be set over Spark Connect: the server at ADDRESS runs already",

@@ -307,7 +307,7 @@ def test_no_insert_of_a_set_runs_if_one_of_them_is_wrong(session: Any, tmp_path:
     sink(session, "bad", tmp_path)
     minutes = MIXES["widths that divide each other"][0]
     wrong = insert("bad", minutes).replace("COUNT(*), ", "")
-    with pytest.raises(SqlwinError, match="yields 3 columns"):
+    with pytest.raises(SqlwinError, match="returns 3 columns"):
         session.execute(f"EXECUTE STATEMENT SET BEGIN {insert('good', minutes)} {wrong} END")
     assert not list((tmp_path / "good").glob("*.parquet"))
 

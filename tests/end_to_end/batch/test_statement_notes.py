@@ -36,7 +36,7 @@ def test_rows_without_a_time_are_reported_once_the_rows_were_fetched(events: Any
     assert result.notes == ()
     assert len(result.rows) == 10
     # 9 of the 10 rows without a time pass the filter
-    note = "9 rows whose `ts` is NULL are in no window (numNullRowTimeRecordsDropped)"
+    note = "9 rows with NULL in `ts` are in no window (numNullRowTimeRecordsDropped)"
     assert result.notes == (note,)
     assert sum(batch.num_rows for batch in result.batches()) == 10
     assert result.notes == (note,)

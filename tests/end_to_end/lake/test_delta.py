@@ -92,7 +92,7 @@ def test_an_insert_that_fails_leaves_no_version_and_no_file(
         fresh_session.execute(fails)
     assert DeltaTable(path).version() == 0
     assert sorted(path.glob("*.parquet")) == files
-    with pytest.raises(AnalysisError, match="the query yields 2 columns, but `t` takes 1"):
+    with pytest.raises(AnalysisError, match="the query returns 2 columns, but `t` has 1"):
         fresh_session.execute("INSERT INTO t SELECT v, v FROM source")
 
 

@@ -322,14 +322,16 @@ def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts
         query(HOP.format(3)),
         "TUMBLE(size=1 min) has become HOP(slide=1 min, size=3 min)",
     )
-    assert foreseen(query(TUMBLE)) == f"{where}: the stream goes on"
-    assert foreseen(wider) == f"{where}: the stream goes on with other SQL: {changed}"
+    assert foreseen(query(TUMBLE)) == f"{where}: the stream resumes"
+    assert foreseen(wider) == f"{where}: the stream resumes with changed SQL: {changed}"
     refused = foreseen(query(TUMBLE, "MIN(v), SUM(v)"))
-    assert refused.startswith(f"{where}: refused, it is another query's: operator 0 keeps COUNT(*)")
+    assert refused.startswith(
+        f"{where}: refused, because it belongs to another query: operator 0 keeps COUNT(*)"
+    )
     session.execute("SET 'sqlwin.end-of-input' = 'hold-windows'")
     notes = session.execute(f"INSERT INTO s {wider}")[-1].notes
-    assert f"the checkpoint goes on with other SQL: {changed}" in notes
+    assert f"the checkpoint resumes with changed SQL: {changed}" in notes
     assert (
-        "rows before 1970-01-01 00:04:00 are not kept: the first window that is whole ends at "
+        "rows before 1970-01-01 00:04:00 are no longer stored: the first complete window ends at "
         "1970-01-01 00:07:00"
     ) in notes

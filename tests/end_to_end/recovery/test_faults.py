@@ -98,7 +98,7 @@ def test_what_java_fails_with_at_the_end_fails_the_stream(
     )
     with pytest.raises(ExecutionError) as caught:
         fresh_session.execute(statement)
-    where = f"the end of the input could not be kept in {tmp_path}/checkpoint/totals: "
+    where = f"cannot record the end of the input in {tmp_path}/checkpoint/totals: "
     assert caught.value.message.startswith(where)
     assert "java." not in caught.value.message
     assert not fresh_session.streams.running()

@@ -47,7 +47,7 @@ def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
             message = found.pop(f"{mode} file {rule}")
             assert f"cannot read {at}/in/b.parquet: permission denied" in message
     assert found == {
-        "checkpoint": f"no checkpoint can be kept in {at}/ck/ok: permission denied",
+        "checkpoint": f"cannot store the checkpoint in {at}/ck/ok: permission denied",
         "overwrite": f"table `kept` cannot be written: {at}/full: permission denied",
         "kept": "24",
     }

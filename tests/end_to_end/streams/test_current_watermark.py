@@ -196,7 +196,7 @@ def test_streams_that_sqlwin_does_not_run_refuse_it(
     write(tmp_path / "in", *EXAMPLE)
     fresh_session.execute(table(tmp_path))
     query = "SELECT *, CURRENT_WATERMARK(ts) AS mark FROM t"
-    with pytest.raises(AnalysisError, match="not known in a DataFrame that is a stream"):
+    with pytest.raises(AnalysisError, match="not available in a streaming DataFrame"):
         fresh_session.sql(query)
     frame = fresh_session.execute(query)[-1].dataframe
     assert frame is not None
@@ -212,5 +212,5 @@ def test_streams_that_sqlwin_does_not_run_refuse_it(
             function=number_of_rows,
             output="n INT",
         )
-    with pytest.raises(AnalysisError, match=r"does not follow 'sqlwin\.watermark\.max-jump'"):
+    with pytest.raises(AnalysisError, match=r"does not support 'sqlwin\.watermark\.max-jump'"):
         rows(fresh_session, f"SET 'sqlwin.watermark.max-jump' = '1 h'; {query}")

@@ -168,7 +168,7 @@ def test_what_a_stream_cannot_do_is_said(fresh_session: sqlwin.Session) -> None:
         fresh_session.execute("CREATE VIEW x AS SELECT *, rand() AS x FROM ticks")
         fresh_session.windows("x", keys=["x"], **arguments)
     fresh_session.execute("SET 'table.exec.emit.early-fire.enabled' = 'true'")
-    with pytest.raises(sqlwin.SqlwinError, match="takes no early firing"):
+    with pytest.raises(sqlwin.SqlwinError, match="does not support early firing"):
         fresh_session.windows("ticks", **arguments)
 
 

@@ -118,7 +118,11 @@ def test_one_stream_gives_each_insert_the_rows_of_the_batch(
     assert row["rows out"] == "; ".join(
         f"{name} {len(found):,}" for name, found in zip(NAMES, wanted, strict=True)
     )
-    assert (row["watermark"], row["kept"], row["dropped"]) == ("end of input", "0 rows, 0 kB", "-")
+    assert (row["watermark"], row["state size"], row["dropped"]) == (
+        "end of input",
+        "0 rows, 0 kB",
+        "-",
+    )
     assert fresh_session.streams.find("hours") is stream
 
 

@@ -143,14 +143,14 @@ def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Ses
     """)
     assert result.stream is not None
     assert result.query is not None
-    assert result.message == f"INSERT INTO kept: stream {result.stream.number} runs"
+    assert result.message == f"INSERT INTO kept: stream {result.stream.number} is running"
     deadline = time.monotonic() + 120
     while not rows(fresh_session, "SELECT id FROM kept") and time.monotonic() < deadline:
         time.sleep(0.3)
     (shown,) = fresh_session.execute("SHOW STREAMS")[0].rows
     assert (shown.name, shown.state, shown.into) == ("kept", "running", "kept")
     (stopped,) = fresh_session.execute("STOP STREAM kept")
-    assert "is stopped" in stopped.message
+    assert "stopped" in stopped.message
     assert "execution.checkpointing.dir" in stopped.notes[0]
     assert not result.query.isActive
     ids = [row[0] for row in rows(fresh_session, "SELECT id FROM kept")]
@@ -165,7 +165,7 @@ def test_rows_without_end_come_batch_by_batch_and_stop_when_no_more_are_wanted(
     (result,) = fresh_session.execute("SELECT id FROM endless")
     assert sum(batch.num_rows for batch in result.batches(limit=100)) == 100
     assert fresh_session.streams.running() == []
-    with pytest.raises(sqlwin.SqlwinError, match="this query is unbounded"):
+    with pytest.raises(sqlwin.SqlwinError, match="the query is unbounded"):
         _ = result.rows
 
 
@@ -240,7 +240,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
                SELECT * FROM s""",
             "connector 'socket' is read as a stream",
         ),
-        ("STOP STREAM nothing", "there is no stream `nothing`"),
+        ("STOP STREAM nothing", "stream `nothing` does not exist"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_before_or_when_it_fails(

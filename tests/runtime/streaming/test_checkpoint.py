@@ -401,7 +401,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         def write_text(self, path: str, text: str) -> None:
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(SetupError, match=f"no checkpoint can be kept in {tmp_path}: No space"):
+    with pytest.raises(SetupError, match=f"cannot store the checkpoint in {tmp_path}: No space"):
         begin_with(Full(), checkpoint, REWORDED)
 
 

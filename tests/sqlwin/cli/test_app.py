@@ -389,7 +389,7 @@ def test_explain_as_json_is_one_document_of_all_statements(sqlwin_explain, tmp_p
 def test_explain_cannot_draw_what_has_no_plan(sqlwin_explain):
     result = sqlwin_explain("-e", "VALUES (1)", "--format", "dot")
     assert result.exit_code == 1
-    assert "there is no plan to draw as dot" in result.stderr
+    assert "cannot draw the plan as dot" in result.stderr
 
 
 def test_explain_shows_errors_at_their_place_in_the_file(sqlwin_explain, tmp_path):

@@ -28,6 +28,4 @@ def test_a_function_is_explained_with_a_picture_and_an_example():
 def test_an_unknown_function_is_an_error_that_names_the_nearest():
     result = CliRunner().invoke(main, ["functions", "cumulat"])
     assert result.exit_code == 1
-    assert result.stderr == (
-        "error: there is no help on a function CUMULAT\n  did you mean CUMULATE?\n"
-    )
+    assert result.stderr == ("error: no help for function CUMULAT\n  did you mean CUMULATE?\n")

@@ -12,11 +12,11 @@ import sqlwin
 @pytest.mark.parametrize(
     ("sql", "message", "column"),
     [
-        ("ADD JAR '{}/no.jar'", "there is no file {}/no.jar", 9),
-        ("ADD JAR {}/no.jar", "there is no file {}/no.jar", 9),
-        ("ADD JAR 'file:{}/no.jar'", "there is no file file:{}/no.jar", 9),
-        ("ADD FILE '{}/no.txt'", "there is no file {}/no.txt", 10),
-        ("CREATE FUNCTION f AS 'a.B' USING JAR '{}/no.jar'", "there is no file {}/no.jar", 38),
+        ("ADD JAR '{}/no.jar'", "file {}/no.jar does not exist", 9),
+        ("ADD JAR {}/no.jar", "file {}/no.jar does not exist", 9),
+        ("ADD JAR 'file:{}/no.jar'", "file file:{}/no.jar does not exist", 9),
+        ("ADD FILE '{}/no.txt'", "file {}/no.txt does not exist", 10),
+        ("CREATE FUNCTION f AS 'a.B' USING JAR '{}/no.jar'", "file {}/no.jar does not exist", 38),
         ("CREATE FUNCTION f AS 'no.such.Class'", "there is no class no.such.Class", None),
         ("CREATE OR REPLACE FUNCTION f AS 'no.such.Class'", "no class no.such.Class", None),
         ("CREATE TEMPORARY FUNCTION f AS 'no.such.Class'", "no class no.such.Class", None),

@@ -53,7 +53,7 @@ def test_parameters_have_values_until_they_are_forgotten(terminal):
     prompt.answers("rows :n;", "3 rows (")
     prompt.answers(r"\param n", ":n is forgotten")
     prompt.answers(r"\param", "no parameter has a value")
-    prompt.answers("rows :n;", "no value for the parameter :n", "rows :n;", "^^")
+    prompt.answers("rows :n;", "missing value for the parameter :n", "rows :n;", "^^")
     prompt.answers(r"\param 1=2", "\\param takes a name, not '1'")
 
 
