@@ -52,8 +52,8 @@ class SqlwinMagics(Magics):
     @magic_arguments()
     @argument("name", nargs="?", help="a variable for the last query's DataFrame")
     @argument("--chart", action="store_true", help="draw the results")
-    @argument("--explain", action="store_true", help="show the plans and run nothing")
-    @argument("--analyze", action="store_true", help="run, and show plans with what was measured")
+    @argument("--explain", action="store_true", help="show the plans without running")
+    @argument("--analyze", action="store_true", help="run, and show the plans with measurements")
     @line_cell_magic
     def sqlwin(self, line: str, cell: str | None = None) -> Any:
         """Run SQL statements and show their results.

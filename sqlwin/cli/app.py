@@ -160,9 +160,9 @@ def run(
         suffix = Path(output or "").suffix.lower()
         format = FORMAT_OF_SUFFIX.get(suffix, "table" if is_terminal else "csv")
     if max_rows is not None and format != "table":
-        raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
+        raise click.UsageError(f"--max-rows requires --format table, not {format}")
     if latest and not (is_terminal and format == "table"):
-        raise click.UsageError("--latest is for tables on a terminal")
+        raise click.UsageError("--latest requires a table on a terminal")
     if not _reads_slices(scripts, spark):
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
         begin_java(spark)
@@ -236,7 +236,7 @@ def explain(
     """  # noqa: D301
     if duration is not None:
         if not analyze:
-            raise click.UsageError("--for is for --analyze: without it nothing runs")
+            raise click.UsageError("--for requires --analyze")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
@@ -262,12 +262,12 @@ def explain(
             else:
                 file.write(separated)
         if not n_explained:
-            click.echo("there is no query or INSERT to explain", err=True)
+            click.echo("no query or INSERT to explain", err=True)
         elif file is not None:
             file.commit()
 
 
-@main.command(short_help="Bring materialized tables up to date.")
+@main.command(short_help="Refresh materialized tables.")
 @click.argument("targets", nargs=-1, required=True, metavar="NAME|FILE...")
 @no_progress_option
 @with_spark_options

@@ -69,7 +69,7 @@ def show(
     numbers = {"operator": operator, "version": version}
     selected = {name: number for name, number in numbers.items() if number is not None}
     if selected and not rows:
-        raise click.UsageError(f"--{next(iter(selected))} is for --rows")
+        raise click.UsageError(f"--{next(iter(selected))} requires --rows")
     text = quote_string(directory)
     sql = f"SHOW STATE OF {text}"
     if rows:
@@ -126,7 +126,7 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
             done = rescale_checkpoint(session.spark, directory, partitions)
     before, after = done.before, done.after
     click.echo(
-        f"{after.directory}: {before.partitions} tasks with {before.key_groups} key groups "
-        f"have become {after.partitions} with {after.key_groups}",
+        f"{after.directory}: rescaled from {before.partitions} tasks with {before.key_groups} key "
+        f"groups to {after.partitions} with {after.key_groups}",
         err=True,
     )

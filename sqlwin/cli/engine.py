@@ -55,8 +55,9 @@ def _starting_bar(no_progress: bool) -> Iterator[None]:
 def _say_left() -> None:
     """Print a note that Spark keeps running, which users do not expect of a command."""
     click.echo(
-        f"note: Spark stays in the background for the next commands, until {_time(idle_seconds())} "
-        "without one (`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)",
+        "note: Spark keeps running in the background for later commands, until it is idle for "
+        f"{_time(idle_seconds())} (stop it with `sqlwin engine stop`, disable it with "
+        "SQLWIN_ENGINE=off)",
         err=True,
     )
 
@@ -91,23 +92,23 @@ def status() -> None:
     for info in engines:
         ours = "" if info["ours"] else ", of another version or environment"
         idle = info["idle_seconds"]
-        left = "" if idle is None else f", ends in {_time(info['idle_limit'] - idle)} without work"
+        left = "" if idle is None else f", exits in {_time(info['idle_limit'] - idle)} if idle"
         click.echo(
             f"engine {info['pid']} (sqlwin {info['version']}{ours}): {info['state']}; "
-            f"{info['runs']} runs since {_time(info['seconds'])} ago{left}\n  log: {info['log']}"
+            f"{info['runs']} runs in {_time(info['seconds'])}{left}\n  log: {info['log']}"
         )
     if not engines:
-        click.echo("no engine runs")
+        click.echo("no engine is running")
 
 
 @engine.command(short_help="Start the engine unless it is running.")
 def start() -> None:
     """Start the engine of this environment, and wait until it is ready."""
     if sys.platform != "linux":
-        raise click.ClickException("the engine is for Linux")
+        raise click.ClickException("the engine requires Linux")
     reason = client.start()
     if reason is not None:
-        raise click.ClickException(f"the engine does not start: {reason}")
+        raise click.ClickException(f"the engine did not start: {reason}")
     click.echo("the engine is ready")
 
 
@@ -116,10 +117,10 @@ def stop() -> None:
     """Stop the engines of this user: immediately, or after the command that is running."""
     engines = client.stop()
     for answer in engines:
-        when = "ends with the command that it runs" if answer["idle_seconds"] is None else "ends"
+        when = "will stop after its command" if answer["idle_seconds"] is None else "is stopping"
         click.echo(f"engine {answer['pid']} {when}")
     if not engines:
-        click.echo("no engine runs")
+        click.echo("no engine is running")
 
 
 def _time(seconds: float) -> str:

@@ -28,7 +28,7 @@ def pairs(
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
-            problem = f"{DEFAULT.text(value)!r} is not of the form key=value"
+            problem = f"{DEFAULT.text(value)!r} must have the form key=value"
             raise click.BadParameter(problem, ctx, param)
         pairs_.append((key.strip(), text.strip()))
     return pairs_
@@ -49,7 +49,7 @@ def parameter_pairs(
     for value in values:
         name, equals, text = value.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            problem = f"{DEFAULT.text(value)!r} is not of the form name=value"
+            problem = f"{DEFAULT.text(value)!r} must have the form name=value"
             raise click.BadParameter(problem, ctx, param)
         if name in by_name:
             raise click.BadParameter(f"{name} is given twice", ctx, param)
@@ -133,7 +133,7 @@ def connect(spark: Mapping[str, Any]) -> Session:
 
 def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
     if spark["master"] and spark["remote"]:
-        raise click.UsageError("give --master or --remote, not both")
+        raise click.UsageError("use either --master or --remote")
     # Spark's own progress bar would overwrite ours; a server has none
     ours = {} if spark["remote"] else {"spark.ui.showConsoleProgress": "false"}
     return {**ours, **dict(spark["conf"])}
@@ -188,7 +188,7 @@ def _port(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     if value is None or value == str(ANY_PORT):
         return None if value is None else ANY_PORT
     if not (value.isdecimal() and int(value) <= 65_535):
-        raise click.BadParameter(f"{value!r} is no port: give one from 0 to 65535", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a port from 0 to 65535", ctx, param)
     return int(value)
 
 
@@ -208,7 +208,7 @@ def serve_page(session: Session, port: int | None) -> None:
     if port is None:
         return
     page = session.ui(None if port == ANY_PORT else port)
-    click.echo(f"watch it at {page.url}", err=True)
+    click.echo(f"monitoring page: {page.url}", err=True)
 
 
 def _decorate(command: Command, *decorators: Callable[[Command], Command]) -> Command:

@@ -85,7 +85,9 @@ def repl(
       sqlwin repl --master "local[8]" --conf spark.driver.memory=8g --keys vi
     """  # noqa: D301
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("sqlwin repl needs a terminal; sqlwin run takes SQL from a pipe")
+        raise click.UsageError(
+            "sqlwin repl requires a terminal; to run SQL from a pipe, use sqlwin run"
+        )
     scripts = read_scripts(files, ()) if files else []
 
     begin_java(spark)

@@ -131,7 +131,7 @@ class ScriptPresenter:
         if self._output is None:
             return
         if not self._n_results:
-            click.echo(f"no statement returned rows; {self._output.path} is not written", err=True)
+            click.echo(f"no statement returned rows; {self._output.path} was not written", err=True)
             return
         self._output.commit()
         where = f"written to {self._output.path} ({elapsed(self._begun)})"
@@ -147,14 +147,14 @@ class ScriptPresenter:
         if self._format == "csv" and self._output is not None:
             if columns != before:
                 raise click.UsageError(
-                    "a CSV file holds one table, and there is a second result with other columns: "
-                    "write each to a file of its own"
+                    "a CSV file can hold only one table, but a second result has other columns: "
+                    "write each result to its own file"
                 )
             return True
         if self._format == "json" and self._output is not None:
             raise click.UsageError(
-                "a JSON file holds one result, and there is a second one: "
-                "use --format jsonl, or write each to a file of its own"
+                "a JSON file can hold only one result: use --format jsonl, or write each result "
+                "to its own file"
             )
         if self._format != "jsonl":
             self._write("\n")
@@ -200,7 +200,7 @@ class ScriptPresenter:
             columns, batches = self._rows(result, self._stream_rows)
             n_rows = write_stream_table(columns, batches, Console(highlight=False))
         if self._stream_rows is not None and n_rows >= self._stream_rows:
-            click.echo(f"stopped after {counted(n_rows, 'rows')}, as --max-rows says", err=True)
+            click.echo(f"stopped after {counted(n_rows, 'rows')} (--max-rows)", err=True)
 
     def _show_latest(self, result: RowsResult, stream: StreamRows) -> int | None:
         """Show the latest row of each key in place, and return the number of rows received.
@@ -211,7 +211,7 @@ class ScriptPresenter:
 
         places = latest_places("on", result.columns, stream.opened.keys)
         if places is None:
-            click.echo("note: the query is not grouped by keys: all rows are shown", err=True)
+            click.echo("note: showing all rows, because the query is not grouped by keys", err=True)
             return None
         view = LiveView(
             result.columns,

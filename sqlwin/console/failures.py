@@ -196,8 +196,8 @@ def say_failure(error: BaseException) -> None:
         return
     message = str(error).strip().splitlines() or ["no message"]
     say_error(
-        f"unexpected {type(error).__name__}: {DEFAULT.text(message[0])[:300]}\n"
-        f"  the full trace is in {write_trace(error)}"
+        f"unexpected {type(error).__name__}: {DEFAULT.text(message[0])[:300]}\n  full trace: "
+        f"{write_trace(error)}"
     )
 
 

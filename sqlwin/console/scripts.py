@@ -80,12 +80,12 @@ def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:
     if _given:
         return list(_given)
     if files and expressions:
-        raise click.UsageError("give files or -e, not both")
+        raise click.UsageError("use either files or -e")
     if expressions:
         return [Script(text) for text in expressions]
     if not files:
         if sys.stdin.isatty():
-            raise click.UsageError("no SQL given: name a file, use -e 'SELECT ...', or pipe it in")
+            raise click.UsageError("no SQL: name a file, use -e 'SELECT ...', or pipe it in")
         files = ["-"]
     return [_read(name) for name in files]
 
@@ -101,6 +101,6 @@ def _read(name: str) -> Script:
     except UnicodeDecodeError as error:
         raise SqlSyntaxError(
             f"the file is not UTF-8 text: byte 0x{data[error.start]:02x} at offset {error.start}",
-            hint="Save it as UTF-8.",
+            hint="save it as UTF-8",
             file=file,
         ) from error

@@ -41,7 +41,7 @@ def stop_streams(session: Session) -> None:
 
 def _stop_streams(session: Session) -> None:
     if running := session.streams.running():
-        click.echo("stopping after this micro-batch; Ctrl-C again ends at once", err=True)
+        click.echo("stopping after this micro-batch; press Ctrl-C again to stop at once", err=True)
     for stream in session.streams.all():
         if stream in running:
             stream.stop()
@@ -50,5 +50,5 @@ def _stop_streams(session: Session) -> None:
                     f"stream {stream.number} (`{stream.setup.name}`) failed: {failure}", err=True
                 )
         if stream.state is StreamState.STOPPED:
-            click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
+            click.echo(f"stream {stream.number} (`{stream.setup.name}`) stopped", err=True)
             click.echo(f"  {how_to_resume(stream)}", err=True)

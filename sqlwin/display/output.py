@@ -44,7 +44,7 @@ class AtomicFile:
         except OSError as error:
             raise SetupError(
                 f"cannot write {path}: {error.strerror}",
-                hint="--output takes a file in a directory that exists and can be written.",
+                hint="--output requires a file in an existing, writable directory",
             ) from error
         if mode is not None and self._temporary is not None:
             self._temporary.chmod(stat.S_IMODE(mode))

@@ -289,7 +289,7 @@ def _notes(
         notes.append(f"… {more_columns}: {', '.join(hidden)}")
     if has_more and total_rows is not None and total_rows > n_rows:
         more_rows = counted(total_rows - n_rows, "more rows")
-        notes.append(f"… {more_rows} ({total_rows:,} in all)")
+        notes.append(f"… {more_rows} (total: {total_rows:,})")
     elif has_more:
         notes.append(f"… more rows: {more}")
     return notes

@@ -82,7 +82,7 @@ class Attached:
         java: Any = SparkContext._jvm
         self.spark.catalog.clearCache()
         unless_missing(
-            "a listener of Spark's stays behind each run of the engine", self._forget_listener, None
+            "a Spark listener remains after each run of the engine", self._forget_listener, None
         )
         java.SparkSession.clearDefaultSession()
         self._server.shutdown()

@@ -52,11 +52,11 @@ def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
         texts: SQL to run.
     """
     if sys.platform != "linux":
-        return "it is for Linux"
+        return "the engine requires Linux"
     if options["no_engine"] or is_switched_off():
-        return "it is switched off"
+        return "the engine is disabled"
     if options["master"] or options["remote"] or "spark.remote" in dict(options["conf"]):
-        return "another Spark is asked for"
+        return "the command selects another Spark"
     for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SQLWIN_LOG_FILE"):
         if os.environ.get(variable):
             return f"{variable} is set"
@@ -64,15 +64,15 @@ def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
         str(os.getpid()),
         str(os.getppid()),
     ):
-        return "a service is to be alone with what it starts"
+        return "services start their own Spark"
     flags = sys.flags
     if sys._xoptions or sys.warnoptions or flags.isolated or flags.optimize or flags.no_site:
-        return "Python has options"
+        return "Python was started with options"
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if streams != (sys.__stdin__, sys.__stdout__, sys.__stderr__) or None in streams:
-        return "standard output goes elsewhere"
+        return "standard input or output is redirected within Python"
     if any(map(_NEEDS_OWN_SPARK.search, (*texts, str(options["output"])))):
-        return "the SQL has to do with Spark's own process"
+        return "the SQL affects Spark's own process"
     return None
 
 
@@ -120,11 +120,11 @@ def start() -> str | None:
     """Start an engine for commands like this one unless it runs. Return why it cannot run."""
     place = find_place()
     if place is None:
-        return "there is no directory for its socket"
+        return "no directory for its socket"
     place.refused.unlink(missing_ok=True)
     channel = _connect(place.socket) or _start_engine(place)
     if channel is None:
-        return place.why_refused() or "it ended at once"
+        return place.why_refused() or "it exited immediately"
     with channel:
         # answered once it has a run ready
         wire.send_message(channel, {"command": "wait", "idle": idle_seconds()})
@@ -132,7 +132,7 @@ def start() -> str | None:
         try:
             wire.receive(channel)
         except (OSError, wire.Closed):
-            return place.why_refused() or "it ended at once"
+            return place.why_refused() or "it exited immediately"
     return None
 
 
@@ -244,9 +244,10 @@ def _wait_for_exit(channel: socket.socket, pid: int) -> int:
             return int(answer["exit"])
         except (OSError, wire.Closed) as error:
             raise ExecutionError(
-                "the background engine broke while it ran this: what was done up to then is done",
-                hint="look at what was written before running it again; "
-                "--no-engine runs it without the engine",
+                "the background engine failed while running this command, which may have "
+                "been partly executed",
+                hint="check what was written before you run it again; --no-engine runs it without "
+                "the engine",
             ) from error
 
 

@@ -135,7 +135,7 @@ class Engine:
     def _serve(self) -> EngineRun | None:
         settings = new_settings(None, {"spark.ui.showConsoleProgress": "false"})
         if not is_local_master(settings["spark.master"]):
-            self._refuse(f"Spark's master is {settings['spark.master']}, not this machine")
+            self._refuse(f"Spark's master is {settings['spark.master']}, which is not local")
             return None
         self._starting = start_jvm(find_java(), settings)
         for module in _LOADED:
@@ -279,7 +279,7 @@ class Engine:
         if child is not None and child.is_busy:
             return False
         if child is not None and not child.is_ready and now - child.since > _PREPARE_SECONDS:
-            self._refuse("Spark did not get ready")
+            self._refuse("Spark was not ready in time")
             return True
         if self._starting is None or self._starting.process.poll() is not None:
             return True

@@ -335,7 +335,7 @@ class Repl:
                         presenter.show(result, time.monotonic())
             except SqlwinError as error:
                 shown.append(f"error: {report_text(error)}\n")
-            shown.append(f"{script.file}: {counted(n_statements, 'statements')} run\n")
+            shown.append(f"{script.file}: ran {counted(n_statements, 'statements')}\n")
             self._say_above("".join(shown))
 
         self.thread.submit(work)

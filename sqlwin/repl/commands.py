@@ -150,11 +150,11 @@ def run_command(prompt: Prompt, line: str) -> None:
     chosen = command_named(name)
     if chosen is None:
         close = nearest(name, [name_ for name_ in (*COMMANDS, *ALIASES) if name_[0] == name[0]])
-        hint = f"did you mean {close}?" if close else r"\? lists the commands"
-        raise CommandError(f"there is no command {name}", hint=hint)
+        hint = f"did you mean {close}?" if close else "\\? lists the commands"
+        raise CommandError(f"unknown command {name}", hint=hint)
     argument = argument.strip()
     if argument and not chosen.argument:
-        raise CommandError(f"{name} takes nothing, but got {argument!r}")
+        raise CommandError(f"{name} takes no argument, but got {argument!r}")
     if name == ".schema" and not argument:
         chosen = COMMANDS[r"\d"]
     chosen.run(prompt, argument)
@@ -169,7 +169,7 @@ def help_lines() -> Iterator[tuple[str, str]]:
 # -- help and leaving ------------------------------------------------------------------------------
 
 
-@command(r"\?", "[FUNCTION]", "this list, or help on a function such as HOP", "functions")
+@command(r"\?", "[FUNCTION]", "show this list, or explain a function such as HOP", "functions")
 def _help(prompt: Prompt, argument: str) -> None:
     if argument:
         from sqlwin.help.functions import describe_function
@@ -183,15 +183,15 @@ def _help(prompt: Prompt, argument: str) -> None:
 
 
 _KEYS = """
-  Enter       runs what a ; ends, or begins a new line     Alt-Enter  runs it as it is
-  Tab         completes                                    Ctrl-R     searches the history
-  Ctrl-C      cancels what runs, or drops the line         Ctrl-D     leaves
-  Ctrl-X Ctrl-E (v in vi mode)  opens the line in your editor
+  Enter       runs a statement that ends with ;          Alt-Enter  runs the text as it is
+  Tab         completes                                  Ctrl-R     searches the history
+  Ctrl-C      cancels the statement or clears the line   Ctrl-D     exits
+  Ctrl-X Ctrl-E (v in vi mode)  opens the text in your editor
 
-SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ... as in files"""
+SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ..."""
 
 
-@command(r"\q", "", "leave (also Ctrl-D)")
+@command(r"\q", "", "exit (also Ctrl-D)")
 def _quit(prompt: Prompt, argument: str) -> None:
     raise Quit
 
@@ -204,10 +204,12 @@ def _describe(prompt: Prompt, argument: str) -> None:
     prompt.run_sql(f"DESCRIBE {argument};" if argument else "SHOW TABLES;", is_typed=False)
 
 
-@command(r"\d+", "NAME", "the statement that would make a table or view again", "tables")
+@command(r"\d+", "NAME", "show the statement that creates a table or view", "tables")
 def _show_create(prompt: Prompt, argument: str) -> None:
     if not argument:
-        raise CommandError(r"\d+ needs the name of a table or view", hint=r"\d lists them")
+        raise CommandError(
+            "\\d+ requires the name of a table or view", hint="\\d lists tables and views"
+        )
     prompt.run_sql(f"SHOW CREATE TABLE {argument};", is_typed=False)
 
 
@@ -221,7 +223,7 @@ def _functions(prompt: Prompt, argument: str) -> None:
 # -- files and editing -------------------------------------------------------------------------
 
 
-@command(r"\i", "FILE", "run the SQL of a file", "paths")
+@command(r"\i", "FILE", "run a SQL file", "paths")
 def _include(prompt: Prompt, argument: str) -> None:
     path = _path(argument, r"\i")
     try:
@@ -234,7 +236,7 @@ def _include(prompt: Prompt, argument: str) -> None:
 
 
 @command(r"\o", "[FILE]",
-         "write rows to a file, as its ending says; without FILE: to the screen",
+         "write rows to a file, in the format of its suffix; without FILE: to the screen",
          "paths")  # fmt: skip
 def _output(prompt: Prompt, argument: str) -> None:
     if (file := prompt.options.output) is not None:
@@ -244,10 +246,10 @@ def _output(prompt: Prompt, argument: str) -> None:
     if not argument:
         return
     file = prompt.options.output = OutputFile(_path(argument, r"\o"))
-    prompt.say(f"rows go to {file.path} as {file.format or prompt.options.format}; \\o ends that")
+    prompt.say(f"writing rows to {file.path} as {file.format or prompt.options.format}; \\o stops")
 
 
-@command(r"\e", "[FILE]", "edit the last statement, or a file, and take it to the prompt", "paths")
+@command(r"\e", "[FILE]", "edit the last statement, or a file, in your editor", "paths")
 def _edit(prompt: Prompt, argument: str) -> None:
     if argument:
         prompt.next_text = edited_file(_path(argument, r"\e")).rstrip()
@@ -256,46 +258,50 @@ def _edit(prompt: Prompt, argument: str) -> None:
 
 
 @command(r"\param", "[NAME[=VALUE]]",
-         "the value of :NAME in statements; without VALUE: forget it")  # fmt: skip
+         "set the value of :NAME in statements; without VALUE: delete it")  # fmt: skip
 def _param(prompt: Prompt, argument: str) -> None:
     name, equals, value = argument.partition("=")
     name = name.strip().removeprefix(":")
     params = prompt.options.params
     if not argument:
         lines = [f":{name} = {value}" for name, value in params.items()]
-        prompt.say("\n".join(lines) or "no parameter has a value")
+        prompt.say("\n".join(lines) or "no parameters")
     elif not name.isidentifier():
-        raise CommandError(f"\\param takes a name, not {name!r}", hint=r"\param day=2024-05-01")
+        raise CommandError(
+            f"\\param requires a name, not {name!r}", hint="for example \\param day=2024-05-01"
+        )
     elif equals:
         params[name] = value.strip()
         prompt.say(f":{name} = {params[name]}")
     elif params.pop(name, None) is None:
-        raise CommandError(f":{name} has no value", hint=rf"\param {name}=VALUE gives it one")
+        raise CommandError(
+            f"parameter :{name} has no value", hint=f"set it with \\param {name}=VALUE"
+        )
     else:
-        prompt.say(f":{name} is forgotten")
+        prompt.say(f"deleted :{name}")
 
 
-@command(r"\watch", "[SECONDS]", "run the last statement again and again (every 2 s)")
+@command(r"\watch", "[SECONDS]", "repeat the last statement every SECONDS (default 2)")
 def _watch(prompt: Prompt, argument: str) -> None:
     try:
         seconds = float(argument or 2)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 86_400:
-        raise CommandError(f"\\watch takes seconds, not {argument!r}", hint=r"\watch 5")
+        raise CommandError(f"\\watch requires seconds, not {argument!r}", hint=r"\watch 5")
     if not prompt.last_sql:
-        raise CommandError("there is no statement to run again")
-    prompt.say("Ctrl-C ends it")
+        raise CommandError("no statement to repeat")
+    prompt.say("press Ctrl-C to stop")
     is_fine = True
     while is_fine:
         prompt.say(f"\n{time.strftime('%H:%M:%S')}, every {seconds:g} s")
         is_fine = prompt.run_sql(prompt.last_sql, is_typed=False) and prompt.sleep(seconds)
 
 
-@command(r"\chart", "", "run the last statement and draw its rows: lines by key over time, or bars")
+@command(r"\chart", "", "run the last statement and draw a line chart over time by key, or bars")
 def _chart(prompt: Prompt, argument: str) -> None:
     if not prompt.last_sql:
-        raise CommandError("there is no statement to draw", hint="run a query, then \\chart")
+        raise CommandError("no statement to draw", hint="run a query, then \\chart")
     before = prompt.options.format
     prompt.options.format = "chart"
     try:
@@ -304,50 +310,51 @@ def _chart(prompt: Prompt, argument: str) -> None:
         prompt.options.format = before
 
 
-@command(r"\ui", "[PORT]", "a web page of what runs, on this machine; says where")
+@command(r"\ui", "[PORT]", "open the monitoring page on this machine, and print its address")
 def _page(prompt: Prompt, argument: str) -> None:
     if argument and not (argument.isdigit() and int(argument) <= 65_535):
-        raise CommandError(f"\\ui takes a port, not {argument!r}", hint=r"\ui, or \ui 4050")
-    prompt.say(f"watch it at {prompt.open_page(int(argument) if argument else None)}")
+        raise CommandError(f"\\ui requires a port, not {argument!r}", hint="for example \\ui 4050")
+    prompt.say(f"monitoring page: {prompt.open_page(int(argument) if argument else None)}")
 
 
-@command(r"\!", "COMMAND", "run a command of the shell")
+@command(r"\!", "COMMAND", "run a shell command")
 def _shell(prompt: Prompt, argument: str) -> None:
     with ctrl_d_ends_input():
         done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
     if done.returncode and argument:
-        prompt.say(f"it ended with {done.returncode}")
+        prompt.say(f"exit code {done.returncode}")
 
 
-@command(r"\history", "[TEXT]", "statements typed before, those that hold TEXT")
+@command(r"\history", "[TEXT]", "list previous statements, optionally those that contain TEXT")
 def _history(prompt: Prompt, argument: str) -> None:
     entries = [e for e in prompt.history.get_strings() if argument.lower() in e.lower()]
-    prompt.say("\n".join(entries[-50:]) or "nothing was typed before")
+    prompt.say("\n".join(entries[-50:]) or "no statements")
 
 
 # -- how results look ----------------------------------------------------------------------------
 
 
-@command(r"\format", "[FORMAT]", f"how rows are written: {', '.join(FORMATS)}", *FORMATS)
+@command(r"\format", "[FORMAT]", f"set or show the output format: {', '.join(FORMATS)}", *FORMATS)
 def _format(prompt: Prompt, argument: str) -> None:
     if argument and argument not in FORMATS:
         close = nearest(argument, FORMATS)
-        hint = f"did you mean {close}?" if close else f"there are {', '.join(FORMATS)}"
-        raise CommandError(f"there is no format {argument!r}", hint=hint)
+        hint = f"did you mean {close}?" if close else f"available formats: {', '.join(FORMATS)}"
+        raise CommandError(f"unknown format {argument!r}", hint=hint)
     prompt.options.format = argument or prompt.options.format
-    prompt.say(f"rows are written as {prompt.options.format}")
+    prompt.say(f"output format: {prompt.options.format}")
 
 
-@command(r"\x", "[on|off|auto]", "a line for each value; auto: where a table is too wide",
+@command(r"\x", "[on|off|auto]", "show each value on its own line; auto: if the table is too wide",
          "on", "off", "auto")  # fmt: skip
 def _vertical(prompt: Prompt, argument: str) -> None:
     flipped = "off" if prompt.options.vertical == "on" else "on"
     prompt.options.vertical = _one_of(r"\x", argument or flipped, ("on", "off", "auto"))
-    prompt.say(f"vertical output is {prompt.options.vertical}")
+    prompt.say(f"vertical output: {prompt.options.vertical}")
 
 
 @command(r"\latest", "[on|off|COLUMN, ...]",
-         "of a stream show the latest window of each key, or of columns, and not the last rows",
+         "show the latest window of each key of a stream, or of each COLUMN, instead of "
+             "the last rows",
          "on", "off")  # fmt: skip
 def _latest(prompt: Prompt, argument: str) -> None:
     was = prompt.options.latest
@@ -361,39 +368,41 @@ def _latest(prompt: Prompt, argument: str) -> None:
     prompt.say(shown.get(latest, f"streams show the latest row of each {latest}"))
 
 
-@command(r"\timing", "[on|off]", "show how long a statement took", "on", "off")
+@command(r"\timing", "[on|off]", "show the duration of each statement", "on", "off")
 def _timing(prompt: Prompt, argument: str) -> None:
     prompt.options.timing = _switch(r"\timing", argument, prompt.options.timing)
-    prompt.say(f"timing is {'on' if prompt.options.timing else 'off'}")
+    prompt.say(f"timing: {'on' if prompt.options.timing else 'off'}")
 
 
-@command(r"\pager", "[on|off]", "page what does not fit on the screen", "on", "off")
+@command(r"\pager", "[on|off]", "use a pager for output that exceeds the screen", "on", "off")
 def _pager(prompt: Prompt, argument: str) -> None:
     prompt.options.pager = _switch(r"\pager", argument, prompt.options.pager)
-    prompt.say(f"the pager is {'on' if prompt.options.pager else 'off'}")
+    prompt.say(f"pager: {'on' if prompt.options.pager else 'off'}")
 
 
-@command(r"\null", "[TEXT]", "what NULL looks like in tables; without TEXT: NULL")
+@command(r"\null", "[TEXT]", "set the text for NULL in tables; without TEXT: NULL")
 def _null(prompt: Prompt, argument: str) -> None:
     prompt.options.null = _unquoted(argument) or ("" if argument else "NULL")
     prompt.say(f"NULL is shown as {prompt.options.null!r}")
 
 
-@command(r"\rows", "[N]", "the most rows that a table shows; 0 shows all")
+@command(r"\rows", "[N]", "set the maximum number of rows in a table; 0: all")
 def _rows(prompt: Prompt, argument: str) -> None:
     if argument:
         if not argument.isdigit():
-            raise CommandError(f"\\rows takes a number, not {argument!r}", hint=r"\rows 100")
+            raise CommandError(
+                f"\\rows requires a number, not {argument!r}", hint="for example \\rows 100"
+            )
         prompt.options.max_rows = int(argument) or None
     most = prompt.options.max_rows
     prompt.say("tables show all rows" if most is None else f"tables show at most {most:,} rows")
 
 
-@command(r"\keys", "[emacs|vi]", "how the keys of the prompt work", "emacs", "vi")
+@command(r"\keys", "[emacs|vi]", "set the key bindings of the prompt", "emacs", "vi")
 def _editing_keys(prompt: Prompt, argument: str) -> None:
     flipped = "emacs" if prompt.options.keys == "vi" else "vi"
     prompt.options.keys = _one_of(r"\keys", argument or flipped, ("emacs", "vi"))
-    prompt.say(f"the keys are those of {prompt.options.keys}")
+    prompt.say(f"key bindings: {prompt.options.keys}")
 
 
 def _switch(name: str, argument: str, was: bool) -> bool:
@@ -402,18 +411,18 @@ def _switch(name: str, argument: str, was: bool) -> bool:
 
 def _one_of(name: str, argument: str, values: tuple[str, ...]) -> str:
     if argument.lower() not in values:
-        raise CommandError(f"{name} takes {', '.join(values)}, not {argument!r}")
+        raise CommandError(f"{name} requires one of {', '.join(values)}, not {argument!r}")
     return argument.lower()
 
 
 def _path(argument: str, name: str) -> Path:
     path = _unquoted(argument)
     if not path:
-        raise CommandError(f"{name} needs the name of a file")
+        raise CommandError(f"{name} requires a file name")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise CommandError(f"cannot find {path}: there is no such user") from error
+        raise CommandError(f"cannot find {path}: unknown user") from error
 
 
 def _unquoted(argument: str) -> str:

@@ -58,8 +58,8 @@ def latest_places(
     for name in names:
         if name.lower() not in spellings:
             raise AnalysisError(
-                f"there is no column `{name}` to show the latest row of",
-                hint=f"the columns are {', '.join(columns)}; \\latest names others",
+                f"column `{name}` for \\latest does not exist",
+                hint=f"available columns: {', '.join(columns)}",
             )
     return [spellings.index(name.lower()) for name in names]
 

@@ -76,7 +76,8 @@ class OutputFile:
         """
         if self._text is None:
             raise SetupError(
-                f"{self.path} takes rows alone, as Parquet", hint=r"\o ends that, or \o plan.txt"
+                f"{self.path} is a Parquet file, which can only hold rows",
+                hint="use \\o to write to the screen, or \\o plan.txt",
             )
         with writing(self.path):
             self._text.write(text)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _UNBOUNDED = 1_000_000
 # Lines of the screen reserved for the prompt
 _PROMPT_LINES = 4
-_MORE = r"\rows 0 shows all, \o FILE writes them to a file"
+_MORE = "\\rows 0 shows all, \\o FILE writes them to a file"
 
 
 def has_only_message(result: Result) -> bool:
@@ -166,7 +166,7 @@ class PromptPresenter:
                 view.show(iter(result.batches()))
         finally:
             self._view = self._keys = None
-            self._foot(view.n_rows, " in all", started)
+            self._foot(view.n_rows, " in total", started)
         self._check_interrupted()
 
     def _latest_keys(self, columns: Sequence[str], stream: StreamRows) -> list[int] | None:
@@ -178,7 +178,7 @@ class PromptPresenter:
             return None
         places = latest_places(latest, columns, stream.opened.keys)
         if places is None:
-            hint = "\\latest COLUMN, ... names them"
+            hint = "name them with \\latest COLUMN, ..."
             self._say(f"note: the query is not grouped by keys; {hint}", dim=True)
         return places
 
@@ -204,7 +204,7 @@ class PromptPresenter:
                 n_rows = writer(result.columns, self._batches(result, None), write)
                 message = counted(n_rows, "rows") + self._took(started)
             except PagerClosed:
-                message = "the pager was left before the end"
+                message = "the pager was closed before the end"
         self._say(message, dim=True)
         self._check_interrupted()
 

@@ -146,10 +146,10 @@ def edited_file(path: Path) -> str:
     except OSError as error:
         raise SetupError(
             f"cannot run the editor {editor}: {error.strerror}",
-            hint="export EDITOR=nano, or another one",
+            hint="for example export EDITOR=nano",
         ) from error
     if done.returncode:
-        raise SetupError(f"the editor {editor} ended with {done.returncode}")
+        raise SetupError(f"the editor {editor} exited with code {done.returncode}")
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

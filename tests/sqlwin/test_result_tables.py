@@ -167,7 +167,9 @@ def test_a_stream_is_taken_whole_or_up_to_a_limit() -> None:
     assert stream(is_bounded=True).to_arrow().schema == pa.schema([("n", pa.int64())])
     live = stream(*parts, is_bounded=False)
     assert live.to_arrow(limit=3).to_pydict() == {"n": [1, 2, 3]}
-    with pytest.raises(ExecutionError, match=r"unbounded\n  use a limit, such as to_arrow\(limit=1000\)"):
+    with pytest.raises(
+        ExecutionError, match=r"unbounded\n  use a limit, such as to_arrow\(limit=1000\)"
+    ):
         live.to_pandas()
 
 

@@ -104,8 +104,8 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
     if not numbers:
         raise AnalysisError(
-            f"there is no numeric column to draw: {', '.join(columns)}",
-            hint="a chart takes a time such as window_end, numbers, and maybe keys",
+            f"no numeric column to draw: {', '.join(columns)}",
+            hint="a chart needs numbers, and optionally a time such as window_end and keys",
         )
     bounds = {i for i, name in enumerate(columns) if name.lower() in _TIME_NAMES}
     others = [i for i in range(len(columns)) if i not in {*numbers, *bounds, time}]
@@ -158,7 +158,7 @@ def _bar_chart(title: str, values: Sequence[float | None], keys: Sequence[str]) 
 
 
 def _note(count: int, what: str) -> str:
-    return f"and {count:,} {what}, of smaller values" if count else ""
+    return f"and {count:,} {what} with smaller values" if count else ""
 
 
 def _time_column(table: pa.Table) -> int | None:

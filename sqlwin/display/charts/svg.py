@@ -42,7 +42,7 @@ def svg_charts(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str
 
 def _line_drawing(chart: LineChart) -> str:
     if not chart.lines:
-        return _note(f"{chart.title}: nothing but NULL")
+        return _note(f"{chart.title}: only NULL")
     left, top, right, bottom = _MARGINS
     times, values = zip(*chart.points, strict=True)
     legend = _legend(list(chart.lines), left) if set(chart.lines) != {""} else []

@@ -67,7 +67,7 @@ def _lines(chart: LineChart, size: tuple[int, int], is_colored: bool) -> str:
     import plotext
 
     if not chart.lines:
-        return f"{chart.title}: nothing but NULL\n"
+        return f"{chart.title}: only NULL\n"
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plot_size(*size)

@@ -87,7 +87,7 @@ def test_parameters_have_values_in_the_scripts_that_use_them(sqlwin_run, session
     [
         (["-e", "rows :n", "--param", "m=2"], "missing value for the parameter :n"),
         (["-e", "rows 1", "--param", "m=2"], "unknown parameter :m"),
-        (["-e", "rows :n", "--param", "n"], "'n' is not of the form name=value"),
+        (["-e", "rows :n", "--param", "n"], "'n' must have the form name=value"),
         (["-e", "rows :n", "--param", "n=1", "--param", "n=2"], "n is given twice"),
         (["-e", "rows :n"], "missing value for the parameter :n"),
     ],
@@ -127,7 +127,7 @@ def test_a_checkpoint_is_shown_by_sql(sessions, arguments, sql):
 
 def test_the_version_of_a_checkpoint_is_one_of_its_rows():
     result = CliRunner().invoke(main, ["checkpoint", "show", "/ck/t", "--version", "7"])
-    assert result.exit_code == 2 and "--version is for --rows" in result.stderr
+    assert result.exit_code == 2 and "--version requires --rows" in result.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -173,7 +173,7 @@ def test_standard_input_is_read_if_no_sql_is_given_or_for_a_dash(sqlwin_run):
 def test_the_page_is_served_where_it_is_asked_for(sqlwin_run, arguments, port):
     result = sqlwin_run(*arguments)
     assert result.exit_code == 0
-    assert result.stderr == f"watch it at http://127.0.0.1:{port}/?token=t\nOK\n"
+    assert result.stderr == f"monitoring page: http://127.0.0.1:{port}/?token=t\nOK\n"
 
 
 def test_what_follows_ui_may_be_a_file(sqlwin_run, sessions, tmp_path):
@@ -186,13 +186,13 @@ def test_what_follows_ui_may_be_a_file(sqlwin_run, sessions, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["x.sql", "-e", "ok"], "give files or -e, not both"),
-        (["-e", "ok", "--ui", "99999"], "'99999' is no port: give one from 0 to 65535"),
-        (["-e", "ok", "--ui=x"], "'x' is no port"),
+        (["x.sql", "-e", "ok"], "use either files or -e"),
+        (["-e", "ok", "--ui", "99999"], "'99999' is not a port from 0 to 65535"),
+        (["-e", "ok", "--ui=x"], "'x' is not a port"),
         (["missing.sql"], "cannot read missing.sql: No such file or directory"),
-        (["-e", "ok", "--set", "=1"], "'=1' is not of the form key=value"),
-        (["-e", "ok", "--master", "m", "--remote", "r"], "give --master or --remote, not both"),
-        (["-e", "ok", "--format", "csv", "--max-rows", "1"], "--max-rows is for --format table"),
+        (["-e", "ok", "--set", "=1"], "'=1' must have the form key=value"),
+        (["-e", "ok", "--master", "m", "--remote", "r"], "use either --master or --remote"),
+        (["-e", "ok", "--format", "csv", "--max-rows", "1"], "--max-rows requires --format table"),
         (["-e", "ok", "--format", "xml"], "'xml' is not one of"),
         (["-e", "ok", "--output", "."], "is a directory"),
     ],
@@ -241,7 +241,7 @@ def test_an_unexpected_error_is_one_line_and_its_trace_is_in_a_file(sqlwin_run):
     assert result.exit_code == 3
     first, second = result.stderr.splitlines()
     assert first == "error: unexpected RuntimeError: surprise"
-    log = Path(second.removeprefix("  the full trace is in "))
+    log = Path(second.removeprefix("  full trace: "))
     assert "Traceback" in log.read_text() and "with more lines" in log.read_text()
     log.unlink()
 
@@ -287,7 +287,7 @@ def test_a_result_of_other_columns_does_not_fit_into_a_csv_file(sqlwin_run, tmp_
     file = tmp_path / "out.csv"
     result = sqlwin_run("-e", "rows 1; values", "--output", str(file))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "a CSV file holds one table" in result.stderr
+    assert "a CSV file can hold only one table" in result.stderr
     assert not file.exists()
 
 
@@ -370,7 +370,7 @@ def test_explain_runs_what_makes_tables_and_explains_the_rest(sqlwin_explain, se
 def test_explain_of_one_statement_is_its_plan_alone(sqlwin_explain):
     assert sqlwin_explain("-e", "SELECT 1;").stdout == "Plan of SELECT 1\n"
     result = sqlwin_explain("-e", "SET 'a' = 'b'")
-    assert (result.stdout, result.stderr) == ("", "there is no query or INSERT to explain\n")
+    assert (result.stdout, result.stderr) == ("", "no query or INSERT to explain\n")
 
 
 def test_explain_with_analyze_runs_what_it_explains(sqlwin_explain):
@@ -510,7 +510,7 @@ def test_on_a_terminal_an_error_is_red():
 
 def test_no_sql_on_a_terminal_is_a_usage_error():
     child = _terminal()
-    child.expect("no SQL given")
+    child.expect("no SQL: name a file")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 2

@@ -77,9 +77,9 @@ def test_a_command_of_the_documentation_is_taken(command: str) -> None:
     name, *rest = arguments(command)
     if name == "--version":
         return
-    assert name in main.commands, f"there is no command {name}"
+    assert name in main.commands, f"unknown command {name}"
     if isinstance(group := main.commands[name], click.Group):
-        assert rest and rest[0] in group.commands, f"there is no command {name} {rest}"
+        assert rest and rest[0] in group.commands, f"unknown command {name} {rest}"
         return
     if name == "functions":
         names = [word for word in rest if word != "NAME"]

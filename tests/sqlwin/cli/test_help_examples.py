@@ -37,7 +37,7 @@ def test_every_command_is_called_by_an_example() -> None:
 def test_the_prompt_takes_what_the_example_says(example: str) -> None:
     _, *arguments = shlex.split(example)
     result = CliRunner().invoke(main, arguments)
-    assert "sqlwin repl needs a terminal" in result.stderr
+    assert "sqlwin repl requires a terminal" in result.stderr
     for path in re.findall(r"queries/[\w/.]+", example):
         assert (ROOT / path).is_file()
 

@@ -80,18 +80,18 @@ def test_null_and_nan_leave_no_point():
     columns["n"] = pa.array([None, 7.0, float("nan"), 9.0])
     assert "9.0" in drawn(columns)
     columns["n"] = pa.array([None] * 4, pa.int64())
-    assert "nothing but NULL" in drawn(columns)
+    assert "only NULL" in drawn(columns)
 
 
 def test_more_keys_than_can_be_distinguished_are_counted():
     keys: list[str | None] = [f"key{i:02}" for i in range(MOST_LINES + 3)]
     text = drawn(windows(5, keys))
-    assert "and 3 more keys, of smaller values" in text
+    assert "and 3 more keys with smaller values" in text
     assert "key00" not in text
     assert str(keys[-1]) in text
     many = [f"k{i}" for i in range(MOST_BARS + 2)]
     text = drawn({"k": pa.array(many), "x": pa.array(range(len(many)), pa.int64())})
-    assert "and 2 more, of smaller values" in text
+    assert "and 2 more with smaller values" in text
 
 
 def test_every_number_has_a_chart_up_to_four():
@@ -189,6 +189,6 @@ def test_a_drawing_of_a_single_window_has_bars_also_below_zero() -> None:
 
 def test_a_drawing_without_rows_or_numbers_says_so() -> None:
     assert "no rows to draw" in svg_charts(["n"], [])
-    assert "nothing but NULL" in drawing({**windows(2, ["a"]), "n": pa.nulls(2, pa.int64())})
+    assert "only NULL" in drawing({**windows(2, ["a"]), "n": pa.nulls(2, pa.int64())})
     with pytest.raises(AnalysisError, match="no numeric column"):
         drawing({"k": pa.array(["a"])})

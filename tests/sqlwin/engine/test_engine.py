@@ -162,15 +162,15 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
         code, out, error = shell.sql(made, "SELECT * FROM t")
         assert (code, out) == (0, "a\n1\n")
         assert [line for line in error.splitlines() if "background" in line] == [
-            "note: Spark stays in the background for the next commands, until 2 min without one "
-            "(`sqlwin engine stop` ends it, SQLWIN_ENGINE=off prevents it)"
+            "note: Spark keeps running in the background for later commands, until it is idle for "
+            "2 min (stop it with `sqlwin engine stop`, disable it with SQLWIN_ENGINE=off)"
         ]
         code, out, error = shell.sql(made, "SELECT * FROM t")
         assert (code, out) == (0, "a\n1\n")
         assert "background" not in error
         pid = shell.pid()
         assert pid is not None
-        assert shell.run("engine", "stop")[1] == f"engine {pid} ends\n"
+        assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
         assert gone(pid)
         # Spark warns now and then when it ends
         assert [each for each in files_below(Path(temporary)) if each.suffix != ".log"] == []
@@ -240,7 +240,7 @@ def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path:
     os.kill(int(run), signal.SIGKILL)
     _, error = process.communicate(timeout=180)
     assert process.returncode == 3
-    assert error.startswith("error: the background engine broke while it ran this")
+    assert error.startswith("error: the background engine failed while running this command")
     assert gone(pid)
 
 
@@ -271,6 +271,6 @@ def test_the_engine_ends_with_its_socket_and_when_it_is_told_to(shell: Shell) ->
     socket.unlink()
     assert gone(pid)
     pid = shell.started()
-    assert shell.run("engine", "stop")[1] == f"engine {pid} ends\n"
+    assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
     assert gone(pid)
-    assert shell.run("engine", "status")[1] == "no engine runs\n"
+    assert shell.run("engine", "status")[1] == "no engine is running\n"

@@ -95,7 +95,7 @@ def test_a_stream_is_a_table_that_grows_as_windows_close_and_q_stops_it(prompt: 
     prompt.shows("· watermark ")
     prompt.shows("q stops")
     prompt.type("q")
-    seen = prompt.see(" rows in all (", PROMPT)
+    seen = prompt.see(" rows in total (", PROMPT)
     assert "· watermark " in seen and "q stops" not in seen and "stopping" not in seen
 
 
@@ -106,13 +106,13 @@ def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> Non
     prompt.type("SELECT 6 * 7 AS answer;")
     time.sleep(0.3)
     prompt.type("\x03")
-    prompt.see(" rows in all (", "cancelled", PROMPT, "SELECT 6 * 7 AS answer;")
+    prompt.see(" rows in total (", "cancelled", PROMPT, "SELECT 6 * 7 AS answer;")
     prompt.type("\r")
     prompt.see("answer", "42", "1 row (", PROMPT)
 
 
 def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(prompt: Terminal) -> None:
-    prompt.answers(r"\pager off", "the pager is off")
+    prompt.answers(r"\pager off", "pager: off")
     prompt.type("EXPLAIN ANALYZE " + WINDOWS)
     prompt.shows("Running")
     time.sleep(3)  # some micro-batches

@@ -67,7 +67,7 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(promp
     prompt.see("error: ", "no column nope", "at line 1, column 1")
     prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)
     prompt.answers("crash;", "division by zero")
-    prompt.answers("bug;", "unexpected RuntimeError: surprise", "the full trace is in")
+    prompt.answers("bug;", "unexpected RuntimeError: surprise", "full trace: ")
     prompt.run("rows 1;")
     prompt.see("1 row (")
 
@@ -163,7 +163,7 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     prompt.taken()
     prompt.type("q")
     assert prompt.ended() == 0
-    assert "rows in all (" in prompt.screen.text()
+    assert "rows in total (" in prompt.screen.text()
 
 
 def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal):
@@ -263,7 +263,7 @@ def test_vi_keys_work_when_they_are_asked_for(terminal):
 def test_what_is_given_is_run_first(terminal, tmp_path):
     (tmp_path / "first.sql").write_text("ok; rows 4;")
     prompt = terminal("--file", "first.sql")
-    prompt.see("4 rows (", "first.sql: 2 statements run")
+    prompt.see("4 rows (", "first.sql: ran 2 statements")
     other = Terminal(tmp_path, "-e", "rows 6")
     other.see("6 rows (", PROMPT)
     other.leave()
@@ -288,7 +288,7 @@ def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_p
 def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(terminal, tmp_path):
     (tmp_path / "first.sql").write_text("ok;\nwrong here;")
     prompt = terminal("--file", "first.sql")
-    prompt.see("no column nope", "first.sql, line 2", "1 statement run")
+    prompt.see("no column nope", "first.sql, line 2", "ran 1 statement")
     prompt.run("rows 2;")
     prompt.see("2 rows (")
 
@@ -306,7 +306,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
     prompt.shows("watermark 12:00")
     prompt.shows("2013-01-01 05:15:00")
     prompt.type(how)
-    prompt.see("rows in all (")
+    prompt.see("rows in total (")
     if how == "q":
         prompt.see("3 rows (", PROMPT)
     else:
@@ -321,7 +321,7 @@ def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how
     prompt.type("rows 4\x1b[A;\r")  # the arrow is no text
     prompt.taken()
     prompt.type(how)
-    prompt.see("rows in all (", PROMPT, "rows 4;", "->")
+    prompt.see("rows in total (", PROMPT, "rows 4;", "->")
     prompt.answers("", "4 rows (")
 
 
@@ -345,7 +345,7 @@ def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
     prompt.type("q")
     prompt.taken()
     prompt.type("rows 5;\r")
-    prompt.see("rows in all (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
+    prompt.see("rows in total (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
 
 
 def test_long_and_wide_results_go_to_the_pager(terminal):
@@ -353,14 +353,14 @@ def test_long_and_wide_results_go_to_the_pager(terminal):
     prompt = terminal(SQLWIN_PAGER=pager)
     prompt.answers("rows 500;", "PAGED", "LEFT", "500 rows (")
     prompt.answers("wide 30;", "PAGED", "LEFT", "1 row (")
-    prompt.answers(r"\pager off", "the pager is off")
+    prompt.answers(r"\pager off", "pager: off")
     prompt.run("wide 30;")
     prompt.see("more columns")
 
 
 def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
-    prompt.answers("rows 300000;", "the pager was left before the end")
+    prompt.answers("rows 300000;", "the pager was closed before the end")
 
 
 def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
@@ -375,7 +375,7 @@ def test_without_a_terminal_the_command_line_is_wrong():
 
     result = CliRunner().invoke(main, ["repl"])
     assert result.exit_code == 2
-    assert "needs a terminal" in result.stderr
+    assert "requires a terminal" in result.stderr
 
 
 def test_a_run_shows_the_latest_row_of_each_key_in_place(tmp_path):
@@ -394,4 +394,4 @@ def test_the_latest_rows_are_for_a_terminal():
     from sqlwin.cli.app import main
 
     result = CliRunner().invoke(main, ["run", "-e", "rows 1", "--latest"])
-    assert result.exit_code == 2 and "--latest is for tables on a terminal" in result.stderr
+    assert result.exit_code == 2 and "--latest requires a table on a terminal" in result.stderr
