@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from sqlglot import exp
@@ -110,22 +110,26 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
 
 
 def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
-    """Return the query with the definitions of the outer CTEs that it uses."""
-    own = {cte.alias.lower() for cte in query.ctes}
-    needed: dict[str, exp.CTE] = {}
+    """Return the query with the definitions of the outer CTEs that it uses.
 
-    def need(node: exp.Expr) -> None:
+    A CTE sees those defined before it. Its own name, or a later one's, is a table there.
+    """
+    own = {cte.alias.lower() for cte in query.ctes}
+    names = list(scope)
+    needed: set[str] = set()
+
+    def need(node: exp.Expr, visible: Sequence[str]) -> None:
         for table in node.find_all(exp.Table):
             name = table.name.lower()
-            if not table.db and name in scope and name not in own and name not in needed:
-                need(scope[name].this)
-                needed[name] = scope[name]
+            if not table.db and name in visible and name not in needed:
+                needed.add(name)
+                need(scope[name].this, names[: names.index(name)])
 
-    need(query)
+    need(query, [name for name in names if name not in own])
     if not needed:
         return query
     query = query.copy()
-    definitions = [cte.copy() for cte in needed.values()]
+    definitions = [scope[name].copy() for name in names if name in needed]
     clause = query.args.get("with_")
     if clause is not None:
         definitions += clause.expressions

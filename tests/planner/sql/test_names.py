@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.sql.build import to_sql
-from planner.sql.names import rename_hidden_ctes
+from planner.sql.names import rename_hidden_ctes, with_ctes
 from sqlwin.parser.parser import parse_query
 
 WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
@@ -64,3 +64,37 @@ def test_ctes_that_hide_none_keep_their_names(query: str) -> None:
     tree = parse_query(query)
     assert not rename_hidden_ctes(tree)
     assert to_sql(tree) == query
+
+
+@pytest.mark.parametrize(
+    ("ctes", "query", "wanted"),
+    [
+        # in its own definition, the name of a CTE is that of a table
+        (
+            "a AS (SELECT * FROM a)",
+            "SELECT * FROM a",
+            "WITH a AS (SELECT * FROM a) SELECT * FROM a",
+        ),
+        # and so is the name of a later one
+        (
+            "a AS (SELECT * FROM b), b AS (SELECT 1)",
+            "SELECT * FROM b, a",
+            "WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM b, a",
+        ),
+        (
+            "a AS (SELECT * FROM b), b AS (SELECT 1)",
+            "SELECT * FROM a",
+            "WITH a AS (SELECT * FROM b) SELECT * FROM a",
+        ),
+        (
+            "a AS (SELECT 1), b AS (SELECT * FROM a), c AS (SELECT 2)",
+            "SELECT * FROM b",
+            "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b",
+        ),
+    ],
+)
+def test_a_query_gets_the_outer_ctes_that_it_uses_in_their_order(
+    ctes: str, query: str, wanted: str
+) -> None:
+    scope = {cte.alias: cte for cte in parse_query(f"WITH {ctes} SELECT 1").ctes}
+    assert to_sql(with_ctes(parse_query(query), scope)) == wanted
