@@ -12,7 +12,16 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from planner.catalog import Catalog, Schema, column_named
-from planner.nodes.logical import Expand, Filter, Node, Project, SqlQuery, TableScan, WindowRows
+from planner.nodes.logical import (
+    Expand,
+    Filter,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowRows,
+    WindowTableFunction,
+)
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_timestamp, select_all_from
 from planner.sql.nodes import TextSpan, span_of
@@ -24,7 +33,7 @@ _CALLS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
 
 _Scope = Mapping[str, exp.Expr]
 # Origin of a column: a column of a stream or of windows, or an expression; None: anything else
-_Origin = tuple[exp.Table | GlobalWindowAggregate, str] | exp.Expr | None
+_Origin = tuple[exp.Table | GlobalWindowAggregate | WindowTableFunction, str] | exp.Expr | None
 
 
 def is_processing_time(
@@ -88,16 +97,23 @@ def check_time(
                         place,
                         subjects=(time_column, followed.name, watermark.column),
                     )
-            case GlobalWindowAggregate() as windows, str(column):
-                roles = {key.name.lower(): key.role for key in windows.window_keys}
-                if roles.get(column.lower()) == "start":
+            case (GlobalWindowAggregate() | WindowTableFunction()) as windows, str(column):
+                if _role(windows, column) == "start":
                     raise StreamRefusal(
-                        f"`{time_column}` is the start of a window: when its rows are emitted it "
-                        "has long passed",
+                        f"`{time_column}` is the start of a window: the watermark has passed it "
+                        "when the window's rows arrive",
                         "put the outer windows on window_time of the inner ones",
                         place,
                         subjects=(time_column,),
                     )
+
+
+def _role(windows: GlobalWindowAggregate | WindowTableFunction, column: str) -> str | None:
+    """Return the role of a window column: start, end or time. None for another column."""
+    if isinstance(windows, WindowTableFunction):
+        return windows.columns.role_of(column)
+    roles = {key.name.lower(): key.role for key in windows.window_keys}
+    return roles.get(column.lower())
 
 
 def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
@@ -115,6 +131,8 @@ def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
     """Yield the origins of a node's column."""
     match node:
         case GlobalWindowAggregate():
+            yield node, column
+        case WindowTableFunction() if node.columns.role_of(column) is not None:
             yield node, column
         case TableScan():
             yield from _of_text(node.query, column, {}, {}, catalog)
