@@ -13,7 +13,7 @@ test-core:
 versions:
 	.ci/versions
 goldens:
-	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --slow --update-goldens
+	python -m pytest -q tests/explain tests/errors tests/queries tests/docs tests/slt --slow --update-goldens
 reference:
 	python -m sqlwin.cli.reference docs
 bench:

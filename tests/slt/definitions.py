@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from tests.end_to_end.stream_files import write_next
 from tests.oracle import MINUTE_US, OracleWindow
 
 WINDOWS = {
@@ -45,6 +48,21 @@ def rows(seed: int = 5, n_rows: int = 90) -> pa.Table:
                            enumerate(rng.integers(-9, 30, n_rows))], pa.int64()),
         }
     )  # fmt: skip
+
+
+def create_data(directory: Path) -> str:
+    """Write the rows, ordered by time, as two files and return the CREATE TABLE of `data`.
+
+    As a stream the table is read in two micro-batches. The first closes about half of the windows.
+    """
+    data = rows().sort_by("ts")
+    for part in (data.slice(0, data.num_rows // 2), data.slice(data.num_rows // 2)):
+        write_next(directory, part)
+    return (
+        "CREATE TABLE data (ts TIMESTAMP(6), k STRING, v BIGINT, "
+        "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'filesystem', "
+        f"'path' = '{directory}', 'format' = 'parquet', 'max-files-per-trigger' = '1')"
+    )
 
 
 def oracle(data: pa.Table) -> duckdb.DuckDBPyConnection:
