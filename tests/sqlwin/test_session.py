@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,174 +36,6 @@ def rows(db: sqlwin.Session, sql: str) -> list[tuple[Any, ...]]:
 
 
 TUMBLE = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
-
-
-def test_row_on_a_window_end_belongs_to_the_next_window(db: sqlwin.Session) -> None:
-    query = f"SELECT window_start, SUM(price) FROM {TUMBLE} GROUP BY window_start ORDER BY 1"
-    assert rows(db, query) == [(at("12:00"), 6), (at("12:10"), 4), (at("12:20"), 5)]
-
-
-def test_rows_without_a_time_are_in_no_window(db: sqlwin.Session) -> None:
-    assert rows(db, f"SELECT COUNT(*) FROM {TUMBLE}") == [(5,)]
-
-
-def test_window_function_without_aggregate_adds_three_columns(db: sqlwin.Session) -> None:
-    frame = db.sql(f"SELECT * FROM {TUMBLE} WHERE price = 4")
-    assert [f.dataType.simpleString() for f in frame.schema.fields[-3:]] == ["timestamp_ntz"] * 3
-    assert [tuple(r) for r in frame.collect()] == [
-        (at("12:10"), "a", 4, at("12:10"), at("12:20"), at("12:19:59.999"))
-    ]
-
-
-def test_hop_emits_windows_before_and_after_the_rows(db: sqlwin.Session) -> None:
-    query = """
-        SELECT window_start, window_end, COUNT(*) AS n
-        FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '20' MINUTES))
-        GROUP BY window_start, window_end ORDER BY window_start
-    """
-    assert rows(db, query) == [
-        (at("11:50"), at("12:10"), 3),
-        (at("12:00"), at("12:20"), 4),
-        (at("12:10"), at("12:30"), 2),
-        (at("12:20"), at("12:40"), 1),
-    ]
-
-
-def test_cumulate_repeats_a_total_until_the_end_of_the_largest_window(db: sqlwin.Session) -> None:
-    query = """
-        SELECT item, window_end, SUM(price) AS total
-        FROM TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '30' MINUTES))
-        GROUP BY item, window_start, window_end ORDER BY item, window_end
-    """
-    assert rows(db, query) == [
-        ("a", at("12:10"), 4),
-        ("a", at("12:20"), 8),
-        ("a", at("12:30"), 8),
-        ("b", at("12:10"), 2),
-        ("b", at("12:20"), 2),
-        ("b", at("12:30"), 7),
-    ]
-
-
-def test_cumulate_emits_only_changed_steps_if_asked(db: sqlwin.Session) -> None:
-    query = """
-        SELECT item, window_end FROM TABLE(CUMULATE(
-          DATA => TABLE bids, TIMECOL => DESCRIPTOR(ts), STEP => INTERVAL '10' MINUTES,
-          SIZE => INTERVAL '30' MINUTES, EMITONLYONUPDATE => true))
-        GROUP BY item, window_start, window_end ORDER BY item, window_end
-    """
-    assert rows(db, query) == [
-        ("a", at("12:10")), ("a", at("12:20")), ("b", at("12:10")), ("b", at("12:30")),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "groups",
-    [
-        "item, window_start, window_end",
-        "window_end, item",
-        "i, w",
-        "1, 2",
-        "ALL",
-        "b.item, b.window_end",
-        "item, window_end, window_time",
-    ],
-)
-def test_group_by_may_be_written_in_many_ways(db: sqlwin.Session, groups: str) -> None:
-    query = f"""
-        SELECT item AS i, window_end AS w, SUM(price) AS total
-        FROM {TUMBLE} AS b GROUP BY {groups} HAVING total > 3 ORDER BY total DESC, item LIMIT 2
-    """
-    assert rows(db, query) == [("b", at("12:30"), 5), ("a", at("12:10"), 4)]
-
-
-def test_expressions_around_and_inside_aggregates(db: sqlwin.Session) -> None:
-    query = f"""
-        SELECT UPPER(item) AS name, DATE_FORMAT(window_end, 'HH:mm') AS until,
-               SUM(price * 2) + 1 AS x, x * 10 AS y,
-               CASE WHEN COUNT(*) > 1 THEN 'many' ELSE 'one' END AS how
-        FROM {TUMBLE} GROUP BY UPPER(item), window_start, window_end ORDER BY MIN(ts), name
-    """
-    assert rows(db, query) == [
-        ("A", "12:10", 9, 90, "many"),
-        ("B", "12:10", 5, 50, "one"),
-        ("A", "12:20", 9, 90, "one"),
-        ("B", "12:30", 11, 110, "one"),
-    ]
-
-
-def test_a_cte_may_have_the_name_of_the_table_it_reads(db: sqlwin.Session) -> None:
-    query = f"""
-        WITH bids AS (SELECT * FROM bids WHERE item = 'a')
-        SELECT window_start, COUNT(*) FROM {TUMBLE} GROUP BY window_start ORDER BY window_start
-    """
-    assert rows(db, query) == [(at("12:00"), 2), (at("12:10"), 1)]
-
-
-def test_ctes_nest_and_windows_in_them_are_joined(db: sqlwin.Session) -> None:
-    query = f"""
-        WITH w AS (SELECT item, window_end, COUNT(*) AS n FROM {TUMBLE} GROUP BY item, window_end),
-             best(e, most) AS (SELECT window_end, MAX(n) FROM w GROUP BY window_end)
-        SELECT w.item, w.n FROM w JOIN best ON w.window_end = best.e AND w.n = best.most
-        WHERE w.window_end = TIMESTAMP_NTZ'2026-01-01 12:10:00'
-    """
-    assert rows(db, query) == [("a", 2)]
-
-
-def test_windows_over_windows_of_a_view(db: sqlwin.Session) -> None:
-    db.execute(f"""
-        CREATE VIEW tens AS SELECT item, window_time AS t, SUM(price) AS total
-        FROM {TUMBLE} GROUP BY item, window_start, window_end, window_time
-    """)
-    query = """
-        SELECT window_end, SUM(total), COUNT(*)
-        FROM TABLE(TUMBLE(TABLE tens, DESCRIPTOR(t), INTERVAL '1' HOUR)) GROUP BY window_end
-    """
-    assert rows(db, query) == [(at("13:00"), 15, 4)]
-
-
-def test_columns_can_be_renamed_by_the_alias(db: sqlwin.Session) -> None:
-    query = f"SELECT thing, we, SUM(p) FROM {TUMBLE} AS x(t, thing, p, ws, we, wt) GROUP BY thing, ws, we"
-    assert (("b", at("12:30"), 5)) in rows(db, query)
-
-
-def test_window_functions_join_with_tables(db: sqlwin.Session) -> None:
-    query = f"""
-        SELECT names.name, COUNT(*) FROM {TUMBLE} AS b
-        JOIN (VALUES ('a', 'apple')) AS names(item, name) ON b.item = names.item
-        GROUP BY names.name, b.window_end ORDER BY 2 DESC
-    """
-    assert rows(db, query) == [("apple", 2), ("apple", 1)]
-
-
-def test_an_empty_table_has_no_windows(db: sqlwin.Session) -> None:
-    query = """
-        SELECT window_end, COUNT(*) FROM TABLE(HOP(
-          (SELECT * FROM bids WHERE price > 100), DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))
-        GROUP BY window_end
-    """
-    assert rows(db, query) == []
-
-
-def test_first_and_last_value_go_by_time(db: sqlwin.Session) -> None:
-    query = f"SELECT window_end, FIRST_VALUE(price), LAST_VALUE(price) FROM {TUMBLE} GROUP BY window_end"
-    assert sorted(rows(db, query))[0] == (at("12:10"), 1, 3)
-
-
-def test_a_day_without_an_hour_is_one_window_of_local_time(fresh_session: sqlwin.Session) -> None:
-    # New York, 10 March 2024: 02:00 does not exist, the day has 23 hours
-    fresh_session.execute("SET 'table.local-time-zone' = 'America/New_York'")
-    fresh_session.execute("""
-        CREATE VIEW t AS SELECT CAST(s AS TIMESTAMP) AS ts FROM VALUES
-        ('2024-03-10T04:59:00Z'), ('2024-03-10T05:00:00Z'), ('2024-03-11T03:59:00Z'),
-        ('2024-03-11T04:00:00Z') AS v(s)
-    """)
-    query = """
-        SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))
-        GROUP BY window_start ORDER BY window_start
-    """
-    found = [(start.date(), n) for start, n in rows(fresh_session, query)]
-    assert found == [(date(2024, 3, 9), 1), (date(2024, 3, 10), 2), (date(2024, 3, 11), 1)]
 
 
 SUMS = """
@@ -345,24 +177,10 @@ def test_settings_are_set_shown_and_reset(db: sqlwin.Session) -> None:
     assert shown.rows[0][1] == "AUTO"
 
 
-@pytest.mark.parametrize(
-    "rule",
-    ["push_filter_below_window", "pull_window_filter_above_aggregate",
-     "fold_window_into_aggregate", "prune_aggregate_input", "split_window_aggregate"],
-)  # fmt: skip
-def test_every_rule_may_be_disabled_without_changing_the_result(
-    db: sqlwin.Session, rule: str
-) -> None:
-    query = """
-        SELECT item, window_end, SUM(price) AS total, AVG(price) AS mean
-        FROM TABLE(HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES))
-        WHERE price <> 2 AND window_end > TIMESTAMP_NTZ'2026-01-01 12:10:00'
-        GROUP BY item, window_start, window_end ORDER BY item, window_end
-    """
-    wanted = rows(db, query)
-    db.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
-    assert rows(db, query) == wanted
-    assert f"{rule} on any node: disabled" in db.explain(query)
+def test_explain_names_a_rule_that_is_switched_off(db: sqlwin.Session) -> None:
+    db.execute("SET 'sqlwin.optimizer.disabled-rules' = 'split_window_aggregate'")
+    plan = db.explain(f"SELECT COUNT(*) FROM {TUMBLE} GROUP BY window_end")
+    assert "split_window_aggregate on any node: disabled" in plan
 
 
 def test_results_stream_as_arrow_batches(db: sqlwin.Session) -> None:
