@@ -52,21 +52,6 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
 EXAMPLE = [[(at(40), "a")], [(at(120), "b")], [(at(30), "c")]]
 
 
-def test_rows_have_the_watermark_of_the_micro_batches_before(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write(tmp_path / "in", *EXAMPLE)
-    fresh_session.execute(table(tmp_path))
-    marked = [(at(40), "a", NO_MARK), (at(120), "b", at(25)), (at(30), "c", at(105))]
-    (result,) = fresh_session.execute("SELECT *, CURRENT_WATERMARK(ts) AS mark FROM t")
-    assert result.types == ["timestamp_ntz", "string", "timestamp_ntz"]
-    assert [tuple(row) for row in result.rows] == marked
-    late = "SELECT * FROM t WHERE ts <= CURRENT_WATERMARK(ts)"
-    assert rows(fresh_session, late) == [(at(30), "c")]
-    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    assert rows(fresh_session, late) == []
-
-
 @pytest.mark.parametrize(
     "query",
     [

@@ -186,20 +186,6 @@ def test_a_limit_ends_a_stream(query: str, n_rows: int, fresh_session: sqlwin.Se
     assert fresh_session.streams.running() == []
 
 
-def test_a_limit_takes_the_first_windows_in_order(fresh_session: sqlwin.Session) -> None:
-    fresh_session.execute(ORDERS)
-    query = """SELECT window_end, item, COUNT(*) AS n
-        FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
-        GROUP BY item, window_start, window_end ORDER BY window_end, item DESC LIMIT 6"""
-    wanted = [tuple(row) for row in fresh_session.execute(BATCH + query)[-1].rows]
-    assert [tuple(row) for row in fresh_session.execute(STREAMING + query)[-1].rows] == wanted
-    with pytest.raises(sqlwin.SqlwinError, match="LIMIT counts rows that come in no order"):
-        fresh_session.execute("""
-            CREATE TABLE found (id BIGINT) WITH ('connector' = 'memory');
-            INSERT INTO found SELECT id FROM orders LIMIT 6
-        """)
-
-
 def test_a_streaming_dataframe_takes_part_under_its_name(fresh_session: sqlwin.Session) -> None:
     ticks = fresh_session.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     fresh_session.register("ticks", ticks, time_column="timestamp", watermark="1 second")
@@ -279,40 +265,6 @@ def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
     assert lines == [
         f"+I[{item}, {at}, {n}]" for (item, _, n), at in zip(found, until, strict=True)
     ]
-
-
-@pytest.mark.long
-def test_joined_windows_are_grouped_by_those_of_either_side(fresh_session: sqlwin.Session) -> None:
-    fresh_session.execute(ORDERS)
-    query = f"""
-        SELECT r.item AS x, r.window_end AS x, SUM(l.n + r.n) AS s FROM {COUNTS} AS l JOIN {COUNTS} AS r
-        ON l.item = r.item AND l.window_start = r.window_start AND l.window_end = r.window_end
-        GROUP BY r.item, r.window_start, r.window_end
-    """
-    batch = rows(fresh_session, BATCH + query)
-    # two columns of one name
-    assert {len(row) for row in batch} == {3} and len(batch) == 4 * 25
-    assert rows(fresh_session, STREAMING + query) == batch
-
-
-@pytest.mark.long
-def test_a_join_within_an_interval_is_one_of_windows_twice_as_long(
-    fresh_session: sqlwin.Session,
-) -> None:
-    fresh_session.execute(ORDERS + "CREATE VIEW dear AS SELECT * FROM orders WHERE price > 90")
-    within = "l.item = r.item AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '30' SECOND"
-    direct = f"SELECT l.id AS l, r.id AS r FROM dear AS l JOIN dear AS r ON {within}"
-    hop = "TABLE(HOP(TABLE dear, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '60' SECOND))"
-    windows = f"""
-        SELECT l.id AS l, r.id AS r FROM {hop} AS l JOIN {hop} AS r
-        ON l.window_start = r.window_start AND l.window_end = r.window_end AND {within}
-        AND l.ts < l.window_start + INTERVAL '30' SECOND
-    """
-    batch = rows(fresh_session, BATCH + direct)
-    assert len(batch) > 300
-    with pytest.raises(sqlwin.SqlwinError, match="within an interval is none of windows"):
-        fresh_session.execute(STREAMING + direct)
-    assert rows(fresh_session, windows) == batch
 
 
 def test_lateral_over_a_stream_is_a_join_with_a_bounded_table(
