@@ -51,30 +51,6 @@ def test_grouping_sets_over_windows_equal_brute_force(
         same_rows(rows_of(table), wanted)
 
 
-def test_an_id_of_a_grouping_may_be_asked_of_any_keys(session: Any, tmp_path: Path) -> None:
-    data = random_rows(seed=12)
-    register(session, data, tmp_path)
-    table = session.sql(f"""
-        SELECT GROUPING_ID(s, k) AS both, GROUPING_ID(k) AS one, COUNT(*) > 0
-        FROM {WINDOWS[0].call} GROUP BY window_start, window_end, CUBE (k, s)
-    """).toArrow()
-    seen = {tuple(row[:2]) for row in rows_of(table)}
-    assert seen == {(0, 0), (1, 1), (2, 0), (3, 1)}
-
-
-def test_a_grouping_without_its_window_is_an_aggregate_of_sparks(
-    session: Any, tmp_path: Path
-) -> None:
-    data = random_rows(seed=13)
-    register(session, data, tmp_path)
-    query = f"""
-        SELECT window_end, k, COUNT(*) FROM {WINDOWS[0].call} GROUP BY ROLLUP (window_end, k)
-    """
-    assert "there is a grouping without window_end" in session.explain(query)
-    totals = [row[2] for row in rows_of(session.sql(query).toArrow()) if row[0] is None]
-    assert totals == [data.num_rows - data["ts"].null_count]
-
-
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -76,19 +76,3 @@ def test_windows_follow_the_local_clock(
     calls = ["COUNT(*)", "SUM(k)"]
     same_rows(run(session, window, ["k"], calls), expected(shifted, window, ["k"], calls))
     session.execute("RESET 'table.optimizer.agg-phase-strategy'")
-
-
-def test_window_time_of_an_instant_is_an_instant(session: Any, zone: str) -> None:
-    query = """
-        SELECT window_time, window_end FROM TABLE(TUMBLE(
-          (SELECT TIMESTAMP_LTZ'2024-05-05 12:34:56' AS ts), DESCRIPTOR(ts), INTERVAL '1' DAY))
-    """
-    frame = session.sql(query)
-    assert [f.dataType.simpleString() for f in frame.schema.fields] == [
-        "timestamp",
-        "timestamp_ntz",
-    ]
-    (time, end) = frame.toArrow().to_pylist()[0].values()
-    assert end.isoformat() == "2024-05-06T00:00:00"
-    wanted = datetime(2024, 5, 5, 23, 59, 59, 999000, tzinfo=ZoneInfo(zone))
-    assert time.astimezone(UTC) == wanted.astimezone(UTC)
