@@ -8,7 +8,7 @@ import pytest
 
 from tests.end_to_end.clusters.standalone import FLIGHTS, Driver, readings, stream_files
 from tests.end_to_end.recovery import killed_stream
-from tests.end_to_end.streams import test_streams
+from tests.end_to_end.streams import queries
 from tests.marks import among
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
@@ -67,8 +67,8 @@ def test_functions_of_users(cluster: Driver) -> None:
 
 @pytest.fixture(scope="module")
 def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The tables that `test_streams.QUERIES` read; `lts` has the watermark in `local_events`."""
-    parts = [test_streams.events(200, 300 * i, i) for i in range(3)]
+    """The tables that `queries.QUERIES` read; `lts` has the watermark in `local_events`."""
+    parts = [queries.events(200, 300 * i, i) for i in range(3)]
     options = stream_files(tmp_path_factory.mktemp("events") / "in", parts)
     columns = "ts TIMESTAMP(6), lts TIMESTAMP_LTZ(6), k STRING, v BIGINT"
     for name, time in (("events", "ts"), ("local_events", "lts")):
@@ -80,12 +80,12 @@ def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    among(test_streams.QUERIES, slow=test_streams.QUERIES.keys() - set(test_streams.LONG[:1])),
+    among(queries.QUERIES, slow=queries.QUERIES.keys() - {"local time"}),
 )
 def test_each_stream_operator_gives_the_rows_of_the_batch(
     name: str, cluster: Driver, events: None
 ) -> None:
-    query = test_streams.QUERIES[name]
+    query = queries.QUERIES[name]
     if name == "local time":
         query = query.replace("TABLE events", "TABLE local_events")
     found = cluster.run(f"""

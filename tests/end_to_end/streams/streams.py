@@ -41,11 +41,6 @@ class Streams:
         entry = Registered((name,), reader.parquet(str(path)))
         self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 
-    def bounded_table(self, name, frame):
-        """A table that is no stream."""
-        entry = Registered((name,), frame)
-        self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
-
     def write(self, name, table):
         """One more file, which becomes one micro-batch."""
         write_next(self._directory / name, table)
