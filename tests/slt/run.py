@@ -209,7 +209,7 @@ class FileRun:
         return max((n for name, n in self._n_batches.items() if name in mentioned), default=1)
 
     def _check(self, record: Record, emitted: Emitted, n_batches: int) -> None:
-        """Compare the rows of a query. What is emitted after `n_batches` is from the end."""
+        """Compare the rows of a query. Micro-batches after `n_batches` are from the end of the input."""
         self.n_run += 1
         rows = [row for _, rows in emitted for row in rows]
         ours, theirs = _sqls(record)

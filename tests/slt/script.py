@@ -21,7 +21,7 @@ class Record:
         words: Rest of that line.
         prose: Comment directly above it.
         sql: Lines above `----`.
-        below: Lines below `----`. None if there is no `----`.
+        below: Lines below `----`. None without a `----`.
         bound: Variables of the loops around it, with their values.
     """
 

@@ -10,8 +10,8 @@ import pytest
 
 import sqlwin
 from tests.marks import among
-from tests.slt import definitions
-from tests.slt.modes import BATCH, FURTHER, MODES, Mode, sampled
+from tests.slt import definitions, modes
+from tests.slt.modes import BATCH, MODES, Mode
 from tests.slt.run import FileRun
 from tests.slt.script import fill, read_records, with_rows
 
@@ -24,11 +24,10 @@ def cases() -> list[tuple[str, Mode]]:
     return [(str(path.relative_to(HERE)), mode) for path in FILES for mode in MODES]
 
 
-# Nearly 200 queries: only in a long run
-LARGE = "windows/shapes.slt"
-SAMPLES = {str(path.relative_to(HERE)): sampled(place) for place, path in enumerate(FILES)}
 LONG = [
-    (name, mode) for name, mode in cases() if name == LARGE or mode not in (BATCH, SAMPLES[name])
+    (name, mode)
+    for name, mode in cases()
+    if name in modes.LONG or (mode != BATCH and (name, mode) not in modes.SAMPLED)
 ]
 
 
@@ -71,10 +70,6 @@ def test_every_query_and_refusal_says_in_a_sentence_what_it_shows(path: Path) ->
         if not record.prose and not fill(record).words.startswith("ok") and record.kind != "table"
     ]
     assert not mute
-
-
-def test_a_default_run_has_every_further_mode() -> None:
-    assert {mode.name for mode in SAMPLES.values()} == {mode.name for mode in FURTHER}
 
 
 WRONG = """

@@ -60,7 +60,7 @@ def arrow_column(type_: str, texts: Sequence[str]) -> pa.Array:
         texts: The values as written.
 
     Raises:
-        ValueError: The type is not supported in `table` records, or a text is no such value.
+        ValueError: The type is not supported in `table` records, or a text does not fit it.
     """
     arrow, parse = _reader(type_.upper())
     return pa.array([None if text == "NULL" else parse(text) for text in texts], arrow)
