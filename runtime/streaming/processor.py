@@ -1,16 +1,13 @@
 """The window operator in Spark's transformWithState, called for each key group and micro-batch.
 
-Spark calls the key groups of a task one after the other, ordered by number. The first one, the
-head, receives the watermarks and processing time that the tasks of the local stage have seen, and
-the others use them too. So all key groups of a micro-batch advance to the same watermark.
+Spark calls the key groups of a task one after the other, ordered by number. This module turns
+Spark's rows into messages and outputs into Spark's rows; `runtime.streaming.task` does the work.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,29 +19,17 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from runtime.compute.arrow.blobs import pieces, to_blob
-from runtime.errors import ExecutionError
 from runtime.frames.job_properties import watermarks_are_held
 from runtime.frames.meter import TaskFigures
 from runtime.local.streaming.messages import (
-    EndOfInput,
-    LateCandidates,
     LateRows,
-    NullTimes,
-    Partials,
-    ProcessingTime,
-    Progress,
-    SourceProgress,
     decode,
 )
 from runtime.spark.workers import prepare_worker
-from runtime.streaming.operators.base import MicroBatch, Output, Status
-from runtime.streaming.operators.buckets import MemoryBound, process
-from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
-from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.operators.window import WindowOperator, WindowSpec
-from runtime.streaming.state.buckets import Place
+from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.status import STATUS, STATUS_DDL
-from runtime.streaming.watermarks import is_idle, reduced, wall_watermark_us
+from runtime.streaming.task import KeyGroupTask, TaskSpec
+from runtime.streaming.watermarks import is_idle
 
 _MS = 1_000
 # Smaller blobs of windows are not worth compressing
@@ -55,8 +40,6 @@ STATE_NAME = "blobs"
 _NAMES = StructType([StructField("name", StringType())])
 _BLOBS = StructType([StructField("blob", BinaryType())])
 
-OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
-
 # `windows`: blob of windows; NULL in the last row of a key group's micro-batch, which has its
 # status and the watermark of its results. If `watermark_us` is set, `windows` is a blob of late
 # rows that missed this watermark. `reader`: number of the window aggregation. `has_ended` in the
@@ -64,51 +47,23 @@ OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 OUTPUT_DDL = f"reader int, windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
 
-@dataclass(frozen=True)
-class ProcessorSpec:
-    """Spec of a processor.
-
-    Attributes:
-        operator: Spec of the operator.
-        time_types: Time types of the sources, see `StreamSource`.
-        time_zone: Time zone of the wall clock that windows are computed on.
-        numbers: Numbers of the key groups.
-        heads: Numbers of the first key group in each task.
-        bucket_bytes: Maximum bytes of a key group's rows combined at once.
-        names: (name in messages, name in state) of columns.
-    """
-
-    operator: OperatorSpec
-    time_types: tuple[str, ...]
-    time_zone: str
-    numbers: tuple[int, ...]
-    heads: tuple[int, ...]
-    bucket_bytes: int
-    names: tuple[tuple[str, str], ...] = ()
-
-
-# Progress of the local stage's tasks, and processing time, for all key groups of a task
-_OfTask = tuple[Sequence[Progress], int | None]
-
-
 class WindowProcessor(StatefulProcessor):
     """Runs the operator of each key group on state in Spark.
 
     Args:
-        spec: Spec of the processor.
+        spec: Spec of the tasks.
         figures: Records metrics. None means no metrics.
     """
 
-    def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
+    def __init__(self, spec: TaskSpec, figures: TaskFigures | None = None) -> None:
         self._spec = spec
         self._figures = figures
-        self._of_head: _OfTask | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Prepare for a task. Called by Spark before `handleInputRows`."""
         prepare_worker()
         # valid for one task in one micro-batch
-        self._of_head = None
+        self._task = KeyGroupTask(self._spec)
         self._blobs = handle.getMapState(STATE_NAME, _NAMES, _BLOBS)
 
     def handleInputRows(
@@ -119,61 +74,16 @@ class WindowProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Process a micro-batch of a key group. Spark calls it for every key group."""
         begun = time.perf_counter()
-        partials: list[pa.Table] = []
-        progress: list[Progress] = []
-        n_null_times = 0
-        clock_us = None
-        candidates: list[pa.Table] = []
-        for row in rows:
-            match decode(row):
-                case Partials(table):
-                    partials.append(self._with_state_names(table))
-                case LateCandidates(table):
-                    candidates.append(self._with_state_names(table))
-                case LateRows() as late:
-                    # late for an operator upstream: pass them on
-                    yield from _late_rows(late)
-                case SourceProgress() as seen:
-                    progress.append(self._on_wall_clock(seen))
-                case EndOfInput() as end:
-                    progress.append(end)
-                case ProcessingTime(time_us):
-                    clock_us = time_us
-                case NullTimes(n_rows):
-                    n_null_times += n_rows
-        of_task, clock_us = self._progress_for(key[0], progress, clock_us)
-        is_held = watermarks_are_held()
-        batch = MicroBatch(partials, of_task, n_null_times, clock_us, candidates, is_held)
+        batch, late = self._task.receive(key[0], map(decode, rows), is_held=watermarks_are_held())
+        for late_rows in late:
+            yield from _late_rows(late_rows)
         results = self._run(key[0], batch)
         if self._figures is None:
             yield from results
             return
-        n_partials = sum(table.num_rows for table in partials)
+        n_partials = sum(table.num_rows for table in batch.partials)
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
         yield from self._measured(results, self._figures)
-
-    def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:
-        """Return the progress and processing time for a key group.
-
-        Args:
-            group: Number of the key group.
-            progress: Progress that it received itself.
-            clock_us: Processing time that it received itself.
-
-        Raises:
-            ExecutionError: the head of its task has not been called before it.
-        """
-        if group in self._spec.heads:
-            if clock_us is not None:
-                progress = progress + self._processing_time_watermarks(clock_us)
-            self._of_head = reduced(progress), clock_us
-        elif self._of_head is None or progress or clock_us is not None:
-            raise ExecutionError(
-                f"key group {group} is not in the task of Spark's that it belongs to, with those "
-                "that share its watermark",
-                hint="'spark.sql.shuffle.partitions' of a stream is what its checkpoint says",
-            )
-        return self._of_head
 
     @staticmethod
     def _measured(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
@@ -190,7 +100,7 @@ class WindowProcessor(StatefulProcessor):
         """Called by Spark at the end. There is nothing to close."""
 
     def _run(self, group: int, batch: MicroBatch) -> Iterator[Row]:
-        for output in self._outputs(group, batch):
+        for output in self._task.run(group, batch, _MapStateStore(self._blobs)):
             result, reader = output.result, output.reader
             if isinstance(result, Status):
                 status = self._status(result, batch.clock_us)
@@ -205,44 +115,6 @@ class WindowProcessor(StatefulProcessor):
                 # Spark holds a key group's output in memory more than once
                 compression = "lz4" if piece.nbytes > _WORTH_COMPRESSING else None
                 yield _row(reader, to_blob(piece, compression), None)
-
-    def _outputs(self, group: int, batch: MicroBatch) -> Iterator[Output]:
-        """Run the operator of a key group for a micro-batch."""
-        spec, store = self._spec.operator, _MapStateStore(self._blobs)
-        if isinstance(spec, GeneralSpec):
-            return GeneralGroup(spec, store).process(batch)
-        numbers = self._spec.numbers
-        place = Place(spec.common.by or (), len(numbers), numbers.index(group))
-        bound = MemoryBound(place, self._spec.bucket_bytes)
-        if isinstance(spec, SessionSpec):
-            return process(store, partial(SessionOperator, spec), batch, bound)
-        return process(store, partial(WindowOperator, spec), batch, bound)
-
-    def _with_state_names(self, table: pa.Table) -> pa.Table:
-        """Return a table whose columns are named as in state."""
-        if not self._spec.names:
-            return table
-        names = dict(self._spec.names)
-        return table.rename_columns([names.get(name, name) for name in table.column_names])
-
-    def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
-        """Convert a task's progress to the wall clock of the windows."""
-        high, low = seen.highest_us, seen.lowest_us
-        if high is None or low is None or self._spec.time_types[seen.source] != "timestamp":
-            return seen
-        zone = self._spec.time_zone
-        return replace(
-            seen, highest_us=wall_watermark_us(high, zone), lowest_us=wall_watermark_us(low, zone)
-        )
-
-    def _processing_time_watermarks(self, clock_us: int) -> list[Progress]:
-        """Return the watermarks of sources on processing time: no earlier row will arrive."""
-        now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
-        return [
-            SourceProgress(source, now, now, 0)
-            for source, type_ in enumerate(self._spec.time_types)
-            if type_ == "proctime"
-        ]
 
     def _status(self, status: Status, clock_us: int | None) -> Row:
         marks = status.watermarks

@@ -31,8 +31,9 @@ from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec, WindowProcessor
+from runtime.streaming.processor import OUTPUT_DDL, WindowProcessor
 from runtime.streaming.status import STATUS
+from runtime.streaming.task import OperatorSpec, TaskSpec
 from runtime.streaming.watermarks import WatermarkRules
 
 # State is on local disk; with a changelog instead of snapshots, micro-batches end sooner.
@@ -81,9 +82,7 @@ def operator_output(
         messages.sparkSession.conf.set(key, value)
     import_what_was_sent(messages.sparkSession)
     numbers, heads = options.numbers_of_groups(bool(operator.common.by))
-    spec = ProcessorSpec(
-        operator, types, step.time_zone, numbers, heads, options.bucket_bytes, names
-    )
+    spec = TaskSpec(operator, types, step.time_zone, numbers, heads, options.bucket_bytes, names)
     processor = WindowProcessor(spec, figures)
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")

@@ -20,9 +20,10 @@ from runtime.local.streaming.messages import (
 from runtime.spec.windows import Tumble
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.window import WindowSpec
-from runtime.streaming.processor import ProcessorSpec, WindowProcessor
+from runtime.streaming.processor import WindowProcessor
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.status import STATUS
+from runtime.streaming.task import TaskSpec
 from tests.runtime.streaming.model import MS, PARTIALS, aggregation, partials
 
 WINDOW = Tumble(10 * MS)
@@ -35,7 +36,7 @@ class Task:
     def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
         operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
         self.processor = WindowProcessor(
-            ProcessorSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
+            TaskSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
         )
         self._states = states
         self._group = 0
