@@ -47,7 +47,7 @@ _SPECIAL_METHODS = frozenset({"__getitem__", "__dir__", "__repr__"})
 class Errors(Protocol):
     """Translator of Spark's errors for one statement."""
 
-    def translated(self, error: BaseException) -> SqlwinError:
+    def translate(self, error: BaseException) -> SqlwinError:
         """Return sqlwin's error for an error that Spark raised."""
 
 
@@ -136,4 +136,4 @@ def _call(errors: Errors, method: Callable[..., Any], /, *args: Any, **kwargs: A
     except Exception as error:
         if not (_is_failure(error) or comes_of_stopped_spark(error)):
             raise
-        raise errors.translated(error) from error
+        raise errors.translate(error) from error

@@ -79,8 +79,8 @@ def _description(data: object) -> str:
 
 def _is_of(package: str, class_: str, data: object) -> bool:
     """Return whether `data` is an instance of the class, without importing its package."""
-    class_found = getattr(sys.modules.get(package), class_, None)
-    return class_found is not None and isinstance(data, class_found)
+    dataframe_class = getattr(sys.modules.get(package), class_, None)
+    return dataframe_class is not None and isinstance(data, dataframe_class)
 
 
 def _is_polars(data: object) -> bool:

@@ -218,7 +218,7 @@ class Session:
                 result = self._runner.run(parse_statement(place.bound.text))
                 yield _result_in_script(result, place)
             except SqlwinError as error:
-                raise place.placed(error) from error
+                raise place.with_position(error) from error
 
     def explain(
         self,
@@ -298,7 +298,7 @@ class Session:
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:
-                raise place.placed(error) from error
+                raise place.with_position(error) from error
         return tuple(queries)
 
     def _places(

@@ -62,8 +62,8 @@ from sqlwin.catalog.entries import (
 from sqlwin.catalog.files import (
     FilesByName,
     StatesByName,
-    described_by_files,
-    described_elsewhere,
+    describe_files,
+    describe_remote_files,
 )
 from sqlwin.catalog.materialized import (
     OpenedSlices,
@@ -114,7 +114,7 @@ class SessionCatalog:
         # owners of storage in this process, None for tables whose rows are elsewhere
         self._storages: dict[Name, object] = {}
         self._changed = ChangedTables()
-        self._files = FilesByName(self.described)
+        self._files = FilesByName(self.describe)
         self._unwritten: dict[str, str] = {}
         self._states = StatesByName(spark)
         self.variables = Variables()
@@ -271,7 +271,7 @@ class SessionCatalog:
             if entry.definition.is_inserted:
                 query = over_inserted_rows(query, entry)
             else:
-                self.slices.check_known(entry.name, entry.definition)
+                self.slices.check_tables_exist(entry.name, entry.definition)
         return entry.of_columns(query)
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
@@ -309,17 +309,17 @@ class SessionCatalog:
         changed = self._changed.add(entry, _spark_name(folded_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
-    def described(self, spec: TableSpec) -> Detected:
+    def describe(self, spec: TableSpec) -> Detected:
         """Return columns and format of a table of files without declared columns.
 
         Raises:
             SqlwinError: No file exists, a file cannot be read, or the files do not match.
         """
         if is_remote(self._spark):
-            return described_elsewhere(spec)
+            return describe_remote_files(spec)
         origin = resolve(self._spark, spec.option_map["path"])
         with asking_once():
-            return described_by_files(spec, origin, files_at(self._spark, origin))
+            return describe_files(spec, origin, files_at(self._spark, origin))
 
     def spark_table(self, name: Name) -> TableSpec | None:
         """Return a Parquet table of Spark's session catalog, or None if the name is unknown.
@@ -555,7 +555,7 @@ class SessionCatalog:
             if (note := unwritten_note(self._spark, entry)) is not None:
                 self._unwritten[entry.name] = note
             read = read_stream if self._is_streamed(entry) else read_table
-            with self._files.plainly_named(entry.name):
+            with self._files.naming_files_by_path(entry.name):
                 dataframe = read(self._spark, entry)
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)

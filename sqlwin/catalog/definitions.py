@@ -157,7 +157,7 @@ class Definitions:
     ) -> tuple[TableSpec, tuple[str, ...]]:
         """Add the columns or the format of the files to a table; return notes about them too."""
         try:
-            detected = self._catalog.described(replace(spec, columns=()))
+            detected = self._catalog.describe(replace(spec, columns=()))
         except SqlwinError as error:
             if spec.columns or may_lack_files:
                 return spec, ()  # files are added later, so the format must be specified
@@ -169,8 +169,8 @@ class Definitions:
             return replace(spec, options=(*spec.options, *formats)), ()
         if format_of(detected.spec.option_map) in SELF_DESCRIBING:
             # Files with typed columns are read again each time, because columns may be added.
-            is_said = format_of(spec.option_map) is not None
-            return spec if is_said else detected.spec, ()
+            has_format = format_of(spec.option_map) is not None
+            return spec if has_format else detected.spec, ()
         return detected.spec, detected.notes
 
     def _spec(self, statement: CreateTable, rows: StructType | None) -> TableSpec:
@@ -267,7 +267,7 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
     return not (column.metadata is not None and "METADATA" in excluded)
 
 
-def refuse_kept_table(catalog: SessionCatalog, text: str) -> None:
+def refuse_session_table(catalog: SessionCatalog, text: str) -> None:
     """Reject a statement for Spark that changes a table or view of this session.
 
     To Spark it is a temporary view: the statement would fail with a misleading message, or change

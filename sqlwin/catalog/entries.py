@@ -77,7 +77,7 @@ class StreamOfWindows(Protocol):
     def lowered(self) -> LoweredWindows:
         """Return the windows over the current tables."""
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Describe the windows in one line."""
 
 

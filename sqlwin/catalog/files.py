@@ -35,7 +35,7 @@ _MOST_REMEMBERED = 64
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
-def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
+def describe_files(spec: TableSpec, origin: str, files: Files) -> Detected:
     """Return the columns and format of a table of files without declared columns.
 
     Files with typed columns are only inspected for what CREATE TABLE leaves open. `origin` is the
@@ -65,7 +65,7 @@ def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
     return detect(spec, origin, paths, files, keeps_types=path_of_files(spec.name) is None)
 
 
-def described_elsewhere(spec: TableSpec) -> Detected:
+def describe_remote_files(spec: TableSpec) -> Detected:
     """Return a table of files on a Spark Connect server, which cannot be inspected.
 
     Raises:
@@ -132,7 +132,7 @@ class FilesByName:
         if named is None:
             return None
         if name not in self._found:
-            with self.plainly_named(name):
+            with self.naming_files_by_path(name):
                 options = (*_path_options(named.path), *named.options)
                 spec = TableSpec(name, "filesystem", options=options)
                 self._found[name] = detected = self._detect(spec, name)
@@ -176,7 +176,7 @@ class FilesByName:
         return name.lower() in self._views
 
     @contextmanager
-    def plainly_named(self, name: str) -> Iterator[None]:
+    def naming_files_by_path(self, name: str) -> Iterator[None]:
         """Within the block, make errors name files by path instead of as a table."""
         try:
             yield

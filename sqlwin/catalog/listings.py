@@ -89,7 +89,7 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
             if spec.watermark is not None and spec.watermark.column.lower() == folded:
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
-        rows.append((field.name, shown_type(field.type), nullable, key, extras, watermark))
+        rows.append((field.name, type_text(field.type), nullable, key, extras, watermark))
     names = ("name", "type", "null", "key", "extras", "watermark")
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
@@ -151,7 +151,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
             line += f"AS {column.computed}"
         else:
             # A bare TIMESTAMP would have no zone.
-            line += _LTZ.sub("TIMESTAMP_LTZ", shown_type(column.type or ""))
+            line += _LTZ.sub("TIMESTAMP_LTZ", type_text(column.type or ""))
             line += "" if column.nullable else " NOT NULL"
             line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
@@ -173,7 +173,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
     return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
 
 
-def shown_type(type_: str) -> str:
+def type_text(type_: str) -> str:
     """Return a type in upper case, except for field names."""
     return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
 

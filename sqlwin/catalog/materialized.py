@@ -101,7 +101,7 @@ class OpenedSlices:
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
-    def described(self, entry: MaterializedTable) -> str:
+    def describe(self, entry: MaterializedTable) -> str:
         """Describe the size and version of a table."""
         stored = self.stored(entry.path, ".".join(entry.name))
         n_rows = sum(file.n_rows for file in stored.files)
@@ -241,7 +241,7 @@ class OpenedSlices:
                 f"MATERIALIZED TABLE {name} shows the definition",
             )
 
-    def check_known(self, name: Name, definition: Definition) -> None:
+    def check_tables_exist(self, name: Name, definition: Definition) -> None:
         """Check that every table of a materialized table is in this session or in its definition.
 
         Raises:
@@ -261,7 +261,7 @@ class OpenedSlices:
                 hint=f"run CREATE TABLE {table.name} ... first",
             )
 
-    def kept_tables(
+    def stored_tables(
         self, names: Sequence[Name]
     ) -> tuple[tuple[TableSpec, ...], tuple[KeptView, ...]]:
         """Return the tables that a query names, with absolute paths, and the views in between.

@@ -40,11 +40,11 @@ class SparkTables:
         self._spark = spark
         self._followed: set[str] = set()
         # by name, for the current statement
-        self._found: dict[Name, TableSpec | None] = {}
+        self._tables: dict[Name, TableSpec | None] = {}
 
     def start_statement(self) -> None:
         """Begin a statement. Tables are looked up again."""
-        self._found.clear()
+        self._tables.clear()
 
     def follow(self, table: TableSpec) -> None:
         """Read the files of a table with the Arrow scan from now on."""
@@ -66,9 +66,9 @@ class SparkTables:
         Raises:
             CatalogError: It is a view, or has a format that the scan cannot read.
         """
-        if name not in self._found:
-            self._found[name] = self._look_up(name)
-        return self._found[name]
+        if name not in self._tables:
+            self._tables[name] = self._look_up(name)
+        return self._tables[name]
 
     def _look_up(self, name: Name) -> TableSpec | None:
         called, shown = quoted(*name), ".".join(name)
@@ -96,7 +96,7 @@ class SparkTables:
                 hint="for Delta and Iceberg tables, use CREATE TABLE ... WITH ('connector' = "
                 "'delta' or 'iceberg', ...)",
             ) from error
-        return described_table(shown, json.loads(row[0]))
+        return table_from_description(shown, json.loads(row[0]))
 
     def source(self, table: TableSpec, columns: Schema) -> ScanSource | str:
         """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
@@ -156,7 +156,7 @@ def full_name(table: TableSpec) -> str:
     return table.option_map[_TABLE]
 
 
-def described_table(name: str, description: Mapping[str, Any]) -> TableSpec:
+def table_from_description(name: str, description: Mapping[str, Any]) -> TableSpec:
     """Build a table from the description in Spark's catalog.
 
     Raises:

@@ -11,7 +11,7 @@ from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.names import quoted
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.listings import shown_type
+from sqlwin.catalog.listings import type_text
 
 _UNKNOWN = (ErrorKind.UNKNOWN_COLUMN, ErrorKind.UNKNOWN_INPUT_COLUMN)
 _MOST_FILES, _MOST_COLUMNS = 3, 40
@@ -68,7 +68,7 @@ def _list(columns: tuple[TableColumn, ...]) -> str:
             if n_others < 0:
                 continue
         mark = " (time column)" if _is_time(column) else ""
-        shown.append(f"{quoted(column.name)} {shown_type(column.type or '')}{mark}")
+        shown.append(f"{quoted(column.name)} {type_text(column.type or '')}{mark}")
     more = len(columns) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 

@@ -167,7 +167,7 @@ def run(
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
         begin_java(spark)
 
-    from sqlwin.cli.run import ScriptPresenter, opened_session, run_scripts
+    from sqlwin.cli.run import ScriptPresenter, open_session, run_scripts
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
     stream_rows = max_rows or None
@@ -175,7 +175,7 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file = _output_file(stack, output)
-        session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
+        session, bar = stack.enter_context(open_session(spark, no_progress=no_progress))
         serve_page(session, ui_port)
         presenter = ScriptPresenter(
             format, max_rows or None, file, bar, stream_rows, shows_latest=latest
@@ -245,14 +245,14 @@ def explain(
         begin_java(spark)
 
     from sqlwin.cli.explain import explain_scripts
-    from sqlwin.cli.run import opened_session
+    from sqlwin.cli.run import open_session
 
     if format is None:
         format = EXPLAIN_FORMAT_OF_SUFFIX.get(Path(output or "").suffix.lower(), "text")
     with ExitStack() as stack:
         # before anything runs, in case the file cannot be created
         file = _output_file(stack, output)
-        session, bar = stack.enter_context(opened_session(spark, no_progress=no_progress))
+        session, bar = stack.enter_context(open_session(spark, no_progress=no_progress))
         n_explained = 0
         for text in explain_scripts(session, scripts, bar, mode=format, analyze=analyze):
             separated = "\n" * (n_explained > 0) + text
@@ -290,9 +290,9 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
     """  # noqa: D301
     begin_java(spark)
     from sqlwin.cli.refresh import refresh_all
-    from sqlwin.cli.run import opened_session
+    from sqlwin.cli.run import open_session
 
-    with opened_session(spark, no_progress=no_progress) as (session, bar):
+    with open_session(spark, no_progress=no_progress) as (session, bar):
         refresh_all(session, targets, bar)
 
 

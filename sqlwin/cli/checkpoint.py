@@ -118,10 +118,10 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
       sqlwin checkpoint rescale /data/checkpoints/totals --partitions 8
       sqlwin checkpoint rescale hdfs:///checkpoints/totals --partitions 64 --master yarn
     """  # noqa: D301
-    from sqlwin.cli.run import opened_session
+    from sqlwin.cli.run import open_session
     from sqlwin.execution.streams.checkpoint import rescale_checkpoint
 
-    with opened_session(spark, no_progress=no_progress) as (session, bar):
+    with open_session(spark, no_progress=no_progress) as (session, bar):
         with bar.waiting("Rescaling"):
             done = rescale_checkpoint(session.spark, directory, partitions)
     before, after = done.before, done.after

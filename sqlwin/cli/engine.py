@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sqlwin.console.failures import SAID_ARGUMENTS
+from sqlwin.console.failures import ARGUMENTS
 from sqlwin.console.scripts import Script
 from sqlwin.engine import client
 from sqlwin.engine.place import idle_seconds
@@ -28,7 +28,7 @@ def run_in_engine(
     """
     if client.unfit(options, [script.text for script in scripts]) is not None:
         return
-    arguments = click.get_current_context().find_root().meta[SAID_ARGUMENTS]
+    arguments = click.get_current_context().find_root().meta[ARGUMENTS]
     code = client.run(
         arguments,
         [(script.text, script.file) for script in scripts],

@@ -257,7 +257,7 @@ def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPr
 
 
 @contextmanager
-def opened_session(
+def open_session(
     spark: Mapping[str, Any], *, no_progress: bool
 ) -> Iterator[tuple[Session, ProgressBar]]:
     """Yield a session, closed at the end, and a progress bar. Ctrl-C cancels Spark's jobs.

@@ -19,11 +19,11 @@ from runtime.redaction import DEFAULT
 from runtime.temporary import user_directory
 
 # Key in a command's context for the arguments of the program
-SAID_ARGUMENTS = "sqlwin.arguments"
+ARGUMENTS = "sqlwin.arguments"
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
 # Messages for signals; none for SIGHUP, because the terminal is gone
-_SAID: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+_SIGNAL_MESSAGES: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # Maximum width of a line of SQL in an error that goes to a file or a pipe
 _FILE_COLUMNS = 200
 # Signals that ask a process to end
@@ -44,7 +44,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class ReportingGroup(click.Group):
-    """Command group that reports errors with `reported`."""
+    """Command group that reports errors with `report_errors`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
@@ -52,12 +52,12 @@ class ReportingGroup(click.Group):
         """Return the context with the original arguments."""
         original = list(args)
         context = super().make_context(info_name, args, *rest, **extra)
-        context.meta[SAID_ARGUMENTS] = original
+        context.meta[ARGUMENTS] = original
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the requested command."""
-        with reported(), stopped_by_signals(lambda: None):
+        with report_errors(), stopped_by_signals(lambda: None):
             result = super().invoke(ctx)
             # Not at exit, which is too late for a good report
             sys.stdout.flush()
@@ -76,12 +76,12 @@ def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
         before()
         raise Stopped(number)
 
-    with signals_handled(dict.fromkeys(ENDING, stop)):
+    with handle_signals(dict.fromkeys(ENDING, stop)):
         yield
 
 
 @contextmanager
-def signals_handled(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+def handle_signals(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
     """Install signal handlers for the block, except for signals that the process ignores.
 
     A program started by nohup, or in the background of a script, goes on ignoring them.
@@ -106,7 +106,7 @@ def end_at_next_signal() -> None:
 
 
 @contextmanager
-def reported() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Turn an error of the block into a message on stderr and an exit code.
 
     The code is 1 for an error in the SQL, 3 for one at run time, 130 after Ctrl-C (128 and the
@@ -128,8 +128,8 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
     """Print the error and return the exit code."""
     if stop is not None:
         number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
-        if number in _SAID:
-            print(_SAID[number], file=sys.stderr)
+        if number in _SIGNAL_MESSAGES:
+            print(_SIGNAL_MESSAGES[number], file=sys.stderr)
         return 128 + number
     if isinstance(error, BrokenPipeError):
         # Discard the buffer, so that it is not flushed again at exit.

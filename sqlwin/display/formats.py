@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlwin.display.notation import csv_texts, is_number, json_objects, shown_texts
-from sqlwin.display.scalars import concatenated, text_scalar
+from sqlwin.display.scalars import concatenate, text_scalar
 
 PIECE_ROWS = 8192
 
@@ -93,7 +93,7 @@ def _csv_field(text: str) -> str:
 
 
 def _csv_fields(text: pa.Array) -> pa.Array:
-    quoted = concatenated(text_scalar('"'), pc.replace_substring(text, '"', '""'), text_scalar('"'))
+    quoted = concatenate(text_scalar('"'), pc.replace_substring(text, '"', '""'), text_scalar('"'))
     return pc.if_else(pc.match_substring_regex(text, _CSV_SPECIAL), quoted, text)
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from sqlwin.display import scalars
-from sqlwin.display.scalars import TEXT, concatenated, text_scalar
+from sqlwin.display.scalars import TEXT, concatenate, text_scalar
 
 Render = Callable[[pa.Array], pa.Array]
 
@@ -116,7 +116,7 @@ def json_objects(names: Sequence[str], arrays: Sequence[pa.Array], n_rows: int) 
     for i, (name, array) in enumerate(zip(unique_names(names), arrays, strict=True)):
         key = json.dumps(name, ensure_ascii=False)
         parts += [text_scalar(f"{',' if i else '{'}{key}:"), json_texts(array)]
-    return concatenated(*parts, text_scalar("}"))
+    return concatenate(*parts, text_scalar("}"))
 
 
 def is_variant(data_type: pa.DataType) -> bool:
@@ -150,7 +150,7 @@ def _shown_element(array: pa.Array) -> pa.Array:
     """Return elements of nested values. Strings are quoted, so that they differ from NULL."""
     text = shown_texts(array)
     if is_text(array.type):
-        text = concatenated(
+        text = concatenate(
             text_scalar("'"), pc.replace_substring(text, "'", "''"), text_scalar("'")
         )
     return pc.fill_null(text, text_scalar("NULL"))
@@ -199,7 +199,7 @@ def _quoted(text: pa.Array) -> pa.Array:
         return pa.array(
             [None if v is None else json.dumps(v, ensure_ascii=False) for v in values], TEXT
         )
-    return concatenated(text_scalar('"'), text, text_scalar('"'))
+    return concatenate(text_scalar('"'), text, text_scalar('"'))
 
 
 def _is_list(data_type: pa.DataType) -> bool:
@@ -227,7 +227,7 @@ def _map_texts(array: pa.Array, key: Render, value: Render, separator: str, arro
     offsets = array.offsets.to_pylist()
     first, count = offsets[0], offsets[-1] - offsets[0]
     keys, values = key(array.keys.slice(first, count)), value(array.items.slice(first, count))
-    entries = concatenated(keys, text_scalar(arrow), values).to_pylist()
+    entries = concatenate(keys, text_scalar(arrow), values).to_pylist()
     valid = array.is_valid().to_pylist()
     return pa.array(
         [
@@ -247,7 +247,7 @@ def _struct_texts(
     parts: list[pa.Array | pa.Scalar] = []
     for i, (name, child) in enumerate(zip(names, array.flatten(), strict=True)):
         parts += [text_scalar((separator if i else "{") + name), element(child)]
-    return pc.if_else(valid, concatenated(*parts, text_scalar("}")), pa.scalar(None, TEXT))
+    return pc.if_else(valid, concatenate(*parts, text_scalar("}")), pa.scalar(None, TEXT))
 
 
 def _variant_texts(array: pa.Array) -> pa.Array:

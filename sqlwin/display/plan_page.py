@@ -28,10 +28,10 @@ def plan_page(document: dict[str, Any]) -> str:
         # "</script>" or "<!--" in the data would end the element
         "/*document*/": json.dumps(document, ensure_ascii=False).replace("<", "\\u003c"),
     }
-    return filled(part("page.html"), contents)
+    return fill_template(part("page.html"), contents)
 
 
-def filled(template: str, contents: Mapping[str, str]) -> str:
+def fill_template(template: str, contents: Mapping[str, str]) -> str:
     """Replace the marks of a template. Marks within the contents stay."""
     marks = re.compile("|".join(map(re.escape, contents)))
     return marks.sub(lambda mark: contents[mark.group()], template)

@@ -33,7 +33,7 @@ def text_scalar(text: str) -> pa.Scalar:
     return pa.scalar(text, TEXT)
 
 
-def concatenated(*parts: pa.Array | pa.Scalar) -> pa.Array:
+def concatenate(*parts: pa.Array | pa.Scalar) -> pa.Array:
     """Concatenate the parts row by row. NULL if a part is NULL."""
     return pc.binary_join_element_wise(*parts, text_scalar(""))
 
@@ -47,7 +47,7 @@ def float_texts(array: pa.Array) -> pa.Array:
         array = array.cast(pa.float32())
     text = array.cast(TEXT)
     text = pc.if_else(
-        pc.match_substring_regex(text, r"^-?[0-9]+$"), concatenated(text, text_scalar(".0")), text
+        pc.match_substring_regex(text, r"^-?[0-9]+$"), concatenate(text, text_scalar(".0")), text
     )
     for arrow, spark in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
         text = pc.if_else(pc.equal(text, text_scalar(arrow)), text_scalar(spark), text)
@@ -84,7 +84,7 @@ def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.
         text = pc.replace_substring(text, " ", "T")
     text = _with_fraction(text, fraction, per_second, uniform)
     if suffix is not None and (iso or zone is None):
-        text = concatenated(text, suffix)
+        text = concatenate(text, suffix)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
 
 
@@ -210,7 +210,7 @@ def _with_fraction(text: pa.Array, fraction: pa.Array, per_second: int, uniform:
     digits = [_digits(value, per_second) for value in values]
     if uniform:
         digits = [max(digits)] * len(digits)
-    return concatenated(
+    return concatenate(
         text, pa.array([_fraction(v, width, d) for v, d in zip(values, digits, strict=True)], TEXT)
     )
 

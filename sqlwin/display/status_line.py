@@ -30,11 +30,11 @@ _LEAST = (
 )
 
 
-def fitted(status: str, width: int) -> str:
+def fit_width(status: str, width: int) -> str:
     """Shorten the status of streams to a width, dropping the least important figures first.
 
     Example:
-        >>> fitted("t: 9 rows/s · batch 7 0.5 s · watermark 12:00 · state 3 kB · dropped 2", 45)
+        >>> fit_width("t: 9 rows/s · batch 7 0.5 s · watermark 12:00 · state 3 kB · dropped 2", 45)
         't: 9 rows/s · watermark 12:00 · dropped 2'
     """
     streams = status.split(_STREAMS)
@@ -141,6 +141,6 @@ class StatusLine:
                 redirect_stderr=False,
             )
             self._live.start()
-        text = fitted(text, self._console.width)
+        text = fit_width(text, self._console.width)
         line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
         self._live.update(line, refresh=True)

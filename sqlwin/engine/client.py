@@ -19,7 +19,7 @@ from typing import Any
 
 from runtime.background import start_module
 from runtime.errors import ExecutionError
-from sqlwin.console.failures import ENDING, end_at_next_signal, signals_handled
+from sqlwin.console.failures import ENDING, end_at_next_signal, handle_signals
 from sqlwin.engine import wire
 from sqlwin.engine.place import (
     SWITCH,
@@ -266,5 +266,5 @@ def _forward_signals(channel: socket.socket, pid: int) -> Iterator[None]:
             os.kill(os.getpid(), signal.SIGSTOP)  # until the shell continues it
             os.kill(pid, signal.SIGCONT)
 
-    with signals_handled({**dict.fromkeys(ENDING, forward), signal.SIGTSTP: pause}):
+    with handle_signals({**dict.fromkeys(ENDING, forward), signal.SIGTSTP: pause}):
         yield

@@ -284,9 +284,9 @@ class Engine:
         if self._starting is None or self._starting.process.poll() is not None:
             return True
         is_idle = self._waiting is None and now - self._idle_since > self._idle_seconds
-        return self._is_ending or is_idle or not self._is_there()
+        return self._is_ending or is_idle or not self._exists()
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         """Return whether its socket and its code still exist."""
         try:
             return self._path.stat().st_ino == self._inode and Path(__file__).exists()
@@ -299,7 +299,7 @@ class Engine:
             self._path.with_suffix(".refused").write_text(reason, encoding="utf-8")
 
     def _close(self) -> None:
-        if self._is_there():
+        if self._exists():
             self._path.unlink(missing_ok=True)
         self._listener.close()
         if self._waiting is not None:

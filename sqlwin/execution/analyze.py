@@ -35,7 +35,7 @@ Watched = Callable[[int], AbstractContextManager[None]]
 _PRESERVING = ("Sort", "Exchange")
 
 
-def analyzed(
+def measure(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,

@@ -32,7 +32,7 @@ class ScriptPlace:
     file: str | None
     mask: Mask = DEFAULT
 
-    def placed(self, error: SqlwinError) -> SqlwinError:
+    def with_position(self, error: SqlwinError) -> SqlwinError:
         """Return an error about the statement with its position in the whole script."""
         error.mask = self.mask
         self._explain_double_quotes(error)
@@ -86,7 +86,7 @@ class StatementErrors:
     place: ScriptPlace | None = None
     mask: Mask = DEFAULT
 
-    def translated(self, error: BaseException) -> SqlwinError:
+    def translate(self, error: BaseException) -> SqlwinError:
         """Return the error as a SqlwinError with its position in the statement."""
         if not isinstance(error, SqlwinError):
             error = translate(error, self.text)
@@ -96,7 +96,7 @@ class StatementErrors:
         if error.kind is ErrorKind.RAISED and error.position is None:
             error.position, error.sql = place_of_raised(error.message, self.text), self.text
         error.mask = self.mask
-        return error if self.place is None else self.place.placed(error)
+        return error if self.place is None else self.place.with_position(error)
 
     def __enter__(self) -> None:
         """Enter the block."""
@@ -113,4 +113,4 @@ class StatementErrors:
             SqlwinError: The block raised another exception.
         """
         if isinstance(error, Exception) and not isinstance(error, SqlwinError):
-            raise self.translated(error) from error
+            raise self.translate(error) from error

@@ -25,7 +25,7 @@ from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
 from sqlwin.execution.analyze import (
     Watched,
-    analyzed,
+    measure,
     refuse_remote,
 )
 from sqlwin.execution.in_process import in_process_document
@@ -116,7 +116,7 @@ class Explanations:
             return [None]
 
         with self._plans.errors_of(statement.text):
-            return analyzed([document], [plan.physical], self._plans.spark, run)
+            return measure([document], [plan.physical], self._plans.spark, run)
 
     def _of_stream(
         self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool
@@ -185,7 +185,7 @@ class Explanations:
             return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
-        return analyzed(documents, physical, self._plans.spark, run)
+        return measure(documents, physical, self._plans.spark, run)
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
         """Return the section about each INSERT's stream, empty for bounded tables.

@@ -77,7 +77,7 @@ class GeneralWindows:
         """
         return self._lower(self._plan())
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Describe the windows in one line, without the contents of functions."""
         job = self.job
         kinds = [type(part).__name__ for part in (job.assigner, job.function, job.trigger) if part]

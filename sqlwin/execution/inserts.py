@@ -182,7 +182,7 @@ def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
         )
 
 
-def fitted_rows(
+def fit_rows(
     rows: BatchRows,
     table: TableSpec,
     columns: tuple[str, ...] = (),

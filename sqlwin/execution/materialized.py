@@ -29,8 +29,8 @@ from sqlwin.catalog.entries import Definition, MaterializedTable, Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.catalog.opening import open_materialized
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.kept_rows import kept_rows, planned_rows
 from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
+from sqlwin.execution.slices.stored_rows import plan_file_rows, plan_inserted_rows
 from sqlwin.result import InsertResult, MessageResult
 from sqlwin.statements.nodes import (
     AlterMaterializedTable,
@@ -74,10 +74,10 @@ class MaterializedTables:
         catalog.follow(tables_of(statement.ast))
         is_continuous = statement.refresh_mode == "CONTINUOUS"
         if is_continuous:
-            planned, _ = kept_rows(self._plans, statement.ast, statement.text)
+            planned, _ = plan_inserted_rows(self._plans, statement.ast, statement.text)
             definition = self._of_inserted_rows(self._definition(statement), name)
         else:
-            planned = planned_rows(self._plans, statement.name, statement.ast, statement.text)
+            planned = plan_file_rows(self._plans, statement.name, statement.ast, statement.text)
             definition = self._definition(statement)
         partitions = _partitions(statement, planned.form)
         rules = rules_of(statement.options, planned.form)
@@ -161,12 +161,12 @@ class MaterializedTables:
             rows.append(dict(zip(_SHOWN, values, strict=True)))
         return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in _SHOWN]))
 
-    def described(self, entry: MaterializedTable) -> pa.Table:
+    def describe(self, entry: MaterializedTable) -> pa.Table:
         """Return DESCRIBE EXTENDED: definition, time range and last change."""
         stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
         definition, form = entry.definition, stored.form
         files, options = stored.files, dict(definition.options)
-        facts = {
+        properties = {
             "materialized table": ".".join(entry.name),
             "base table": form.base,
             "refresh mode": definition.refresh_mode,
@@ -187,7 +187,7 @@ class MaterializedTables:
             "last change": _last_change(stored),
             "path": entry.path,
         }
-        shown = {name: value for name, value in facts.items() if value}
+        shown = {name: value for name, value in properties.items() if value}
         return pa.table(
             {"property": pa.array(shown), "value": pa.array(shown.values(), pa.string())}
         )
@@ -227,7 +227,7 @@ class MaterializedTables:
 
     def _definition(self, statement: CreateMaterializedTable) -> Definition:
         assert statement.ast is not None
-        tables, views = self._plans.catalog.slices.kept_tables(tables_of(statement.ast))
+        tables, views = self._plans.catalog.slices.stored_tables(tables_of(statement.ast))
         return Definition(
             statement.query_text,
             tables,
@@ -271,7 +271,7 @@ class MaterializedTables:
         return _ok(statement.text, f"opened `{name}`: {self._describe(opened)}")
 
     def _describe(self, entry: MaterializedTable) -> str:
-        return self._plans.catalog.slices.described(entry)
+        return self._plans.catalog.slices.describe(entry)
 
     def _refresh(
         self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
@@ -286,7 +286,7 @@ class MaterializedTables:
             plans.start_statement()
             if plans_ready:
                 return plans_ready.pop()
-            return planned_rows(plans, entry.name, query.copy(), entry.text)
+            return plan_file_rows(plans, entry.name, query.copy(), entry.text)
 
         buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
         place = plans.catalog.slices.place_of(entry.path)

@@ -36,14 +36,14 @@ from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.scan import ScanSource
 from sqlwin.catalog import listings
-from sqlwin.catalog.definitions import Definitions, refuse_kept_table
+from sqlwin.catalog.definitions import Definitions, refuse_session_table
 from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.double_quotes import check_double_quotes
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
-from sqlwin.execution.inserts import fitted_rows, insert_target
+from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.loaded_code import check_loaded_code
 from sqlwin.execution.lowered import LoweredBatch, LoweredStream
 from sqlwin.execution.planning import Plans
@@ -198,7 +198,7 @@ class Runner:
             case nodes.Describe(is_extended=True) if isinstance(
                 entry := self.catalog.entry(statement.name), MaterializedTable
             ):
-                table = listings.masked_table(self._materialized.described(entry), mask)
+                table = listings.masked_table(self._materialized.describe(entry), mask)
             case nodes.Describe() if self.catalog.readable(statement.name) is not None:
                 table = listings.describe_table(self.catalog, statement.name, self.spark)
                 table = listings.masked_table(table, mask)
@@ -324,7 +324,7 @@ class Runner:
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
-                fitted = fitted_rows(rows, table)
+                fitted = fit_rows(rows, table)
                 count = run_interruptibly(self.spark, lambda: write_rows(fitted, table, False))
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
@@ -414,7 +414,7 @@ class Runner:
     # -- Spark's own ---------------------------------------------------------------------------
 
     def _spark_statement(self, text: str) -> Result:
-        refuse_kept_table(self.catalog, text)
+        refuse_session_table(self.catalog, text)
         self.catalog.show_all(words(text))
         check_double_quotes(text, self.catalog)
         errors = self.plans.errors_of(text)

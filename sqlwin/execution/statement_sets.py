@@ -28,7 +28,7 @@ from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import (
     dependencies,
-    fitted_rows,
+    fit_rows,
     insert_into_spark,
     target_of,
 )
@@ -91,7 +91,7 @@ class Inserts:
         if table is None:
             return rows
         with self._plans.errors_of(statement.text):
-            return fitted_rows(rows, table, statement.columns, statement.static)
+            return fit_rows(rows, table, statement.columns, statement.static)
 
     def _write_alone(
         self, statement: Insert, rows: BatchRows, table: TableSpec | None
@@ -243,7 +243,7 @@ class Inserts:
             with watched(reader), self._plans.jobs_run():
                 shared.compute()
         except Exception as error:
-            failed = self._plans.errors_of(inserts[reader].text).translated(error)
+            failed = self._plans.errors_of(inserts[reader].text).translate(error)
             outcomes: list[Outcome[InsertResult]] = [Outcome(begun=False) for _ in inserts]
             outcomes[reader] = Outcome(error=failed)
             raise _with_progress(reader, inserts, outcomes) from error

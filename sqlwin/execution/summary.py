@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from sqlwin.catalog.entries import type_ddl
-from sqlwin.catalog.listings import shown_type
+from sqlwin.catalog.listings import type_text
 
 _QUANTILES = (0.25, 0.5, 0.75)
 # Accuracy of the quantiles' rank; DuckDB's quantiles are approximate too
@@ -47,7 +47,7 @@ def summary(rows: DataFrame) -> pa.Table:
         quantiles = get("quantiles") or [None] * len(_QUANTILES)
         values = (
             original,
-            shown_type(type_ddl(type_)),
+            type_text(type_ddl(type_)),
             get("count"),
             figures["rows"] - (get("count") or 0),
             get("distinct"),

@@ -41,15 +41,17 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
                                   [───────────────────) 3 rows
     """
     rows = [row for row in _ROWS if row < until]
-    windows = sessions(rows, step) if kind == "SESSION" else aligned(kind, step, size, until)
+    windows = (
+        sessions(rows, step) if kind == "SESSION" else aligned_windows(kind, step, size, until)
+    )
     left = min([0, *(start for start, _ in windows)])
     right = max([until, *(end for _, end in windows)])
 
-    lines = [placed("rows", [(row, "●") for row in rows], left), *axis(left, right)]
+    lines = [marks_line("rows", [(row, "●") for row in rows], left), *axis(left, right)]
     for start, end in windows:
         n_rows = sum(start <= row < end for row in rows)
         count = counted(n_rows, "rows")
-        lines.append(placed("", [(start, bar(end - start)), (right + 1, count)], left))
+        lines.append(marks_line("", [(start, bar(end - start)), (right + 1, count)], left))
     return "\n".join(lines)
 
 
@@ -60,8 +62,8 @@ def axis(left: int, right: int) -> list[str]:
     for mark in marks:
         line[(mark - left) * _SCALE] = "┬"
     return [
-        placed("time", [(left, "".join(line))], left),
-        placed("", [(mark, f":{mark % 60:02d}") for mark in marks], left),
+        marks_line("time", [(left, "".join(line))], left),
+        marks_line("", [(mark, f":{mark % 60:02d}") for mark in marks], left),
     ]
 
 
@@ -70,7 +72,7 @@ def bar(minutes: int) -> str:
     return "[" + "─" * (minutes * _SCALE - 1) + ")"
 
 
-def placed(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
+def marks_line(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
     """Return a line of the picture with texts at their minutes. `left` is the leftmost minute."""
     line = title
     for minute, text in parts:
@@ -78,7 +80,7 @@ def placed(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
     return line
 
 
-def aligned(kind: str, step: int, size: int, until: int) -> list[Window]:
+def aligned_windows(kind: str, step: int, size: int, until: int) -> list[Window]:
     """Return the windows of TUMBLE, HOP and CUMULATE between 0 and `until`."""
     if kind == "CUMULATE":
         return [
@@ -208,14 +210,14 @@ def aggregate_picture(name: str) -> str:
               [───────────────────)                     SUM(x) = 13
                                   [───────────────────) SUM(x) = 8
     """
-    lines = [placed("x", [(minute, str(x)) for minute, x, _ in ROWS])]
+    lines = [marks_line("x", [(minute, str(x)) for minute, x, _ in ROWS])]
     if call(name).endswith("(x, y)"):
-        lines.append(placed("y", [(minute, str(y)) for minute, _, y in ROWS]))
+        lines.append(marks_line("y", [(minute, str(y)) for minute, _, y in ROWS]))
     lines += axis(0, 2 * _SIZE)
     for number, result in enumerate(results(name)):
         start = number * _SIZE
         text = f"{call(name)} = {_text(result)}"
-        lines.append(placed("", [(start, bar(_SIZE)), (2 * _SIZE + 1, text)]))
+        lines.append(marks_line("", [(start, bar(_SIZE)), (2 * _SIZE + 1, text)]))
     return "\n".join(lines)
 
 

@@ -174,7 +174,7 @@ class _Walk:
             elif level.wants is None:
                 self._behind_operand(level, i, kind)
             else:
-                self._where_wanted(level, i, kind)
+                self._check_missing(level, i, kind)
         self._check_content(self.levels[-1], len(self.tokens))
 
     def _close(self, i: int) -> None:
@@ -222,7 +222,7 @@ class _Walk:
                 hint = f"for example {last.example}; to use the word as an alias, put AS before it"
                 self._refuse(i, i, f"{self._words(i)} needs {last.content}", hint)
 
-    def _where_wanted(self, level: _Parenthesis, i: int, kind: TokenType) -> None:
+    def _check_missing(self, level: _Parenthesis, i: int, kind: TokenType) -> None:
         assert level.wants is not None
         wants = self.tokens[level.wants].token_type
         if kind == T.STREAM and self._type(i + 1) == T.STAR:

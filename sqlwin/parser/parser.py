@@ -346,10 +346,10 @@ def tokenize(sql: str) -> list[Token]:
             sql=sql,
         ) from error
     skip_comments(sql, tokens[-1].end + 1 if tokens else 0)
-    return _with_whole_keywords(tokens)
+    return _merge_keywords(tokens)
 
 
-def _with_whole_keywords(tokens: list[Token]) -> list[Token]:
+def _merge_keywords(tokens: list[Token]) -> list[Token]:
     """Merge keywords of two words, such as GROUP BY, even with a comment between them."""
     whole: list[Token] = []
     for token in tokens:

@@ -25,9 +25,9 @@ from runtime.spec.figures import counted
 from sqlwin.console.failures import (
     Stopped,
     end_at_next_signal,
+    handle_signals,
     report_text,
     say_failure,
-    signals_handled,
 )
 from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
@@ -40,7 +40,7 @@ from sqlwin.repl.history import history_path, open_history
 from sqlwin.repl.keys import key_bindings
 from sqlwin.repl.session_thread import Cancelled, SessionState, SessionThread
 from sqlwin.repl.statements import is_command
-from sqlwin.repl.terminal import ctrl_d_kept, prompt_input
+from sqlwin.repl.terminal import keep_ctrl_d, prompt_input
 
 if TYPE_CHECKING:
     from sqlwin.repl.present import PromptPresenter
@@ -109,7 +109,7 @@ class Repl:
             signal.SIGHUP: self._stopped,
         }
         try:
-            with signals_handled(handlers), ctrl_d_kept():
+            with handle_signals(handlers), keep_ctrl_d():
                 for script in files:
                     self._preload(script)
                 for text in expressions:

@@ -15,7 +15,7 @@ from prompt_toolkit.history import History
 from runtime.errors import SqlwinError, nearest
 from sqlwin.console.formats import FORMATS
 from sqlwin.repl.output import OutputFile
-from sqlwin.repl.programs import edited, edited_file
+from sqlwin.repl.programs import edit_file, edit_text
 from sqlwin.repl.terminal import ctrl_d_ends_input
 
 
@@ -252,9 +252,9 @@ def _output(prompt: Prompt, argument: str) -> None:
 @command(r"\e", "[FILE]", "edit the last statement, or a file, in your editor", "paths")
 def _edit(prompt: Prompt, argument: str) -> None:
     if argument:
-        prompt.next_text = edited_file(_path(argument, r"\e")).rstrip()
+        prompt.next_text = edit_file(_path(argument, r"\e")).rstrip()
     else:
-        prompt.next_text = edited(prompt.last_sql).rstrip()
+        prompt.next_text = edit_text(prompt.last_sql).rstrip()
 
 
 @command(r"\param", "[NAME[=VALUE]]",

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from runtime.errors import AnalysisError
 from sqlwin.display.notation import shown_texts
-from sqlwin.display.status_line import fitted
+from sqlwin.display.status_line import fit_width
 from sqlwin.display.table import print_table
 
 # Screen lines without rows: column names, rule, status and prompt
@@ -161,7 +161,7 @@ class LiveView:
         if status and end:
             end = _BETWEEN + end
         # the hint how to stop is shown on any width
-        line = Text(fitted(status, width - len(end) - 1) + end, style="dim", no_wrap=True)
+        line = Text(fit_width(status, width - len(end) - 1) + end, style="dim", no_wrap=True)
         console.print(line, no_wrap=True, overflow="ellipsis")
         return text.getvalue().rstrip("\n").split("\n")
 

@@ -117,7 +117,7 @@ class PagedText:
             raise PagerClosed from None
 
 
-def edited(text: str) -> str:
+def edit_text(text: str) -> str:
     """Edit a text with `VISUAL`, `EDITOR` or vi, and return it.
 
     Raises:
@@ -126,10 +126,10 @@ def edited(text: str) -> str:
     with tempfile.TemporaryDirectory(dir=process_directory()) as directory:
         path = Path(directory) / "statement.sql"
         path.write_text(text.rstrip() + "\n" if text else "", "utf-8")
-        return edited_file(path)
+        return edit_file(path)
 
 
-def edited_file(path: Path) -> str:
+def edit_file(path: Path) -> str:
     """Edit a file, creating it if necessary, and return its content.
 
     Raises:

@@ -22,13 +22,13 @@ if sys.platform == "win32":
         return create_input()
 
     @contextmanager
-    def ctrl_d_kept() -> Iterator[None]:
+    def keep_ctrl_d() -> Iterator[None]:
         """Do nothing, because Windows consoles keep typed input."""
         yield
 
     @contextmanager
     def ctrl_d_ends_input() -> Iterator[None]:
-        """Do nothing, see `ctrl_d_kept`."""
+        """Do nothing, see `keep_ctrl_d`."""
         yield
 
 else:
@@ -58,7 +58,7 @@ else:
         return _Input(sys.stdin) if sys.stdin.isatty() else create_input()
 
     @contextmanager
-    def ctrl_d_kept() -> Iterator[None]:
+    def keep_ctrl_d() -> Iterator[None]:
         """Keep Ctrl-D for the next prompt if it is typed while nothing reads input."""
         with _characters(_DISABLED, "VEOF"):
             yield

@@ -125,7 +125,7 @@ class RowsResult(ResultWithRows):
         except Exception as error:
             if self.errors is None:
                 raise
-            translated = self.errors.translated(error)
+            translated = self.errors.translate(error)
             if self.run is not None:
                 self.run.failed(translated)
             raise translated from error

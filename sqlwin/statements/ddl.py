@@ -258,7 +258,7 @@ def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> st
     """Rewrite an expression over the columns of a table so that times without a zone stay that."""
 
     def type_of(part: exp.Expr) -> str | None:
-        type_ = _known_type(part, columns)
+        type_ = _inferred_type(part, columns)
         return None if type_ is None else type_.lower()
 
     query = parse_query(f"SELECT {expression}")
@@ -359,7 +359,7 @@ def _fault_in_watermark(
             )
     time = exp.column(watermark.column, quoted=True)
     for part, text in ((time, watermark.column), (used, watermark.expression)):
-        type_ = _known_type(part, columns)
+        type_ = _inferred_type(part, columns)
         if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
             return NameFault(
                 f"a watermark must be a TIMESTAMP, but `{text.strip('`')}` is {type_.upper()}",
@@ -385,7 +385,7 @@ _TEXTS = (
 )
 
 
-def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | None:
+def _inferred_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | None:
     """Return the type of an expression over the columns of a table if it is obvious, else None.
 
     Spark is not asked, because that would take as long as the rest of CREATE TABLE.
@@ -398,7 +398,7 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
                 return column.type
             computed = sqlglot.parse_one(column.computed, dialect=SparkSql)
             others = {name: other for name, other in columns.items() if other is not column}
-            return _known_type(computed, others)
+            return _inferred_type(computed, others)
         case exp.Cast():
             return to_spark(expr.to)
         case exp.Literal():
@@ -407,8 +407,8 @@ def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | Non
             sides = (expr.this, expr.expression)
             lengths = [isinstance(side.unnest(), exp.Interval) for side in sides]
             if sum(lengths) == 1:
-                return _known_type(sides[lengths.index(False)], columns)
-            types = {_known_type(side, columns) for side in sides}
+                return _inferred_type(sides[lengths.index(False)], columns)
+            types = {_inferred_type(side, columns) for side in sides}
             return "BIGINT" if types <= {"INT", "BIGINT"} else None
         case exp.Div():
             return "DOUBLE"

@@ -36,7 +36,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from runtime.errors import SetupError
 from runtime.logs import append_once
 from runtime.redaction import DEFAULT
-from sqlwin.display.plan_page import filled, plan_page
+from sqlwin.display.plan_page import fill_template, plan_page
 from sqlwin.ui.metrics import metrics_text
 from sqlwin.ui.model import ActivitySnapshot, to_json
 from sqlwin.ui.snapshot import Watched, plan_of, snapshot
@@ -236,7 +236,7 @@ def live_page() -> str:
         "/*script*/": (shared / "shared.js", own / "charts.js", own / "live.js"),
     }
     contents = {mark: "".join(p.read_text("utf-8") for p in paths) for mark, paths in parts.items()}
-    return filled((own / "live.html").read_text("utf-8"), contents)
+    return fill_template((own / "live.html").read_text("utf-8"), contents)
 
 
 # -- the server ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from sqlwin.execution.activity import Activity, StatementRun, StatementState
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.history import BatchPoint
 from sqlwin.execution.streams.registry import Streams
-from sqlwin.execution.streams.status import as_one, waits_for
+from sqlwin.execution.streams.status import combined_status, waits_for
 from sqlwin.ui.model import (
     ActivitySnapshot,
     LatestView,
@@ -120,7 +120,7 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
     mask = session.mask().text
     state = stream.state
     status, totals, points = stream.history.seen()
-    status = as_one(stream, status)
+    status = combined_status(stream, status)
     latest: LatestRows = stream.run.latest
     if watches and state is StreamState.RUNNING:
         latest.watch()
@@ -149,7 +149,7 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
             _operator(number, operator, status.incomplete, now)
             for number, operator in enumerate(status.operators)
         ),
-        points=thinned(points, _MOST_POINTS),
+        points=thin_points(points, _MOST_POINTS),
         latest=tuple(latest_view(into, rows) for into, rows in latest.tables().items()),
         latest_problem=mask(latest.problem),
         checkpoint=mask(stream.checkpoint.directory) if setup.keeps_checkpoint else "",
@@ -193,7 +193,7 @@ def _watermark(
     return time_us, watermark_text(watermark_us, has_ended), behind
 
 
-def thinned(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:
+def thin_points(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:
     """Merge neighbouring points of a chart until there are about `most`.
 
     A merged point has the sum of the rows read, the duration of the longest micro-batch, and the

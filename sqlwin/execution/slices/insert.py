@@ -14,7 +14,7 @@ from runtime.spec.figures import counted
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.kept_rows import kept_rows
+from sqlwin.execution.slices.stored_rows import plan_inserted_rows
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import IntoSlices
 from sqlwin.execution.streams.start import start_stream
@@ -38,7 +38,7 @@ def insert_into_slices(
     """
     name = ".".join(entry.name)
     _check(statement, entry)
-    planned, query = kept_rows(plans, statement.ast, statement.text)
+    planned, query = plan_inserted_rows(plans, statement.ast, statement.text)
     stored = plans.catalog.slices.stored(entry.path, name)
     check_form(stored, replace(planned.form, base=stored.form.base))
     buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))

@@ -79,7 +79,7 @@ def remove_checkpoint(files: Files, directory: str) -> None:
             files.delete(directory)
 
 
-def kept_name(files: Files, base: str, name: str) -> str:
+def existing_name(files: Files, base: str, name: str) -> str:
     """Return the directory name of a table's existing checkpoint, or a new name if it has none.
 
     The same table may be spelled in another case, or with the default catalog and database in
@@ -164,7 +164,7 @@ def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
         )
 
 
-def opened_checkpoint(
+def open_stream_checkpoint(
     files: Files,
     place: CheckpointPlace,
     identity: Identity,

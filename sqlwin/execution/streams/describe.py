@@ -115,7 +115,7 @@ def _describe(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> 
     """Describe a table in lines, without anything that may change between starts."""
     if isinstance(entry, Registered):
         lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
-        return "\n".join(lines if entry.made_by is None else [entry.made_by.described(), *lines])
+        return "\n".join(lines if entry.made_by is None else [entry.made_by.describe(), *lines])
     lines = [f"connector {entry.connector}"]
     lines += [
         f"column {c.name} {c.type or ''} {c.computed or ''} {c.metadata or ''}".rstrip()

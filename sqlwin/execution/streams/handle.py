@@ -91,7 +91,7 @@ class Stream:
         tally: Counts over all its micro-batches.
         history: Reports of its latest micro-batches.
         begun: Start, in seconds since 1970.
-        is_known_over: Whether it has been seen to be over.
+        is_over: Whether it has been seen to be over.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Stream:
         self._is_stopping = False
         # Whether Spark was asked to stop it, which interrupts the running micro-batch
         self._was_cut = False
-        self.is_known_over = False
+        self.is_over = False
         self._error: BaseException | None = None
         self._finishing = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -186,7 +186,7 @@ class Stream:
             if until is not None and time.monotonic() >= until:
                 return False
             time.sleep(_POLL_SECONDS)
-        self.is_known_over = True
+        self.is_over = True
         failure = self._failure()
         if failure is None:
             self._finish_tables()
@@ -203,13 +203,13 @@ class Stream:
             named = re.search(rf"{re.escape(state)}/[^\s,;:()\[\]]+", text)
             path = state if named is None else named[0]
             failure = damaged(directory, path, "cannot be read")
-        error = self.setup.errors.translated(failure)
+        error = self.setup.errors.translate(failure)
         if error.kind is not ErrorKind.CHECKPOINT:
             return error
         named_error = unwritable_checkpoint(
             directory, error.message, may_resume=self.setup.keeps_checkpoint
         )
-        return self.setup.errors.translated(named_error)
+        return self.setup.errors.translate(named_error)
 
     def fail(self, error: BaseException) -> None:
         """End the stream with an error that Spark does not know."""
@@ -235,7 +235,7 @@ class Stream:
             self._cut()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(grace_s)
-        self.is_known_over = True
+        self.is_over = True
         self._finish_tables()
         self.clean_up()
 

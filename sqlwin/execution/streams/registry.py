@@ -65,7 +65,7 @@ class Streams:
     @property
     def may_run(self) -> bool:
         """Whether a stream may be running. Safe in signal handlers, since it does not ask Spark."""
-        return any(not stream.is_known_over for stream in self.all())
+        return any(not stream.is_over for stream in self.all())
 
     @contextmanager
     def starting(self) -> Iterator[None]:

@@ -27,10 +27,10 @@ from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     CheckpointPlace,
+    existing_name,
     hold_shared_lock,
-    kept_name,
     lasting_place,
-    opened_checkpoint,
+    open_stream_checkpoint,
     remove_checkpoint,
     resume_notes,
     temporary_place,
@@ -104,7 +104,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             undone.callback(remove_checkpoint, files, place.directory)
         in_use = undone.enter_context(ExitStack())
         hold_shared_lock(in_use, place)
-        checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
+        checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
         # again, in case the directory was just created
         hold_shared_lock(in_use, place)
         identity = resumed_identity(checkpoint, identity)
@@ -225,6 +225,6 @@ def _place(
     if chosen:
         # each INSERT would use this directory on its own too
         return lasting_place(base, chosen, (), claim, is_there, is_its_own)
-    directory_name = partial(kept_name, files, base)
+    directory_name = partial(existing_name, files, base)
     names = tuple(map(directory_name, inserts))
     return lasting_place(base, directory_name(name), names, claim, is_there, is_its_own)

@@ -41,7 +41,7 @@ def how_to_resume(stream: Stream) -> str:
 
 def show_streams(streams: Streams) -> pa.Table:
     """Return a row per stream: its status, and why it emits nothing."""
-    return _table(_STREAMS, [described(stream) for stream in streams.all()])
+    return _table(_STREAMS, [stream_row(stream) for stream in streams.all()])
 
 
 def _table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
@@ -49,9 +49,9 @@ def _table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
     return pa.table([pa.array(list(values), pa.string()) for values in columns], list(names))
 
 
-def described(stream: Stream) -> tuple[str, ...]:
+def stream_row(stream: Stream) -> tuple[str, ...]:
     """Return a stream's row for `show_streams`."""
-    status = as_one(stream, stream.status())
+    status = combined_status(stream, stream.status())
     operators = status.operators
     state = stream.state
     return (
@@ -72,14 +72,14 @@ def described(stream: Stream) -> tuple[str, ...]:
             for s in operator.sources
         )
         or "-",
-        _kept(status) or "-",
+        _state_size(status) or "-",
         _dropped(stream) or "-",
         waits_for(stream, state, status),
         stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
     )
 
 
-def as_one(stream: Stream, status: StreamStatus) -> StreamStatus:
+def combined_status(stream: Stream, status: StreamStatus) -> StreamStatus:
     """Return a stream's status, with a single operator if one serves several INSERTs."""
     if not stream.setup.inserts or not status.operators:
         return status
@@ -129,7 +129,7 @@ def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
             return "-"
 
 
-def _kept(status: StreamStatus) -> str:
+def _state_size(status: StreamStatus) -> str:
     """Return the size of the state, such as `27 rows, 24 kB`."""
     if not status.operators:
         return ""
@@ -139,7 +139,7 @@ def _kept(status: StreamStatus) -> str:
 
 def status_line(stream: Stream) -> str:
     """Return a stream's status in one line for a terminal."""
-    status = as_one(stream, stream.status())
+    status = combined_status(stream, stream.status())
     if status.batch is None:
         return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
     parts = [
@@ -150,7 +150,7 @@ def status_line(stream: Stream) -> str:
         first = status.operators[0]
         watermark = watermark_text(first.watermark_us, first.has_ended)
         parts.append(f"watermark {watermark}{_lag(first.watermark_us)}")
-        parts.append(f"state {_kept(status)}")
+        parts.append(f"state {_state_size(status)}")
         parts.append(f"dropped {_dropped(stream) or '0'}")
     if not stream.run.n_rows:
         parts.append(silence(status, stream.run.n_rows))

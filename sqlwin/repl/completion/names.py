@@ -28,7 +28,7 @@ class KnownNames:
         self.double_quotes = ""
         self._thread = thread
         self._columns: dict[str, Columns | None] = {}
-        self._wanted: list[str] = []
+        self._requested: list[str] = []
         self._is_stale = True
         self._pending: Future[Any] | None = None
 
@@ -37,7 +37,7 @@ class KnownNames:
         key = table.lower()
         if key not in self._columns:
             self._columns[key] = None
-            self._wanted.append(table)
+            self._requested.append(table)
             self.learn_soon()
         return self._columns[key] or ()
 
@@ -51,7 +51,7 @@ class KnownNames:
             return
         if self._pending is not None and not self._pending.done():
             return
-        if self._is_stale or self._wanted:
+        if self._is_stale or self._requested:
             self._pending = self._thread.submit(self._learn, quiet=True)
 
     def stop_learning(self) -> None:
@@ -75,11 +75,11 @@ class KnownNames:
             for row in _rows(session, "SET 'sqlwin.double-quotes'"):
                 self.double_quotes = str(row[1])
             self._columns = {}
-            self._wanted = list(self.tables[:_EAGER_TABLES])
+            self._requested = list(self.tables[:_EAGER_TABLES])
             if not self.functions:
                 self.functions = tuple(str(row[0]) for row in _rows(session, "SHOW FUNCTIONS"))
-        elif self._wanted:
-            table = self._wanted.pop()
+        elif self._requested:
+            table = self._requested.pop()
             columns = []
             for row in _rows(session, f"DESCRIBE {quoted(*table.split('.'))}"):
                 if not row[0] or str(row[0]).startswith("#"):

@@ -11,11 +11,11 @@ from runtime.detection.detect import Detected
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import LocalFiles
 from runtime.spec.table import TableSpec
-from sqlwin.catalog.files import FilesByName, described_by_files
+from sqlwin.catalog.files import FilesByName, describe_files
 
 
 def described(spec: TableSpec) -> Detected:
-    return described_by_files(spec, str(Path(spec.option_map["path"]).absolute()), LocalFiles())
+    return describe_files(spec, str(Path(spec.option_map["path"]).absolute()), LocalFiles())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from runtime.records import as_stored, to_text
 from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.definitions import refuse_kept_table
+from sqlwin.catalog.definitions import refuse_session_table
 from sqlwin.catalog.entries import Definition
 from sqlwin.catalog.listings import show_create_table
 from sqlwin.catalog.opening import open_materialized
@@ -46,7 +46,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
     text: str, name: str | None, hint: str
 ) -> None:
     with pytest.raises(CatalogError) as caught:
-        refuse_kept_table(catalog_with("int"), text)
+        refuse_session_table(catalog_with("int"), text)
     error = caught.value
     assert error.position is not None
     found = text[error.position.offset : error.position.offset + error.position.length]
@@ -60,7 +60,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
     ["ALTER TABLE others RENAME TO bids", "ALTER TABLE db.bids RENAME TO c", "ALTER", "CACHE TABLE bids"],
 )  # fmt: skip
 def test_other_statements_are_sparks(text: str) -> None:
-    refuse_kept_table(catalog_with("int"), text)
+    refuse_session_table(catalog_with("int"), text)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import CatalogError
-from sqlwin.catalog.spark_tables import SPARK_TABLE, described_table, full_name
+from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name, table_from_description
 
 FOUND: dict[str, Any] = {
     "table_name": "Trips",
@@ -22,18 +22,18 @@ FOUND: dict[str, Any] = {
 
 
 def test_a_table_is_known_by_its_whole_name_and_where_it_is() -> None:
-    table = described_table("Trips", FOUND)
+    table = table_from_description("Trips", FOUND)
     assert (table.name, table.connector, table.partitioned_by) == ("Trips", SPARK_TABLE, ("day",))
     assert full_name(table) == "spark_catalog.shop.trips"
     assert table.option_map["path"] == "file:///data/ware house/shop.db/trips"
-    assert table == described_table("Trips", FOUND | {"created_time": "now"})
-    assert table != described_table("Trips", FOUND | {"location": "s3a://b/trips"})
+    assert table == table_from_description("Trips", FOUND | {"created_time": "now"})
+    assert table != table_from_description("Trips", FOUND | {"location": "s3a://b/trips"})
 
 
 def test_of_parquet_files_that_hive_reads_the_directory_is_named() -> None:
     found = FOUND | {"provider": "hive", "serde_library": "ql.io.parquet.serde.ParquetHiveSerDe"}
     with pytest.raises(CatalogError) as raised:
-        described_table("t", found)
+        table_from_description("t", found)
     assert "'connector' = 'filesystem', 'format' = 'parquet', 'path'" in str(raised.value.hint)
 
 
@@ -47,6 +47,6 @@ def test_of_parquet_files_that_hive_reads_the_directory_is_named() -> None:
 )
 def test_another_format_is_refused_with_what_to_do(provider: str, kind: str, hint: str) -> None:
     with pytest.raises(CatalogError) as raised:
-        described_table("shop.trips", FOUND | {"provider": provider})
+        table_from_description("shop.trips", FOUND | {"provider": provider})
     assert raised.value.message.startswith(f"`shop.trips` is a table of format {kind}, ")
     assert hint in str(raised.value.hint)

@@ -19,7 +19,7 @@ from sqlwin.help import pictures
 from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
-from sqlwin.help.pictures import aligned, picture, sessions
+from sqlwin.help.pictures import aligned_windows, picture, sessions
 from sqlwin.parser.signatures import SIGNATURES, usage
 from sqlwin.repl.completion import words
 from sqlwin.statements.parse import parse_statement
@@ -194,9 +194,9 @@ def test_variables_of_the_environment_are_all_there():
 
 
 def test_pictures_draw_the_windows_of_the_definitions():
-    assert aligned("TUMBLE", 10, 10, 30) == [(0, 10), (10, 20), (20, 30)]
-    assert aligned("HOP", 5, 10, 15) == [(-5, 5), (0, 10), (5, 15)]
-    assert aligned("CUMULATE", 5, 10, 20) == [(0, 5), (0, 10), (10, 15), (10, 20)]
+    assert aligned_windows("TUMBLE", 10, 10, 30) == [(0, 10), (10, 20), (20, 30)]
+    assert aligned_windows("HOP", 5, 10, 15) == [(-5, 5), (0, 10), (5, 15)]
+    assert aligned_windows("CUMULATE", 5, 10, 20) == [(0, 5), (0, 10), (10, 15), (10, 20)]
     assert sessions([1, 4, 9, 20], 5) == [(1, 14), (20, 25)]
     lines = picture("TUMBLE", step=10, size=10, until=20).splitlines()
     assert lines[-2].index(")") == lines[-1].index("[")

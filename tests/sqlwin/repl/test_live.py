@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyte
 from rich.console import Console
 
-from sqlwin.display.status_line import fitted
+from sqlwin.display.status_line import fit_width
 from sqlwin.repl.live import LiveView
 
 STATUS = "totals: 1,234 rows/s · batch 7 0.5 s · watermark 12:00:00 (3 s behind) · state 9 rows, 2 kB · dropped 3 late"
@@ -117,10 +117,10 @@ def test_rows_that_are_taken_back_are_gone() -> None:
 
 
 def test_a_status_that_is_too_long_keeps_the_watermark_and_what_was_dropped() -> None:
-    assert fitted(STATUS, 200) == STATUS
-    assert fitted(STATUS, 50) == "totals · watermark 12:00:00 · dropped 3 late"
+    assert fit_width(STATUS, 200) == STATUS
+    assert fit_width(STATUS, 50) == "totals · watermark 12:00:00 · dropped 3 late"
     name = STATUS.replace("totals", "a_stream_of_a_very_long_name")
-    assert fitted(name, 52) == "a_stream_of_a… · watermark 12:00:00 · dropped 3 late"
-    assert fitted(STATUS, 32) == "dropped 3 late · watermark 12:0…"
-    two = fitted(f"{STATUS}  |  {STATUS}", 100)
+    assert fit_width(name, 52) == "a_stream_of_a… · watermark 12:00:00 · dropped 3 late"
+    assert fit_width(STATUS, 32) == "dropped 3 late · watermark 12:0…"
+    two = fit_width(f"{STATUS}  |  {STATUS}", 100)
     assert two.count("dropped 3 late") == 2 and len(two) <= 100

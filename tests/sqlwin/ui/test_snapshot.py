@@ -17,7 +17,7 @@ from runtime.sinks.latest_rows import MOST_ROWS, LatestRows
 from runtime.spark.status import stage_progress
 from sqlwin.execution.activity import Activity, StatementState
 from sqlwin.ui.model import to_json
-from sqlwin.ui.snapshot import latest_view, plan_of, snapshot, thinned
+from sqlwin.ui.snapshot import latest_view, plan_of, snapshot, thin_points
 from tests.sqlwin.ui.sessions import (
     SECOND,
     FakeJobs,
@@ -114,12 +114,12 @@ def test_a_long_chart_has_fewer_points_and_no_row_less() -> None:
     for batch in range(1_000):
         each.history.take(progress(batch, 3))
     _, _, points = each.history.seen()
-    found = thinned(points, 100)
+    found = thin_points(points, 100)
     assert len(found) <= 101
     assert sum(point.rows_in for point in found) == 3_000
     assert found[-1].batch == 999
     # what stands for micro-batches stays the same when others follow
-    assert thinned(points[:-5], 100)[:90] == found[:90]
+    assert thin_points(points[:-5], 100)[:90] == found[:90]
 
 
 def test_the_rows_of_the_latest_windows_stand_first() -> None:

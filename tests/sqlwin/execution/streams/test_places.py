@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.files import LocalFiles
-from sqlwin.execution.streams.checkpoint import kept_name, lasting_place
+from sqlwin.execution.streams.checkpoint import existing_name, lasting_place
 
 
 @pytest.mark.parametrize(
@@ -32,16 +32,16 @@ def test_a_table_has_its_checkpoint_however_it_is_spelled(
     (tmp_path / "totals/sqlwin.json").touch()
     (tmp_path / "default_database.hours/set.json").touch()
     (tmp_path / "Of-The-Day/sqlwin.json").touch()
-    assert kept_name(LocalFiles(), str(tmp_path), name) == known
+    assert existing_name(LocalFiles(), str(tmp_path), name) == known
 
 
 def test_of_two_checkpoints_that_one_counts_whose_name_is_the_same(tmp_path: Path) -> None:
     for there in ("Totals", "totals"):
         (tmp_path / there).mkdir()
         (tmp_path / there / "sqlwin.json").touch()
-    assert kept_name(LocalFiles(), str(tmp_path), "totals") == "totals"
-    assert kept_name(LocalFiles(), str(tmp_path), "Totals") == "Totals"
-    assert kept_name(LocalFiles(), str(tmp_path / "none"), "totals") == "totals"
+    assert existing_name(LocalFiles(), str(tmp_path), "totals") == "totals"
+    assert existing_name(LocalFiles(), str(tmp_path), "Totals") == "Totals"
+    assert existing_name(LocalFiles(), str(tmp_path / "none"), "totals") == "totals"
 
 
 @pytest.mark.parametrize("order", ["abc", "cab", "b", "bc"])

@@ -42,7 +42,7 @@ READS_SLICES = frozenset({"answer_from_slices"})
 _READS_FILES = frozenset({"push_local_aggregate_into_scan"})
 
 
-def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
+def plan_file_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> PlannedRows:
     """Plan a definition over the files that exist now.
 
     Raises:
@@ -71,7 +71,7 @@ def planned_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Plann
     return PlannedRows(form, BaseRows(step, _columns(node, form, expressions)))
 
 
-def kept_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
+def plan_inserted_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
     """Plan what a query stores of a table that Spark reads, as a batch or as a stream.
 
     The second value is the query for the columns of the table that this needs.
