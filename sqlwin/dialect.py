@@ -333,8 +333,8 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
             lengths.pop()
     texts = [f"'{_length(length)}'" for length in lengths]
     column = f"WINDOW({', '.join([ts, *texts])})"
-    names_given = node.args.get("names") or map(exp.to_identifier, WINDOW_COLUMNS)
-    names = [generator.sql(column_name) for column_name in names_given]
+    column_names = node.args.get("names") or map(exp.to_identifier, WINDOW_COLUMNS)
+    names = [generator.sql(column_name) for column_name in column_names]
     alias = generator.sql(node, "alias")
     others = [
         generator.expressions(node, key=key, sep="", flat=True)

@@ -134,10 +134,10 @@ class SessionCatalog:
 
     def entry(self, name: Name) -> Entry | None:
         """Return the entry of a name, or of the files that it represents, or None."""
-        whole = ".".join(name)
-        if (changed := self._changed.named(whole)) is not None:
+        text = ".".join(name)
+        if (changed := self._changed.named(text)) is not None:
             return changed.spec
-        return self._states.rows(whole) or self.entries.get(name) or self._files.table(whole)
+        return self._states.rows(text) or self.entries.get(name) or self._files.table(text)
 
     def readable(self, name: Name) -> Entry | None:
         """Return the entry that a query reads, else the Python variable of that name, or None."""
@@ -385,9 +385,9 @@ class SessionCatalog:
         without help. Spark sees the table at once, unless its columns are certain without Spark:
         then when `show_statement_tables` is called.
         """
-        whole = ".".join(name)
-        changed = self._changed.named(whole)
-        view = self._states.view(whole) or self._files.view(whole) or (changed and changed.view)
+        text = ".".join(name)
+        changed = self._changed.named(text)
+        view = self._states.view(text) or self._files.view(text) or (changed and changed.view)
         key = (view,) if view else folded_name(name)
         entry = self.readable(name)
         if entry is None:

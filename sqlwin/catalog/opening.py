@@ -31,10 +31,10 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
         raise broken(".".join(name), stored.place, error) from error
     for table in definition.tables:
         called = entry_name(table)
-        is_known = path_of_files(table.name) is not None or masked_option(table) is not None
+        is_elsewhere = path_of_files(table.name) is not None or masked_option(table) is not None
         if table.connector == SPARK_TABLE:
             catalog.spark_tables.follow(table)
-        elif not is_known and catalog.entry(called) is None:
+        elif not is_elsewhere and catalog.entry(called) is None:
             catalog.add(called, table, replace=False, if_not_exists=True)
     for view, query, columns in definition.views:
         if catalog.entry(view) is None:

@@ -73,11 +73,11 @@ class SparkTables:
     def _look_up(self, name: Name) -> TableSpec | None:
         called, shown = quoted(*name), ".".join(name)
         try:
-            is_there = all(name) and self._spark.catalog.tableExists(called)
+            exists = all(name) and self._spark.catalog.tableExists(called)
         except PySparkException:
             # unknown catalog or invalid name: planning reports the error
             return None
-        if not is_there:
+        if not exists:
             return None
         try:
             kind = self._spark.catalog.getTable(called)

@@ -28,12 +28,12 @@ class Script:
 
 
 # Scripts that the client read for this run in the engine
-_given: list[Script] = []
+_preset_scripts: list[Script] = []
 
 
 def give_scripts(scripts: Sequence[Script]) -> None:
     """Make `read_scripts` return these. In the engine, the client has already read them."""
-    _given[:] = scripts
+    _preset_scripts[:] = scripts
 
 
 def read_scripts(
@@ -77,8 +77,8 @@ def _with_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> li
 
 
 def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:
-    if _given:
-        return list(_given)
+    if _preset_scripts:
+        return list(_preset_scripts)
     if files and expressions:
         raise click.UsageError("use either files or -e")
     if expressions:

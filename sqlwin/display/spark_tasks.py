@@ -62,13 +62,13 @@ def _has_begun(stage: Any) -> bool:
 
 
 def _add_up(stages: list[Any], rows_read: int) -> TaskCounts:
-    known = [stage for stage in stages if stage is not None and stage.numTasks]
-    running = [stage for stage in known if stage.numCompletedTasks < stage.numTasks]
+    described = [stage for stage in stages if stage is not None and stage.numTasks]
+    running = [stage for stage in described if stage.numCompletedTasks < stage.numTasks]
     return TaskCounts(
-        len(known) - len(running),
+        len(described) - len(running),
         len(stages),
-        sum(stage.numCompletedTasks for stage in known),
-        sum(stage.numTasks for stage in known),
+        sum(stage.numCompletedTasks for stage in described),
+        sum(stage.numTasks for stage in described),
         rows_read,
         tuple(
             StageCounts(stage.stageId, stage.numCompletedTasks, stage.numTasks) for stage in running

@@ -38,8 +38,8 @@ def fit_width(status: str, width: int) -> str:
         't: 9 rows/s · watermark 12:00 · dropped 2'
     """
     streams = status.split(_STREAMS)
-    width_each = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
-    return _STREAMS.join(_fit_stream(stream, width_each) for stream in streams)
+    stream_width = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
+    return _STREAMS.join(_fit_stream(stream, stream_width) for stream in streams)
 
 
 def _fit_stream(status: str, width: int) -> str:

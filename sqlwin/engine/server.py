@@ -322,17 +322,17 @@ def write_to_log() -> None:
 def _listening(path: Path) -> socket.socket | None:
     """Return a listening socket at a path, or None if another process listens there."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    beside = path.with_suffix(f".{os.getpid()}")
-    listener.bind(str(beside))
+    new_path = path.with_suffix(f".{os.getpid()}")
+    listener.bind(str(new_path))
     listener.listen(16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         try:
             other.connect(str(path))
         except OSError:
             # no process listens there: the socket was left behind
-            beside.replace(path)
+            new_path.replace(path)
             return listener
-    beside.unlink()
+    new_path.unlink()
     listener.close()
     return None
 

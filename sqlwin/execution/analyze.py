@@ -133,13 +133,13 @@ def as_written(
         written: Rows written. None: unknown.
     """
     top = _top(tree)
-    kept_figures = dict(measured)
-    if written is None or kept_figures.get(top, Measured()).rows_out == written:
-        return kept_figures
-    kept_figures = {
-        label: figures for label, figures in kept_figures.items() if not figures.is_observed
+    figures_by_id = dict(measured)
+    if written is None or figures_by_id.get(top, Measured()).rows_out == written:
+        return figures_by_id
+    figures_by_id = {
+        label: figures for label, figures in figures_by_id.items() if not figures.is_observed
     }
-    return {**kept_figures, top: replace(kept_figures.get(top, Measured()), rows_out=written)}
+    return {**figures_by_id, top: replace(figures_by_id.get(top, Measured()), rows_out=written)}
 
 
 def run_figures(
@@ -199,8 +199,8 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
 
 def _middle(seconds: Sequence[float]) -> float | None:
     """Return the median of several tasks, None for fewer than two or without any time."""
-    found = statistics.median(seconds)
-    return found if len(seconds) > 1 and found > 0 else None
+    median = statistics.median(seconds)
+    return median if len(seconds) > 1 and median > 0 else None
 
 
 def _top(tree: Tree) -> str:
@@ -284,9 +284,9 @@ def _add_rows_in(by_name: dict[str, Figures], operators: Mapping[str, OperatorEn
     for name, operator in operators.items():
         figures = by_name[name]
         counts = [by_name[source].rows_out for source in operator.inputs]
-        known_counts = [n_rows for n_rows in counts if n_rows is not None]
-        if figures.rows_in is None and known_counts and len(known_counts) == len(counts):
-            figures = replace(figures, rows_in=sum(known_counts))
+        row_counts = [n_rows for n_rows in counts if n_rows is not None]
+        if figures.rows_in is None and row_counts and len(row_counts) == len(counts):
+            figures = replace(figures, rows_in=sum(row_counts))
         n_rows = figures.rows_aggregated
         if "Local" in operator.name and n_rows is not None and figures.rows_out:
             figures = replace(figures, reduction=n_rows / figures.rows_out)

@@ -175,8 +175,8 @@ class Explanations:
                 )
             ]
         if any(self._plans.is_stream(plan) for plan in plans):
-            documents_each = [self._documents(insert, analyze) for insert in inserts]
-            return [document for documents in documents_each for document in documents]
+            documents_by_insert = [self._documents(insert, analyze) for insert in inserts]
+            return [document for documents in documents_by_insert for document in documents]
 
         from sqlwin.execution.statement_sets import Inserts
 

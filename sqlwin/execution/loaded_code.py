@@ -71,10 +71,10 @@ def _check_file(spark: SparkSession, text: str, start: int, stop: int) -> None:
     if scheme is not None and scheme.group(1).lower() in _RESOLVED_BY_SPARK:
         return
     if scheme is None or scheme.group(1).lower() == "file":
-        is_there = Path(plain_path(path)).exists()
+        exists = Path(plain_path(path)).exists()
     else:
-        is_there = files_at(spark, path).exists(path)
-    if not is_there:
+        exists = files_at(spark, path).exists(path)
+    if not exists:
         raise CatalogError(
             f"file {path} does not exist", position=Position.at(text, start, stop - start), sql=text
         )

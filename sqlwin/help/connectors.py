@@ -206,29 +206,29 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
 }
 
 
-def options_of(given: Mapping[str, str]) -> tuple[OptionHelp, ...]:
-    """Return the options that can be added to `given` (lower-case names to values)."""
-    if "connector" not in given:
+def options_of(options: Mapping[str, str]) -> tuple[OptionHelp, ...]:
+    """Return the options that can be added to `options` (lower-case names to values)."""
+    if "connector" not in options:
         return (
             OptionHelp("connector", "type of the table's source or sink", tuple(CONNECTORS), True),
         )
-    connector = CONNECTORS.get(given["connector"].lower())
+    connector = CONNECTORS.get(options["connector"].lower())
     if connector is None:
         return ()
     if connector.name != "filesystem":
         return connector.options
-    path = given.get("path", "").lower()
-    format_ = given.get("format", "").lower() or next(
+    path = options.get("path", "").lower()
+    format_ = options.get("format", "").lower() or next(
         (name for name in FORMATS if path.endswith("." + name)), ""
     )
     return (*connector.options, *FORMAT_OPTIONS.get(format_, ()))
 
 
-def values_of(name: str, given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of an option, if they are few. `given`: the table's other options."""
+def values_of(name: str, options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of an option, if they are few. `options`: the table's other options."""
     if name == "connector":
         return tuple(CONNECTORS)
     parts = name.split(".")
     if parts[0] == "fields" and len(parts) > 2:
         name = f"fields.<field>.{parts[-1]}"
-    return next((o.values for o in options_of(given) if o.name.lower() == name), ())
+    return next((o.values for o in options_of(options) if o.name.lower() == name), ())

@@ -247,11 +247,11 @@ def _expression(parser: SqlWinParser, elements: _Elements) -> str:
     if node is None:
         parser.fail("expected an expression", first)
     elements.double_quoted += filter(is_in_double_quotes, node.find_all(exp.Literal))
-    whole = exp.Paren(this=node)
-    rewrite_clauses(whole, parser.sql)
+    root = exp.Paren(this=node)
+    rewrite_clauses(root, parser.sql)
     # PROCTIME() is kept because it defines a processing time column.
-    rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
-    return to_spark(whole.this)
+    rewrite_functions(root, keep=frozenset({"PROCTIME"}))
+    return to_spark(root.this)
 
 
 def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> str:

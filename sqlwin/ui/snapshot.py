@@ -252,7 +252,7 @@ def _statement(
         state = StatementState.FAILED.value
     elif own and record.state not in _RAN:
         state = StatementState.DONE.value
-        ended = max([ended or 0.0, *(point.at for each in own for point in each.points[-1:])])
+        ended = max([ended or 0.0, *(point.at for stream in own for point in stream.points[-1:])])
     elif record.state is StatementState.PLANNED and any(
         stage.begun is None or stage.begun > (ended or 0.0) for stage in stages
     ):

@@ -243,9 +243,9 @@ def _rows_in(by_name: Mapping[str, Figures], tree: Tree, batches: list[_Batch]) 
         for operator in tree.operators
         if operator.name == "TableSourceScan"
     ]
-    known_rows = [n_rows for n_rows in scans if n_rows is not None]
-    if scans and len(known_rows) == len(scans):
-        return sum(known_rows)
+    row_counts = [n_rows for n_rows in scans if n_rows is not None]
+    if scans and len(row_counts) == len(scans):
+        return sum(row_counts)
     return sum(batch.n_rows for batch in batches)
 
 

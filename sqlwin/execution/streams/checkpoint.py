@@ -108,7 +108,7 @@ def lasting_place(
     name: str,
     members: Sequence[str],
     claim: Callable[[str], bool],
-    is_there: Callable[[str], bool] = lambda directory: False,
+    has_checkpoint: Callable[[str], bool] = lambda directory: False,
     is_its_own: Callable[[str], bool] = lambda directory: False,
 ) -> CheckpointPlace:
     """Return the directory for a stream of a given name.
@@ -122,7 +122,7 @@ def lasting_place(
         members: Names of the INSERTs that the stream runs together, if each could have its own
             checkpoint.
         claim: Claims a directory and returns True, unless a running stream uses it.
-        is_there: Returns whether a directory has a checkpoint.
+        has_checkpoint: Returns whether a directory has a checkpoint.
         is_its_own: Returns whether the checkpoint in a directory belongs to exactly this stream.
     """
     slug = _slug(name)
@@ -132,11 +132,11 @@ def lasting_place(
         return CheckpointPlace(f"{base}/{unique}", unique, True, tuple(alone))
 
     taken_names = [slug]
-    while is_there(f"{base}/{slug}-{len(taken_names) + 1}"):
+    while has_checkpoint(f"{base}/{slug}-{len(taken_names) + 1}"):
         taken_names.append(f"{slug}-{len(taken_names) + 1}")
     for unique in taken_names if len(taken_names) > 1 else ():
         directory = f"{base}/{unique}"
-        if is_there(directory) and is_its_own(directory) and claim(directory):
+        if has_checkpoint(directory) and is_its_own(directory) and claim(directory):
             return place(unique)
     unique, more = slug, 2
     while not claim(f"{base}/{unique}"):

@@ -130,8 +130,8 @@ class History:
             if not status.operators and self._status.operators:
                 status = replace(status, operators=self._status.operators)
             self._status = status
-            is_known = bool(self._points) and self._points[-1].batch >= batch
-            if is_known or "addBatch" not in progress["durationMs"]:
+            is_recorded = bool(self._points) and self._points[-1].batch >= batch
+            if is_recorded or "addBatch" not in progress["durationMs"]:
                 return
             phases = phases_of(progress)
             rows_in = rows_read(progress, self._run.reads, self.is_own)

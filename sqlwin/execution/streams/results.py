@@ -204,8 +204,8 @@ def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> 
             messages.append(f"INSERT INTO {name}: stream {stream.number} is running")
             counts.append(None)
         running = stream
-    counts_known = [count for count in counts if count is not None]
-    total = sum(counts_known) if len(counts_known) == len(counts) else None
+    row_counts = [count for count in counts if count is not None]
+    total = sum(row_counts) if len(row_counts) == len(counts) else None
     message, statement_notes = "\n".join(messages), tuple(dict.fromkeys(notes))
     if running is None:
         return InsertResult(text, message, total, statement_notes=statement_notes)

@@ -219,12 +219,12 @@ def _place(
             return False  # opening the checkpoint reports the error
         return isinstance(verdict, tuple) and not any(operator.changes for operator in verdict)
 
-    def is_there(directory: str) -> bool:
+    def has_checkpoint(directory: str) -> bool:
         return files.exists(f"{directory}/{FILE}")
 
     if chosen:
         # each INSERT would use this directory on its own too
-        return lasting_place(base, chosen, (), claim, is_there, is_its_own)
+        return lasting_place(base, chosen, (), claim, has_checkpoint, is_its_own)
     directory_name = partial(existing_name, files, base)
     names = tuple(map(directory_name, inserts))
-    return lasting_place(base, directory_name(name), names, claim, is_there, is_its_own)
+    return lasting_place(base, directory_name(name), names, claim, has_checkpoint, is_its_own)
