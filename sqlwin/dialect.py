@@ -284,7 +284,7 @@ _OWN_NODES: dict[type[exp.Expr], Callable[[Any], str]] = {
     FilesTable: lambda node: "files by their name in FROM",
     GroupWindowCall: lambda node: f"{node.name.upper()}, a window in GROUP BY",
     KeywordCall: lambda node: str(node.sql(SqlWin)),
-    OwnCommand: lambda node: f"the statement {node.name} as sqlwin has it",
+    OwnCommand: lambda node: f"sqlwin's statement {node.name}",
     WindowFunctionCall: lambda node: f"the window function {node.kind}",
 }
 
@@ -294,7 +294,7 @@ def _unsupported(generator: Any, node: exp.Expr, what: str | None = None) -> str
     if generator.unsupported_level == ErrorLevel.IGNORE:
         return node.sql(SqlWin)
     what = what or _OWN_NODES[type(node)](node)
-    raise UnsupportedError(f"{type(generator.dialect).__name__} has nothing for {what}")
+    raise UnsupportedError(f"{type(generator.dialect).__name__} has no equivalent of {what}")
 
 
 def _other_interval(generator: Any, node: MultiUnitInterval) -> str:

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _SHOWN_COLUMNS = 8
 # Attributes of some results, and the statements that these are of
 _STATEMENTS_WITH = {
-    "data": "a query",
-    "dataframe": "a query",
+    "data": "queries",
+    "dataframe": "queries",
     "document": "EXPLAIN",
-    "query": "an INSERT",
-    "row_count": "an INSERT",
-    "stream": "an INSERT",
-    "table": "a statement such as SHOW or DESCRIBE",
+    "query": "INSERT",
+    "row_count": "INSERT",
+    "stream": "INSERT",
+    "table": "statements such as SHOW or DESCRIBE",
     "text": "EXPLAIN",
 }
 
@@ -106,8 +106,8 @@ class StatementResult(ABC):
             if name not in _STATEMENTS_WITH:
                 raise AttributeError(f"a Result has no attribute `{name}`", name=name, obj=self)
             raise MissingAttributeError(
-                f"the result of this statement has no `{name}`: its kind is `{self.kind}`",
-                hint=f"only the result of {_STATEMENTS_WITH[name]} has one",
+                f"the result has no attribute `{name}`: its kind is `{self.kind}`",
+                hint=f"results of {_STATEMENTS_WITH[name]} have it",
             )
 
     @property

@@ -112,23 +112,27 @@ def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("sql", "write", "said"),
     [
-        (f"SELECT * FROM {TUMBLE}", "duckdb", "DuckDB has nothing for the window function TUMBLE"),
+        (
+            f"SELECT * FROM {TUMBLE}",
+            "duckdb",
+            "DuckDB has no equivalent of the window function TUMBLE",
+        ),
         (
             f"SELECT * FROM {TUMBLE}".replace("MINUTES", "MONTHS"),
             "spark",
-            "nothing for this TUMBLE",
+            "no equivalent of this TUMBLE",
         ),
         (
             "SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTES))",
             "spark",
-            "Spark has nothing for this SESSION",
+            "Spark has no equivalent of this SESSION",
         ),
         ("SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "spark", "TUMBLE, a window in"),
         (TABLE, "spark", "CREATE TABLE ... WITH ('connector' = ...)"),
         (TABLE.replace("price DECIMAL(10, 2)", "m INT METADATA"), "spark", "statement CREATE"),
         ("SELECT * FROM 'f.csv'", "spark", "files by their name"),
-        ("EXPLAIN\nSELECT 1", "duckdb", "the statement EXPLAIN as sqlwin has it"),
-        ("SHOW STREAMS", "spark", "the statement SHOW as sqlwin has it"),
+        ("EXPLAIN\nSELECT 1", "duckdb", "sqlwin's statement EXPLAIN"),
+        ("SHOW STREAMS", "spark", "sqlwin's statement SHOW"),
     ],
 )
 def test_what_another_system_has_nothing_for_is_said(sql: str, write: str, said: str) -> None:

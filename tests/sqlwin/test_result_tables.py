@@ -205,8 +205,8 @@ def test_an_attribute_of_other_results_is_one_clear_error() -> None:
     with pytest.raises(sqlwin.SqlwinError) as raised:
         done.dataframe  # noqa: B018
     assert str(raised.value) == (
-        "the result of this statement has no `dataframe`: its kind is `insert`\n"
-        "  only the result of a query has one"
+        "the result has no attribute `dataframe`: its kind is `insert`\n"
+        "  results of queries have it"
     )
     for name in ("text", "document", "stream", "query", "row_count", "dataframe", "data"):
         assert not hasattr(table(), name)
