@@ -121,6 +121,24 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
     return Constant(local, "timestamp_ntz")
 
 
+# Maximum decimals of a ROUND that the scan evaluates; a double has no more digits
+_MOST_DECIMALS = 15
+
+
+def rounded(args: Sequence[Expression]) -> Expression:
+    """Build `ROUND(value, decimals)`, half up, for a literal number of decimals, 0 by default."""
+    value, decimals, *_ = (*args, Constant(0, "int"))
+    if not isinstance(decimals, Constant) or not isinstance(decimals.value, int):
+        refuse("ROUND to decimals that are not a literal is left to Spark")
+    if not 0 <= decimals.value <= _MOST_DECIMALS:
+        refuse(f"ROUND to {decimals.value} decimals is left to Spark")
+    if is_integer(value.type):
+        return value
+    if value.type != "double":
+        refuse(f"ROUND of {value.type.upper()} is left to Spark")
+    return Call("round", (value, Constant(decimals.value, "int")), "double")
+
+
 def arithmetic(function: str, left: Expression, right: Expression) -> Expression:
     """Build `left function right` for one of `+ - * / % div`."""
     types = {left.type, right.type} - {VOID}

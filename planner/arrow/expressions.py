@@ -314,6 +314,11 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "MOD": (2, 2, lambda args, zone: calls.arithmetic("%", args[0], args[1])),
     "NEGATIVE": (1, 1, lambda args, zone: calls.negative(args[0])),
     "NULLIF": (2, 2, lambda args, zone: calls.nullif(args[0], args[1], zone)),
+    "ROUND": (
+        1,
+        2,
+        lambda args, zone: calls.rounded(args),
+    ),
     "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
     "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
     "TIMESTAMP_SECONDS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000_000)),

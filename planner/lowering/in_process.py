@@ -1,8 +1,9 @@
-"""Lowering of plans whose windows are merged in the driver process, because little data is left."""
+"""Lowering of plans whose windows are computed in the driver process, because they read little."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -11,10 +12,15 @@ from planner.arrow.scan_rows import RowsOfScan, rows_above
 from planner.lowering.batch import lower, lower_projection
 from planner.materialized.windows import merged_types
 from planner.nodes.logical import Node, SqlQuery, WindowRank
-from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SliceScan,
+)
 from planner.sql.build import alias, column, is_flat_type
 from planner.streams.ranked_rows import rank_order
-from runtime.spec.aggregates import ApproxCountDistinct
+from runtime.spec.aggregates import Accumulator, ApproxCountDistinct
 from runtime.spec.exchange import (
     ExchangeStep,
     GlobalStep,
@@ -24,60 +30,116 @@ from runtime.spec.exchange import (
     WindowProjection,
 )
 from runtime.spec.expressions import ColumnRef, RankOrder, columns_of
-from runtime.spec.local import ArrowBuffer, SliceRows, is_local
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileLocalStep,
+    FileScan,
+    SliceLocalStep,
+    SliceRows,
+    is_local,
+)
+from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SLICE_END
 from runtime.spec.steps import SqlStep, Step
 from runtime.spec.table import Column
 
+# Returns the Spark types of the columns of windows that are merged from the partials of files
+TypesOfFiles = Callable[[FileLocalStep, Sequence[Accumulator]], Mapping[str, str]]
 
-def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | None:
-    """Return the step that computes a plan in this process, or None if Spark has to.
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of what this process computes; above them Spark does.
+
+    Attributes:
+        slice_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows. 0:
+            never.
+        file_bytes: Maximum estimated bytes of the rows of files. None: Spark reads all files.
+    """
+
+    slice_bytes: int
+    file_bytes: int | None
+
+
+def lower_in_process(
+    plan: Node, zone: str, limits: Limits, types_of_files: TypesOfFiles
+) -> InProcessStep | str:
+    """Return the step that computes a plan in this process, or the reason why Spark has to.
 
     Args:
         plan: A physical plan.
         zone: The session's time zone.
-        most_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows, to
-            read in this process.
+        limits: Limits of what to read here.
+        types_of_files: Types of windows merged from the partials of files.
     """
+    if limits.file_bytes is None and not any(plan.find_all(SliceScan)):
+        return FILES_ON_SPARK
     windows = list(plan.find_all(GlobalWindowAggregate))
     if len(windows) != 1 or not isinstance(windows[0].input, Exchange):
-        return None
-    scans = list(windows[0].find_all(SliceScan))
-    if len(scans) != 1 or _bytes(scans[0]) > most_bytes:
-        return None
-    tail = scans[0].rows.tail
-    if tail is not None and tail.files.others:
-        return None  # only Spark can read the files
+        return "its rows are not those of one window aggregation in two phases"
+    reason = _too_much(windows[0], limits)
+    if reason is not None:
+        return reason
     peeled = _without_order_and_limit(plan)
     if peeled is None:
-        return None
+        return "Spark evaluates its ORDER BY or LIMIT"
     plan, ordered = peeled
     global_step = _global_step(lower(plan))
     if global_step is None or not isinstance(global_step.input, ExchangeStep):
-        return None
-    local = global_step.input.input
-    if not is_local(local, SliceRows, ArrowBuffer):
-        return None
-    of = global_step.aggregation
-    types = merged_types(local.source, of.accumulators)
+        return "Spark computes something above its windows"
+    of, local = global_step.aggregation, global_step.input.input
+    # Spark's own correction tables are needed for the estimate.
+    if any(isinstance(part, ApproxCountDistinct) for part in of.accumulators):
+        return "Spark computes APPROX_COUNT_DISTINCT"
+    if is_local(local, SliceRows, ArrowBuffer):
+        types = merged_types(local.source, of.accumulators)
+    elif is_local(local, FileScan, ArrowBuffer):
+        types = dict(types_of_files(local, of.accumulators))
+    else:
+        return "Spark reads its table or computes its partials"
     types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
     ranks = list(plan.find_all(WindowRank))
     rank = ranks[0] if len(ranks) == 1 else None
     ranked = None if rank is None else _lower_rank(plan, rank, zone)
     projection = lower_projection(plan if rank is None else rank.input, zone, types)
     if projection is None or (rank is not None and ranked is None):
-        return None
-    step = replace(
-        _read_alone(InProcessStep(local, of, projection)), ranked=ranked, ordered=ordered
-    )
-    # Spark's own correction tables are needed for the estimate.
-    estimates = any(isinstance(e, ApproxCountDistinct) for e in step.aggregation.accumulators)
-    return None if estimates else step
+        return "Spark evaluates an expression above its windows"
+    step = InProcessStep(local, of, projection, ranked, ordered)
+    return _read_alone(step, local) if is_local(local, SliceRows, ArrowBuffer) else step
 
 
-def _read_alone(step: InProcessStep) -> InProcessStep:
+def _too_much(windows: GlobalWindowAggregate, limits: Limits) -> str | None:
+    """Return why the tables of a window aggregation are left to Spark, or None."""
+    slices = list(windows.find_all(SliceScan))
+    if slices:
+        scan = slices[0]
+        if len(slices) > 1:
+            return "it reads several tables"
+        if _bytes(scan) > limits.slice_bytes:
+            return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
+        tail = scan.rows.tail
+        return _ONLY_SPARK_READS if tail is not None and tail.files.others else None
+    if limits.file_bytes is None:
+        return FILES_ON_SPARK
+    scans = list(windows.find_all(ScanLocalWindowAggregate))
+    if len(scans) != 1 or not isinstance(scans[0].scan, FileScan):
+        return "Spark reads its table or computes its partials"
+    source = scans[0].scan.files
+    if source.others:
+        return _ONLY_SPARK_READS
+    if _bytes_of_rows(source) > limits.file_bytes:
+        return "its files have more bytes than 'sqlwin.in-process.max-bytes'"
+    return None
+
+
+_ONLY_SPARK_READS = "only Spark can read some of its files"
+# Reason for all queries over files of a session whose Spark the user has chosen
+FILES_ON_SPARK = "the session runs on a Spark that was chosen for it"
+
+
+def _read_alone(step: InProcessStep, local: SliceLocalStep) -> InProcessStep:
     """Drop aggregates that nothing reads, such as unused columns of a view."""
-    of, projection, source = step.aggregation, step.projection, step.input.source
+    of, projection, source = step.aggregation, step.projection, local.source
     made = (*(part for _, part in projection.columns), *projection.filters)
     needed = frozenset[str]().union(*map(columns_of, made))
     merged = tuple(part for part in of.accumulators if needed.intersection(part.output_columns))
@@ -92,15 +154,20 @@ def _read_alone(step: InProcessStep) -> InProcessStep:
         tail_partials = tuple(part for part in tail.partials if carried.intersection(part.columns))
         tail = replace(tail, partials=tail_partials)
     source = replace(source, partials=partials, files=files, tail=tail)
-    return InProcessStep(
-        replace(step.input, source=source), replace(of, accumulators=merged), projection
+    return replace(
+        step, input=replace(local, source=source), aggregation=replace(of, accumulators=merged)
     )
 
 
 def _bytes(scan: SliceScan) -> int:
     """Return the bytes of the slices and the estimated bytes of the rows not covered by them."""
     tail = scan.rows.tail
-    return scan.n_bytes + (0 if tail is None else tail.files.n_rows * 8 * len(tail.files.columns))
+    return scan.n_bytes + (0 if tail is None else _bytes_of_rows(tail.files))
+
+
+def _bytes_of_rows(files: ScanSource) -> int:
+    """Return the estimated bytes of the rows of files in memory."""
+    return files.n_rows * 8 * len(files.columns)
 
 
 def _global_step(step: Step) -> GlobalStep | None:

@@ -43,12 +43,17 @@ _SAFE_CASTS = {
 }
 # A date, or a date and a time, in the usual format
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
-_LARGEST_INT = (1 << 31) - 1
+_LARGEST_INT, _LARGEST_BIGINT = (1 << 31) - 1, (1 << 63) - 1
+_DOUBLE = re.compile(r"\d+(\.\d*)?[eE][+-]?\d+")
 # Supported parts of a SELECT
 _UNDERSTOOD = "expressions from_ where group having order limit distinct kind".split()
 _SUBQUERY = ("this", "alias")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
-_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_STATISTICS = ("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")
+_VALUES = ("MIN", "MAX", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE")
+_AGGREGATES = ("COUNT", "SUM", "AVG", *_VALUES, *_STATISTICS)
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_MOST_DIGITS = 38
 
 
 class _UnknownError(Exception):
@@ -175,6 +180,8 @@ class _Scope:
                 return self._column(node)
             case exp.Literal():
                 return _literal(node)
+            case exp.Neg() if isinstance(node.this, exp.Literal):
+                return _literal(node.this)
             case exp.Boolean():
                 return _Value("boolean", False)
             case exp.And() | exp.Or():
@@ -268,11 +275,20 @@ class _Scope:
                 _require(is_flat_type(self.value(argument).type))
             return _Value("bigint", False)
         inner = self.value(argument).type
-        if name in ("MIN", "MAX"):
+        if name in _VALUES:
             _require(_is_ordered(inner))
             return _Value(inner, True)
+        decimal = _DECIMAL.fullmatch(inner)
+        if decimal is not None and name in ("SUM", "AVG"):
+            return _Value(_decimal_result(name, int(decimal[1]), int(decimal[2])), True)
         _require(inner in _NUMBERS)
         return _Value("bigint" if name == "SUM" and inner in _INTEGERS else "double", True)
+
+
+def _decimal_result(name: str, digits: int, scale: int) -> str:
+    """Return the type of SUM or AVG of a decimal: `Sum` and `Average` in Spark."""
+    more, more_scale = (10, 0) if name == "SUM" else (4, 4)
+    return f"decimal({min(digits + more, _MOST_DIGITS)},{min(scale + more_scale, _MOST_DIGITS)})"
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
@@ -338,7 +354,9 @@ def _is_time(text: str) -> bool:
 def _literal(node: exp.Literal) -> _Value:
     if node.is_string:
         return _Value("string", False)
-    _require(node.is_int)
+    if _DOUBLE.fullmatch(node.this):
+        return _Value("double", False)
+    _require(node.is_int and int(node.this) not in (_LARGEST_INT + 1, _LARGEST_BIGINT + 1))
     return _Value("int" if int(node.this) <= _LARGEST_INT else "bigint", False)
 
 

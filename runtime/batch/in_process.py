@@ -1,23 +1,27 @@
-"""Compute windows from materialized slices in this process, without Spark jobs or the JVM.
+"""Compute windows in this process, without Spark jobs or the JVM.
 
-Runs the same kernels as tasks. All input is held in memory, so it must be small.
+Runs the same kernels as tasks, over materialized slices or over files. The partials of all input
+are held in memory, so it must be small.
 """
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from runtime.batch.projection import projected, projected_schema
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
-from runtime.compute.arrow.types import arrow_type
+from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.compute.kernels import ranks as kernels
 from runtime.compute.kernels.columns import Int64Array, int64_array
 from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.session import chain_partials, merge_sessions
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.slice_scan import (
     expanded,
@@ -26,13 +30,23 @@ from runtime.local.slice_scan import (
     slice_splits,
     split_tables,
 )
-from runtime.local.stage import aggregate, buffer_plan
+from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
+from runtime.spec.aggregates import Accumulator, WithResult
 from runtime.spec.exchange import InProcessStep, RankedRows, RowOrder, WindowProjection
 from runtime.spec.expressions import ColumnRef, RankOrder
-from runtime.spec.local import LocalStep, SliceLocalStep
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileLocalStep,
+    FileScan,
+    LocalStep,
+    SliceLocalStep,
+    SliceRows,
+    is_local,
+)
 from runtime.spec.table import Column
+from runtime.spec.windows import SessionWindow
 
 # Stores of the slices and of the tail's files; None for this machine
 Stores = tuple[Store | None, Store | None]
@@ -48,11 +62,13 @@ class RowsHere:
         step: Step to compute.
         columns: Names and Spark types.
         stores: Stores of its files.
+        counts: Counts of the rows of files that the last run read.
     """
 
     step: InProcessStep
     columns: tuple[Column, ...]
     stores: Stores = (None, None)
+    counts: RowCounts = field(default_factory=lambda: RowCounts())
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,7 +107,7 @@ class RowsHere:
             ExecutionError: A file cannot be read, or a result does not fit its type.
         """
         schema = self.schema
-        for batch in windows_here(self.step, self.stores):
+        for batch in windows_here(self.step, self.stores, self.counts):
             if limit is not None:
                 batch = batch.slice(0, limit)
                 limit -= batch.num_rows
@@ -100,21 +116,53 @@ class RowsHere:
                 return
 
 
-def windows_here(step: InProcessStep, stores: Stores = (None, None)) -> Iterator[pa.RecordBatch]:
-    """Compute a query over materialized slices and over rows not in them yet.
+class RowCounts:
+    """Counts of rows that scans of files in this process read.
+
+    Attributes:
+        scans: Scan of each split, with the time column.
+    """
+
+    def __init__(self) -> None:
+        self.scans: list[tuple[str, ScanRows]] = []
+
+    def rows_read(self) -> int:
+        """Return the number of rows read."""
+        return sum(rows.n_rows for _, rows in self.scans)
+
+    def null_times(self) -> list[tuple[str, int]]:
+        """Return the time column, and the number of rows that were dropped without a time."""
+        n_rows: Counter[str] = Counter()
+        for column, rows in self.scans:
+            n_rows[column] += rows.n_null_times
+        return [(column, n) for column, n in n_rows.items() if n]
+
+
+def windows_here(
+    step: InProcessStep, stores: Stores = (None, None), counts: RowCounts | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Compute a query over files, or over materialized slices and rows not in them yet.
 
     Args:
         step: Step to compute.
         stores: Stores of its files.
+        counts: Receives the counts of rows read from files.
 
     Raises:
         ExecutionError: A file cannot be read, or a result does not fit its type.
     """
     aggregation = step.aggregation
-    partials = pa.concat_tables(tables_here(step.input, stores))
+    local = step.input
+    if is_local(local, FileScan, ArrowBuffer):
+        tables = tables_of_files(local, stores[0], RowCounts() if counts is None else counts)
+    else:
+        assert is_local(local, SliceRows, ArrowBuffer)
+        tables = tables_here(local, stores)
+    partials = pa.concat_tables(tables)
+    merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
 
     def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from merge_slices(partials, aggregation)
+        yield from merge(partials, aggregation)
 
     rows = projected(to_windows, step.projection, aggregation.window_end)([])
     if step.ranked is not None:
@@ -173,6 +221,58 @@ def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.
     sets = step.source.sets
     schema = expanded_schema(partials_schema(step), sets)
     return [schema.empty_table(), *expanded(_partials(step, stores), step.keys, sets)]
+
+
+def types_of_files(step: FileLocalStep, accumulators: Sequence[Accumulator]) -> dict[str, str]:
+    """Return the Spark types of windows merged from the partials of files, by column name.
+
+    Columns whose type has no name are left out.
+
+    Raises:
+        AnalysisError: A function does not accept the type of an argument.
+    """
+    partials = {field.name: spark_type(field.type) for field in _plan_of_files(step).schema}
+    outputs = (part.output for part in accumulators if isinstance(part, WithResult))
+    types = partials | {output.name: output.type for output in outputs}
+    return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _plan_of_files(step: FileLocalStep) -> BufferPlan:
+    return buffer_plan(step, *scan_projection(step.source))
+
+
+def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts) -> list[pa.Table]:
+    """Return the partials of files, at least one table. Splits are read on all cores.
+
+    Args:
+        step: Files to read.
+        store: Store of the files.
+        counts: Receives the counts of rows read.
+
+    Raises:
+        ExecutionError: A file cannot be read or has changed, an expression fails, or a sum
+            overflows its type.
+    """
+    plan = _plan_of_files(step)
+    counts.scans = []
+    n_cores = len(os.sched_getaffinity(0))
+    splits = plan_splits(step.source.files, step.source.filters, n_cores, store=store)
+
+    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if isinstance(plan.window, SessionWindow):
+            table = chain_partials(table, plan.keys, plan.accumulators, plan.window.gap_us)
+        yield from table.to_batches()
+
+    def read(split: Split) -> pa.Table:
+        rows = ScanRows(step, store)
+        counts.scans.append((step.time_column, rows))
+        batches = aggregate(plan, map(plan.rows, rows.of_split(split)), cut)
+        return pa.Table.from_batches(batches, plan.schema)
+
+    if len(splits) < 2:
+        return [plan.schema.empty_table(), *map(read, splits)]
+    with ThreadPoolExecutor(n_cores) as readers:
+        return list(readers.map(read, splits))
 
 
 def _partials(step: SliceLocalStep, stores: Stores) -> Iterator[pa.Table]:

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -87,6 +87,16 @@ class ScanCounts:
         counts = self._accumulator.value
         for key in [key for key in list(counts) if key[0] == counter.scan]:
             del counts[key]
+
+
+class StatementCounts(Protocol):
+    """Counts of the scans of one statement, wherever they run."""
+
+    def null_times(self) -> list[tuple[str, int]]:
+        """Return the time column, and the number of rows without a time, of scans that had any."""
+
+    def rows_read(self) -> int:
+        """Return the rows read by all scans so far."""
 
 
 class StatementScanCounts:

@@ -25,6 +25,7 @@ class _Demand:
     """State of a session that starts on demand.
 
     Attributes:
+        is_chosen: Whether the user has named the Spark to start.
         start: Function that starts Spark.
         settings: Spark settings that the session will start with.
         session: Session once it has started.
@@ -32,7 +33,10 @@ class _Demand:
         waiting: Context in which it starts, such as a progress bar.
     """
 
-    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, start: Callable[[], SparkSession], settings: Mapping[str, str], *, is_chosen: bool
+    ) -> None:
+        self.is_chosen = is_chosen
         self.start = start
         self.settings = settings
         self.session: SparkSession | None = None
@@ -46,10 +50,17 @@ class SparkOnDemand(SparkSession):
     Args:
         start: Function that starts Spark and returns its session.
         settings: Spark settings that it starts with.
+        is_chosen: Whether the user has named the Spark to start.
     """
 
-    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str]) -> None:
-        self._demand = _Demand(start, settings)
+    def __init__(
+        self,
+        start: Callable[[], SparkSession],
+        settings: Mapping[str, str],
+        *,
+        is_chosen: bool = False,
+    ) -> None:
+        self._demand = _Demand(start, settings, is_chosen=is_chosen)
 
     def __getattribute__(self, name: str) -> Any:
         """Return an attribute of the session, which starts unless the attribute is special."""
@@ -61,6 +72,11 @@ class SparkOnDemand(SparkSession):
 def is_started(spark: SparkSession) -> bool:
     """Return whether a session runs. Sessions that are not on demand always do."""
     return not isinstance(spark, SparkOnDemand) or spark._demand.session is not None
+
+
+def is_chosen(spark: SparkSession) -> bool:
+    """Return whether the user has passed a session, or named the Spark to start."""
+    return not isinstance(spark, SparkOnDemand) or spark._demand.is_chosen
 
 
 def settings_at_start(spark: SparkSession) -> Mapping[str, str] | None:

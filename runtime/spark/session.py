@@ -72,7 +72,8 @@ def session_on_demand(
         if remote or not _may_start_later(master, conf) or (zone := java_time_zone()) is None:
             return own_session(master, conf, remote)
         settings = {"spark.sql.session.timeZone": zone, **new_settings(master, conf)}
-        return SparkOnDemand(lambda: own_session(master, conf), settings)
+        is_chosen = master is not None or "spark.master" in conf
+        return SparkOnDemand(lambda: own_session(master, conf), settings, is_chosen=is_chosen)
 
 
 def _may_start_later(master: str | None, conf: Mapping[str, str]) -> bool:

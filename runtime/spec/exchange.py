@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import Expression, RankOrder
-from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep, SliceLocalStep
+from runtime.spec.local import (
+    CatalystStep,
+    FileLocalStep,
+    RowsLocalStep,
+    ScanLocalStep,
+    SliceLocalStep,
+)
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 
@@ -149,17 +155,17 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class InProcessStep:
-    """Windows merged in this process from the slices of a materialized table, without Spark.
+    """Windows computed in this process, without Spark.
 
     Attributes:
-        input: Slices, and rows not in them yet.
+        input: Rows of files; or slices of a materialized table, and rows not in them yet.
         aggregation: Aggregation that merges them.
         projection: Projection of the windows.
         ranked: Filter by rank; None: all rows pass.
         ordered: Order of the result rows; None for any.
     """
 
-    input: SliceLocalStep
+    input: SliceLocalStep | FileLocalStep
     aggregation: WindowAggregation
     projection: WindowProjection
     ranked: RankedRows | None = None

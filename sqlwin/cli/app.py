@@ -163,7 +163,7 @@ def run(
         raise click.UsageError(f"--max-rows requires --format table, not {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest requires a table on a terminal")
-    if not _reads_slices(scripts, spark):
+    if not _may_need_no_spark(scripts, spark):
         run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
         begin_java(spark)
 
@@ -351,24 +351,32 @@ def functions(names: tuple[str, ...]) -> None:
     click.echo("\n\n".join(texts))
 
 
-# Statements on materialized tables that run as Spark jobs
-_BUILDS_SLICES = re.compile(
-    r"create\s+materialized\s+table[^;]*\bas\s+(select|with|\()|\b(insert|refresh|alter)\b", re.I
+# Statements that need no Spark, if their queries are windows over small files or slices
+_STATEMENT = re.compile(r"\(|(create|select|with|explain|set|reset)\b", re.I)
+_WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|materialized)\b", re.I)
+# Parts of statements that do: CREATE ... AS, ANALYZE, and streams
+_SPARKS = re.compile(
+    r"\bcreate\s+(materialized\s+)?table\b.*\bas\s+(select|with|\()|\banalyze\b|\bmonitor-interval\b"
+    r"|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b",
+    re.I | re.S,
 )
+_COMMENT = re.compile(r"--[^\n]*")
 
 
-def _reads_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
-    """Return whether scripts look as if slices answered them, so that Java is not started ahead.
+def _may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
+    """Return whether scripts look as if this process answered them, so that Java can wait.
 
     Spark starts when a statement needs it, whatever this returns.
     """
-    if spark["master"] or spark["remote"] or spark["conf"]:
+    if spark["master"] or spark["remote"]:
         return False
-    if any(_BUILDS_SLICES.search(script.text) for script in scripts):
+    texts = [_COMMENT.sub("", script.text) for script in scripts]
+    statements = [part.strip() for text in texts for part in text.split(";") if part.strip()]
+    if not all(_STATEMENT.match(part) and not _SPARKS.search(part) for part in statements):
         return False
     if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
         return True
-    return any("materialized" in script.text.lower() for script in scripts)
+    return any(map(_WINDOWS.search, statements))
 
 
 def _output_file(stack: ExitStack, output: str | None) -> AtomicFile | None:

@@ -29,7 +29,7 @@ _DOUBLE_QUOTES = "sqlwin.double-quotes"
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 30
 # Settings that accept any number of bytes. 0 means never.
-_ANY_SIZE = frozenset({"sqlwin.materialized.in-process-bytes"})
+_ANY_SIZE = frozenset({"sqlwin.in-process.max-bytes", "sqlwin.materialized.in-process-bytes"})
 
 
 _PARSERS: dict[Type, Callable[[str, str], Value]] = {

@@ -151,6 +151,14 @@ SETTINGS: dict[str, Setting] = {
             "opened automatically, and new ones without 'path' are created in it",
         ),
         Setting(
+            "sqlwin.in-process.max-bytes",
+            Type.MEMORY,
+            "256 mb",
+            "maximum bytes of rows in Parquet files over which windows are computed in this "
+            "process, without Spark; 0: never. The default applies only if nobody has chosen a "
+            "Spark (`--master`, `master=`, `spark=`)",
+        ),
+        Setting(
             "sqlwin.materialized.in-process-bytes",
             Type.MEMORY,
             "64 mb",

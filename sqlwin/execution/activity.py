@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from planner.plan import Plan
 from runtime.errors import SqlwinError
-from runtime.frames.scan_counts import StatementScanCounts
+from runtime.frames.scan_counts import StatementCounts
 from runtime.spark.jobs import STATEMENT_TAG
 
 # Maximum statements kept
@@ -105,7 +105,7 @@ class StatementRun:
     marking: Marking
     plans: list[Plan] = field(default_factory=list)
     document: dict[str, Any] | None = None
-    scan_counts: StatementScanCounts | None = None
+    scan_counts: StatementCounts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def over(self, kind: str, message: str, n_rows: int | None) -> None:

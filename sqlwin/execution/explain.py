@@ -28,7 +28,7 @@ from sqlwin.execution.analyze import (
     measure,
     refuse_remote,
 )
-from sqlwin.execution.in_process import in_process_document
+from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
@@ -93,8 +93,9 @@ class Explanations:
         if self._plans.is_stream(plan):
             return [self._of_stream(document, plan, statement, analyze)]
         if not analyze:
-            is_here = sink is None and self._plans.in_process(plan) is not None
-            return [in_process_document(document) if is_here else document]
+            if sink is not None:
+                return [document]
+            return [with_place(document, self._plans.in_process(plan))]
 
         from runtime.batch.execute import dataframe
         from sqlwin.execution.statement_sets import Inserts

@@ -26,7 +26,6 @@ from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
-from runtime.spec.exchange import InProcessStep
 from runtime.spec.expressions import RankOrder
 from runtime.spec.kept_state import KeptOperator
 from runtime.spec.local import StreamLocalStep
@@ -48,12 +47,10 @@ class LoweredBatch:
     Attributes:
         plan: Plan of the query.
         step: Step that computes the rows. None: Spark runs the text as the user wrote it.
-        here: Step that computes the rows in this process. None: a job computes them.
     """
 
     plan: Plan
     step: Step | None
-    here: InProcessStep | None = None
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
+from planner.lowering.in_process import FILES_ON_SPARK
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.connectors.registry import has_sink
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
-from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
+from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
 from runtime.scan.asked_once import asking_once
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
-from runtime.spark.on_demand import is_started, when_started
+from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.exchange import InProcessStep
@@ -92,7 +93,7 @@ class Plans:
         self.streams = Streams()
         self.activity = Activity(self._tag_jobs)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark)
-        self.last_scan_counts: StatementScanCounts | None = None
+        self.last_scan_counts: StatementCounts | None = None
         self._current = _CurrentStatement()
         when_started(spark, lambda _: self.mark_jobs())
 
@@ -255,13 +256,14 @@ class Plans:
             return self.lower_stream(plan, is_taken=is_whole)
         if is_whole and not plan.is_rewritten:
             return LoweredBatch(plan, None)
-        return LoweredBatch(plan, lower(plan.physical), self.in_process(plan))
+        return LoweredBatch(plan, lower(plan.physical))
 
-    def in_process(self, plan: Plan) -> InProcessStep | None:
-        """Return the step that computes a plan's rows in this process, None if it takes a job."""
+    def in_process(self, plan: Plan) -> InProcessStep | str:
+        """Return the step that computes a batch query in this process, or why Spark does."""
         if is_remote(self._spark):
-            return None
-        return in_process(plan, self.config, self.time_zone)
+            return FILES_ON_SPARK
+        chosen = is_chosen(self._spark)
+        return in_process(plan, self.config, self.time_zone, is_spark_chosen=chosen)
 
     def lower_stream(
         self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False

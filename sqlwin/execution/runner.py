@@ -34,6 +34,7 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
+from runtime.spec.local import SliceRows
 from runtime.spec.scan import ScanSource
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions, refuse_session_table
@@ -242,9 +243,12 @@ class Runner:
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with asking_once():
-            lowered = self.plans.lower(self.plans.plan(query, text), is_whole=True)
-        if isinstance(lowered, LoweredBatch) and lowered.here is not None:
-            return self._rows_here(lowered.plan, lowered.here)
+            plan = self.plans.plan(query, text)
+            if not self.plans.is_stream(plan):
+                place = self.plans.in_process(plan)
+                if not isinstance(place, str):
+                    return self._rows_here(plan, place)
+            lowered = self.plans.lower(plan, is_whole=True)
         self.plans.mark_jobs()
         if isinstance(lowered, LoweredStream):
             from sqlwin.execution.streams.results import StreamQuery
@@ -266,17 +270,29 @@ class Runner:
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
         """Return the result of a query whose rows this process computes."""
         source = here.input.source
-        beside = None if source.tail is None else self._store(source.tail.files)
+        tail = source.tail if isinstance(source, SliceRows) else None
+        stores = self._store(source.files), None if tail is None else self._store(tail.files)
+        computed = RowsHere(here, plan.physical.schema, stores)
         # Ask Java for the time zone only if the result shows an instant
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         rows = InProcessRows(
-            RowsHere(here, plan.physical.schema, (self._store(source.files), beside)),
+            computed,
             self.plans.time_zone if has_instants else "",
             lambda: self.plans.dataframe_later(plan),
             self.plans.run,
         )
         errors = self.plans.errors_of(plan.sql)
-        return RowsResult(plan.sql, rows, errors, self.plans.run, statement_notes=self._notes())
+        if self.plans.run is not None:
+            self.plans.run.scan_counts = computed.counts
+        self.plans.last_scan_counts = computed.counts
+        return RowsResult(
+            plan.sql,
+            rows,
+            errors,
+            self.plans.run,
+            statement_notes=self._notes(),
+            scan_counts=computed.counts,
+        )
 
     def _summarize(self, statement: nodes.Summarize) -> Result:
         from sqlwin.execution.summary import summary

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from runtime.frames.scan_counts import StatementScanCounts
+    from runtime.frames.scan_counts import StatementCounts
     from sqlwin.result.stream import StartedStream
 
 # Columns shown in the repr of a result
@@ -64,7 +64,7 @@ class StatementResult(ABC):
 
     statement: str
     statement_notes: tuple[str, ...] = field(default=(), kw_only=True)
-    scan_counts: StatementScanCounts | None = field(default=None, kw_only=True)
+    scan_counts: StatementCounts | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # Attributes of some results, for users who know the statement; see `__getattr__`

@@ -6,6 +6,8 @@ operand is.
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +45,41 @@ def negate(value: Datum, spark_type: str) -> Datum:
         return pc.negate_checked(value)
     except pa.ArrowInvalid as error:
         raise _overflow("-", spark_type) from error
+
+
+# Below, a scaled double is exact to a thousandth
+_EXACT = float(1 << 40)
+# From here on doubles are whole numbers
+_WHOLE = float(1 << 52)
+
+
+def round_half_up(values: pa.Array, decimals: int) -> pa.Array:
+    """Round doubles to a number of decimals, halves away from zero.
+
+    As `java.math.BigDecimal.valueOf(x).setScale(decimals, HALF_UP)`, which Spark uses: what counts
+    as half is the shortest decimal text of a double. Where the scaled double is near a half, its
+    text is rounded. NaN, infinity and NULL stay, and -0.0 becomes 0.0.
+    """
+    numbers = values.to_numpy(zero_copy_only=False)
+    scale = 10.0**decimals
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = np.abs(numbers)
+        scaled = size * scale
+        floor = np.floor(scaled)
+        part = scaled - floor
+        result = np.copysign((floor + (part > 0.5)) / scale, numbers) + 0.0
+        is_kept = ~(size < _WHOLE)
+        by_text = ~is_kept & ((scaled >= _EXACT) | (np.abs(part - 0.5) < 1e-3))
+    result[is_kept] = numbers[is_kept]
+    if by_text.any():
+        unit = Decimal(1).scaleb(-decimals)
+        with localcontext() as context:
+            context.prec, context.rounding = 50, ROUND_HALF_UP
+            result[by_text] = [
+                float(Decimal(repr(number)).quantize(unit)) + 0.0
+                for number in numbers[by_text].tolist()
+            ]
+    return pa.array(result, pa.float64(), mask=pc.is_null(values).to_numpy(zero_copy_only=False))
 
 
 def divide(left: Datum, right: Datum) -> Datum:

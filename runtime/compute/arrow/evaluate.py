@@ -230,6 +230,14 @@ def _from_epoch(call: Call, rows: pa.RecordBatch) -> Datum:
     return micros.cast(arrow_type(call.type))
 
 
+def _round(call: Call, rows: pa.RecordBatch) -> Datum:
+    value, decimals = call.args
+    assert isinstance(decimals, Constant) and isinstance(decimals.value, int)
+    return arithmetic.round_half_up(
+        _as_array(_evaluate(value, rows), rows.num_rows), decimals.value
+    )
+
+
 def _register(call: Call, rows: pa.RecordBatch) -> Datum:
     value, precision = call.args
     assert isinstance(precision, Constant) and isinstance(precision.value, int)
@@ -252,5 +260,6 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "not": _not,
     "or": _or,
     "register": _register,
+    "round": _round,
     "starts_with": _starts_with,
 }

@@ -29,6 +29,7 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_NAMES = {type_: name for name, type_ in _TYPES.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _LIST = re.compile(r"array<(.+)>")
 _STRUCT = re.compile(r"struct<(.+)>")
@@ -50,3 +51,13 @@ def arrow_type(spark_type: str) -> pa.DataType:
         return pa.struct([(name, arrow_type(type_)) for name, type_ in _FIELD.findall(match[1])])
     match = _DECIMAL.fullmatch(spark_type)
     return pa.decimal128(int(match[1]), int(match[2])) if match else _TYPES[spark_type]
+
+
+def spark_type(type_: pa.DataType) -> str | None:
+    """Return the Spark type of an Arrow type, the inverse of `arrow_type`. None: it has no name."""
+    if pa.types.is_decimal128(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_list(type_):
+        item = spark_type(type_.value_type)
+        return None if item is None else f"array<{item}>"
+    return _NAMES.get(type_)

@@ -15,13 +15,13 @@ from sqlglot import exp
 from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process import lower_in_process
+from planner.lowering.in_process import Limits, lower_in_process
 from planner.materialized.form import kept_columns, local_form
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
-from runtime.batch.in_process import RowsHere, tables_here
+from runtime.batch.in_process import RowsHere, tables_here, types_of_files
 from runtime.batch.projection import projected
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
@@ -194,8 +194,8 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    here = lower_in_process(plan.physical, "UTC", 1 << 30)
-    if here is not None:
+    here = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
+    if not isinstance(here, str):
         assert projection == here.projection
         for batch in RowsHere(here, plan.physical.schema).batches():
             # that windows have bounds is not known of what tasks make

@@ -6,8 +6,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from planner.lowering.in_process import lower_in_process
-from runtime.batch.in_process import RowsHere
+from planner.lowering.in_process import Limits, lower_in_process
+from runtime.batch.in_process import RowsHere, types_of_files
 from tests.planner.materialized.kept import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows
 
@@ -38,8 +38,8 @@ def tables(tmp_path_factory):
 
 def here(tables, sql):
     plan = tables.plan(sql)
-    step = lower_in_process(plan.physical, "UTC", 1 << 30)
-    return None if step is None else RowsHere(step, plan.physical.schema)
+    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
+    return None if isinstance(step, str) else RowsHere(step, plan.physical.schema)
 
 
 def answer(tables, sql):

@@ -22,6 +22,7 @@ TABLE = {
     "f": "FLOAT",
     "d": "DOUBLE",
     "m": "DECIMAL(10, 2)",
+    "w": "DECIMAL(38, 30)",
     "ts": "TIMESTAMP_NTZ",
     "tz": "TIMESTAMP",
     "day": "DATE",
@@ -50,6 +51,11 @@ KNOWN = [
     "SELECT COUNT(DISTINCT k, day) AS n FROM t",
     "SELECT k, i4 FROM t UNION ALL SELECT k, 1 AS one FROM t UNION ALL SELECT 'a' AS x, i4 FROM t",
     "SELECT b OR d > 1 AS either FROM t WHERE ts < ts AND day IS NOT NULL",
+    "SELECT SUM(m) AS s, AVG(m) AS a, MIN(m) AS z, SUM(w) AS t, AVG(w) AS b FROM t",
+    *(f"SELECT {name}(d) AS a, {name}(i4) AS b FROM t" for name in ("STDDEV", "STDDEV_POP",
+      "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")),
+    *(f"SELECT FIRST_VALUE({a}) AS f, LAST({a}) AS l FROM t" for a in TABLE),
+    "SELECT k FROM t WHERE i4 > -40 AND d < 1e9 AND d >= -1.5E-3 AND i8 = -5000000000",
 ]  # fmt: skip
 # Each is wrong, or nothing that is known for sure
 LEFT = [

@@ -37,7 +37,7 @@ WITHOUT_SPARK = {
 def unstarted(monkeypatch: pytest.MonkeyPatch) -> Session:
     """A session with the table `flights`, whose Spark raises an error when it starts."""
     monkeypatch.chdir(ROOT)
-    session = Session(unstarted_spark(), settings={})
+    session = Session(unstarted_spark(), settings={"sqlwin.in-process.max-bytes": "0"})
     session.execute(FLIGHTS)
     return session
 
