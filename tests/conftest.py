@@ -14,6 +14,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 import sqlwin
+from runtime.spark.on_demand import SparkOnDemand
 from tests.goldens import ROOT
 
 if TYPE_CHECKING:
@@ -115,13 +116,23 @@ def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
 
 @pytest.fixture
 def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that run in this process have views and settings of their own, but this Spark."""
+    """Commands that run in this process have views and settings of their own, but this Spark.
+
+    They start it on demand, as they do outside the suite.
+    """
     import runtime.spark.jvm.process
 
-    connect = sqlwin.connect
+    names = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")
+    at_start = {name: str(spark.conf.get(name)) for name in names}
 
-    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
-        return connect(spark.newSession(), settings=settings)
+    def connect_anew(
+        *_: Any,
+        master: str | None = None,
+        settings: dict[str, str] | None = None,
+        **__: Any,
+    ) -> sqlwin.Session:
+        own = SparkOnDemand(spark.newSession, at_start, is_chosen=master is not None)
+        return sqlwin.Session(own, settings=settings or {})
 
     monkeypatch.setattr(sqlwin, "connect", connect_anew)
     # The JVM is the suite's, and does not end with a command
