@@ -39,9 +39,12 @@ _NAMES = pa.schema([("name", pa.string())])
 RunStages = Callable[[Stage, Stage], DataFrame]
 # (run number, partition) -> names of the partition's files
 _Names = dict[tuple[int, int], list[str]]
+# Partition and names of its files
+_Report = tuple[int, list[str]]
 # A consumer that keeps only its current batch refers to one file, and the next one is open
 _FILES_IN_MEMORY = 2
-_WAIT_S = 0.1
+# How often to check that the thread of the job is alive
+_CHECK_S = 1.0
 # Numbers of this process's files, and of this process's runs
 _file_numbers = count()
 _run_numbers = count()
@@ -70,7 +73,7 @@ def batches_from_files(
         write = _write(str(directory), max(1, most_bytes // _FILES_IN_MEMORY))
         with reports.of_run(number) as received:
             job = run_stages(write, _report(reports.accumulator, number))
-            work = BackgroundWork(spark, lambda: _run(job))
+            work = BackgroundWork(spark, lambda: _run(job), lambda: received.put(None))
             try:
                 for names in _in_order(received, work):
                     for name in names:
@@ -86,17 +89,18 @@ def _run(job: DataFrame) -> None:
     job.write.format("noop").mode("overwrite").save()
 
 
-def _in_order(
-    received: SimpleQueue[tuple[int, list[str]]], work: BackgroundWork
-) -> Iterator[list[str]]:
+def _in_order(received: SimpleQueue[_Report | None], work: BackgroundWork) -> Iterator[list[str]]:
     """Yield the file names of each partition in order, as soon as they are known."""
     waiting: dict[int, list[str]] = {}
     following = 0
     while not work.is_over or not received.empty():
         try:
-            partition, names = received.get(timeout=_WAIT_S)
+            report = received.get(timeout=_CHECK_S)
         except Empty:
             continue
+        if report is None:
+            break
+        partition, names = report
         waiting[partition] = names
         while following in waiting:
             yield waiting.pop(following)
@@ -148,12 +152,12 @@ class _Reports:
     """Reports of all runs of a SparkContext, in one accumulator because Spark never frees one."""
 
     def __init__(self, context: SparkContext) -> None:
-        self._runs: dict[int, SimpleQueue[tuple[int, list[str]]]] = {}
+        self._runs: dict[int, SimpleQueue[_Report | None]] = {}
         self.accumulator = new_accumulator(context, {}, _NamesParam(self._take))
 
     @contextmanager
-    def of_run(self, number: int) -> Iterator[SimpleQueue[tuple[int, list[str]]]]:
-        """Receive the (partition, names) pairs of a run within the block."""
+    def of_run(self, number: int) -> Iterator[SimpleQueue[_Report | None]]:
+        """Receive the reports of a run within the block."""
         queue = self._runs[number] = SimpleQueue()
         try:
             yield queue
@@ -162,8 +166,9 @@ class _Reports:
 
     def _take(self, names: _Names) -> None:
         for (number, partition), of_partition in names.items():
-            if number in self._runs:
-                self._runs[number].put((partition, of_partition))
+            queue = self._runs.get(number)
+            if queue is not None:  # None: the run was closed early
+                queue.put((partition, of_partition))
 
 
 _reports_of: WeakKeyDictionary[SparkContext, _Reports] = WeakKeyDictionary()

@@ -261,11 +261,20 @@ class BackgroundWork:
     """Code that starts Spark jobs, running in a thread of its own.
 
     The thread inherits job group, description and tags of the thread that creates the object.
+
+    Args:
+        spark: Spark session.
+        work: Code to run.
+        at_end: Function that the thread calls last. It is not called if Spark stops the thread
+            before the work begins.
     """
 
-    def __init__(self, spark: SparkSession, work: Callable[[], object]) -> None:
+    def __init__(
+        self, spark: SparkSession, work: Callable[[], object], at_end: Callable[[], object]
+    ) -> None:
         self._spark = spark
         self._work = work
+        self._at_end = at_end
         self._tag = f"sqlwin-{uuid4().hex}"
         self._error: Exception | None = None
         self._ended = threading.Event()
@@ -299,6 +308,7 @@ class BackgroundWork:
             self._error = error
         finally:
             self._ended.set()
+            self._at_end()
 
 
 def _tag_jobs(spark: SparkSession, tag: str) -> None:

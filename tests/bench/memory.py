@@ -1,14 +1,14 @@
-"""How much memory the processes of a run hold: the Python workers, and the JVM below this process.
+"""Memory of the processes of a run: this one, the JVM below it, and the Python workers. Linux only.
 
-Of an engine that is a process of its own, that and those below it.
-
-Linux alone reports.
+`python -m tests.bench.memory` prints the peaks while 1, 10 and 100 million rows are fetched.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +18,12 @@ _RESET_PEAK = "5"
 
 
 class Memory:
-    """What the largest worker held, in bytes, what all of them did together, and the JVM, at most."""
+    """Peaks in bytes: of the largest worker, of all workers together, of the JVM, of this process."""
 
     peak = 0
     together = 0
     jvm = 0
+    driver = 0
 
 
 @contextmanager
@@ -37,6 +38,7 @@ def workers_peak() -> Iterator[Memory]:
         memory.peak = max(memory.peak, *map(_peak, found), 0)
         memory.together = max(memory.together, sum(map(resident, found)))
         memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
+        memory.driver = max(memory.driver, resident(os.getpid()))
 
     with _watched(look):
         yield memory
@@ -157,3 +159,38 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(text)
     except OSError:
         return  # gone, or not ours to reset: its peak is then that of its life
+
+
+def main() -> None:
+    """Fetch rows and print the peaks."""
+    # other benchmarks import this module before they start Spark
+    from rich.console import Console
+    from rich.table import Table
+
+    import sqlwin
+
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.memory", description=main.__doc__)
+    parser.add_argument("--rows", type=int, nargs="*", default=[10**6, 10**7, 10**8])
+    parser.add_argument("--heap", default="2g", help="heap of the JVM")
+    parser.add_argument("--in-flight", default="64 mb", help="sqlwin.result.max-in-flight")
+    options = parser.parse_args()
+    columns = ("rows", "bytes", "seconds", "driver", "JVM", "workers")
+    table = Table(*columns, title=f"batches(), {options.heap} heap, peaks")
+    with sqlwin.connect(master="local[2]", conf={"spark.driver.memory": options.heap}) as session:
+        session.execute(f"SET 'sqlwin.result.max-in-flight' = '{options.in_flight}'")
+        assert session.spark is not None  # starts Spark, whose JVM is watched
+        for n_rows in options.rows:
+            query = f"SELECT id, id % 1000 AS key, CAST(id AS DOUBLE) AS value FROM range({n_rows})"
+            begun, n_bytes = time.perf_counter(), 0
+            with workers_peak() as memory:
+                for batch in session.execute(query)[0].batches():
+                    n_bytes += batch.nbytes
+            seconds = time.perf_counter() - begun
+            peaks = (memory.driver, memory.jvm, memory.together)
+            cells = [f"{amount >> 20:,} MB" for amount in (n_bytes, *peaks)]
+            table.add_row(f"{n_rows:,}", cells[0], f"{seconds:.1f}", *cells[1:])
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -219,3 +219,28 @@ def test_tasks_that_run_twice_give_their_rows_once() -> None:
         [sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=200
     )
     assert done.stdout.split() == ["True"], done.stderr
+
+
+# The rows are twice as large as the heap, in two partitions
+LARGE = """
+import resource
+import sqlwin
+
+conf = {"spark.driver.memory": "512m"}
+with sqlwin.connect(master="local[2]", conf=conf) as session:
+    (result,) = session.execute("SELECT id, id % 7 AS k FROM range(0, 60000000, 1, 2)")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    n_rows = 0
+    for batch in result.batches():
+        n_rows += batch.num_rows
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(n_rows, grown < 200 << 10)
+"""
+
+
+@pytest.mark.long
+def test_rows_that_are_larger_than_any_memory_are_fetched() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.split() == ["60000000", "True"], done.stderr
