@@ -122,17 +122,16 @@ MAY_IMPORT = {
         "planner.binder planner.sql runtime runtime.spec sqlwin.parser sqlwin.statements sqlglot"
     ),
     "sqlwin.catalog": (
-        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.lake runtime.connectors.options "
-        "runtime.connectors.registry runtime.detection runtime.frames runtime.scan runtime.slices "
-        "runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow "
-        "pyspark sqlglot"
+        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.lake "
+        "runtime.connectors.options runtime.connectors.registry runtime.detection "
+        "runtime.frames runtime.scan runtime.slices runtime.spark runtime.spec "
+        "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
-        "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams runtime "
-        "runtime.batch runtime.connectors runtime.connectors.filesystem runtime.connectors.lake "
+        "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
+        "runtime runtime.batch runtime.connectors.filesystem runtime.connectors.lake "
         "runtime.connectors.registry runtime.frames runtime.local runtime.scan runtime.sinks "
         "runtime.slices runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
         "sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser sqlwin.result "

@@ -62,17 +62,11 @@ _BY_NAME: dict[str, DataType] = {
 }
 # Extra column of text files that holds a broken record
 BROKEN_RECORD = "_sqlwin_broken_record"
-_ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 # Call of PROCTIME, or a text, quoted name or comment that could contain its name
 _PROCTIME = re.compile(
     r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|(?P<call>\bPROCTIME\s*\()",
     re.IGNORECASE,
 )
-
-
-def physical_columns(spec: TableSpec) -> list[TableColumn]:
-    """Return the declared columns that the source provides: neither computed nor metadata."""
-    return [c for c in spec.columns if c.computed is None and c.metadata is None]
 
 
 def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
@@ -262,15 +256,6 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
                 subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
                 hint=f"did you mean '{suggestion}'?" if suggestion else available,
             )
-
-
-def proctime_columns(spec: TableSpec) -> frozenset[str]:
-    """Return the names, in lower case, of the columns declared AS PROCTIME()."""
-    return frozenset(
-        c.name.lower()
-        for c in spec.columns
-        if c.computed is not None and _ONLY_PROCTIME.fullmatch(c.computed.strip())
-    )
 
 
 def _as_spark(expression: str) -> str:

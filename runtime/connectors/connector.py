@@ -79,6 +79,8 @@ class Connector:
         brings_columns: Whether the table itself defines its columns.
         open_storage: Opens storage in this process under an id, for a new table. It lives as long
             as the returned object. None if rows are elsewhere.
+        note: Returns a note about a table that a query reads, such as that it has no files yet, or
+            None.
         file_format: Format of a table's files if Spark's own reader reads them.
     """
 
@@ -106,6 +108,7 @@ class Connector:
     splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
     brings_columns: bool = False
     open_storage: Callable[[str], object] | None = None
+    note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
 
 

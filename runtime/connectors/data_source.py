@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.columns import check_columns, declared_schema, physical_columns, pick
+from runtime.connectors.columns import check_columns, declared_schema, pick
 from runtime.connectors.connector import KAFKA_PACKAGE, Connector, about_table, missing_package
 from runtime.connectors.options.checks import bad_option, missing_option, option_values, switch
 from runtime.connectors.writing import as_declared, check_shared, count_written
@@ -70,7 +70,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if not spec.columns or name.lower() in (*_ONLY_STREAMS, "kafka"):
         return _declared_columns(reader.load(), spec, name)
     try:
-        dataframe = reader.schema(declared_schema(spec, physical_columns(spec))).load()
+        dataframe = reader.schema(declared_schema(spec, spec.physical_columns)).load()
     except PySparkException:
         # most lake tables define their columns and accept no schema
         dataframe = spark.readStream.format(name).options(**options).load()
@@ -84,7 +84,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         CatalogError: The source does not have the declared columns.
     """
     name, options = source_format(spec)
-    declared = declared_schema(spec, physical_columns(spec))
+    declared = declared_schema(spec, spec.physical_columns)
     reader = spark.read.format(name).options(**options)
     if spec.columns and name.lower() in _UNTYPED:
         return _declared_columns(reader.schema(declared).load(), spec, name)
@@ -102,7 +102,7 @@ def _declared_columns(dataframe: DataFrame, spec: TableSpec, name: str) -> DataF
     if not spec.columns:
         return dataframe
     origin = f"the {name} source"
-    return dataframe.select(*(pick(dataframe, spec, c, origin) for c in physical_columns(spec)))
+    return dataframe.select(*(pick(dataframe, spec, c, origin) for c in spec.physical_columns))
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:

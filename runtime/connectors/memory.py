@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from runtime.connectors.columns import check_plain_table, declared_schema, physical_columns
+from runtime.connectors.columns import check_plain_table, declared_schema
 from runtime.connectors.connector import Connector
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_tables import with_named_kind
@@ -63,7 +63,7 @@ def open_storage(storage: str) -> MemoryRows:
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """Return the rows written so far."""
     tables = [table for table in _rows_of(spec).tables() if table.num_rows]
-    schema = declared_schema(spec, physical_columns(spec))
+    schema = declared_schema(spec, spec.physical_columns)
     if not tables:
         return spark.createDataFrame([], schema)
     # a column without NULLs in one INSERT may have some in another

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from runtime.connectors.avro.options import avro_schema
-from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.options.formats import spark_options, written_timestamps
@@ -89,7 +89,7 @@ def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec
     ):
         if column in messages.columns:
             parts += [F.lit(name), F.coalesce(F.col(column).cast("string"), F.lit("?"))]
-    columns = ", ".join(c.name for c in physical_columns(spec))
+    columns = ", ".join(c.name for c in spec.physical_columns)
     parts.append(F.lit(f": not valid {file_format.upper()} for the columns {columns}: "))
     shown = F.regexp_replace(F.left(text, F.lit(_SHOWN_CHARACTERS)), r"\s+", " ")
     return F.concat(*parts, shown)
@@ -113,7 +113,7 @@ def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
         try:
             from pyspark.sql.avro.functions import to_avro
 
-            columns = {column.name: column for column in physical_columns(spec)}
+            columns = {column.name: column for column in spec.physical_columns}
             written = declared_schema(spec, [columns[name] for name in fields])
             return to_avro(value, avro_schema(spec, written))
         except (PySparkException, TypeError) as error:

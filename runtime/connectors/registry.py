@@ -10,6 +10,7 @@ from typing import cast
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import add_computed
 from runtime.connectors.connector import Connector, WriteStream
@@ -342,6 +343,16 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
             if is_declared(rows.schema, spec):
                 return connector.write_arrow(rows, spec, overwrite)
         return connector.write(as_declared(rows.dataframe, spec), spec, overwrite)
+
+
+def note_on(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return a note about a table that a query reads, None without one."""
+    return connector_of(spec).note(spark, spec)
+
+
+def takes_as_is(schema: StructType, spec: TableSpec) -> bool:
+    """Whether a table takes rows without casts: they have the declared names and types."""
+    return is_declared(schema, spec)
 
 
 def has_sink(spec: TableSpec) -> bool:

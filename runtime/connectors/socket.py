@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.columns import check_columns, declared_schema, physical_columns
+from runtime.connectors.columns import check_columns, declared_schema
 from runtime.connectors.connector import Connector
 from runtime.connectors.messages import decoded_fields
 from runtime.connectors.options.checks import bad_option, option_values
@@ -29,7 +29,7 @@ def validate(spec: TableSpec) -> None:
     file_format = option_values(spec).get("format", "text").lower()
     check_message_options(spec, SOCKET, [file_format])
     check_columns(spec)
-    physical = physical_columns(spec)
+    physical = spec.physical_columns
     if not physical:
         raise bad_option(spec, "columns are required", "for example (line STRING)")
     if file_format == "text" and [(c.type or "").lower() for c in physical] != ["string"]:
@@ -44,7 +44,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     values = option_values(spec)
     options = {"host": values["hostname"], "port": values["port"]}
     file_format = values.get("format", "text").lower()
-    schema = declared_schema(spec, physical_columns(spec))
+    schema = declared_schema(spec, spec.physical_columns)
     lines = spark.readStream.format("socket").options(**options).load()
     message_format = "raw" if file_format == "text" else file_format
     lines, fields = decoded_fields(lines, F.col("value"), schema, message_format, spec)

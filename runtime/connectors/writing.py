@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import declared_type, physical_columns
+from runtime.connectors.columns import declared_type
 from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
@@ -28,7 +28,7 @@ def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
     Raises:
         CatalogError: A type is not one of Spark's.
     """
-    return tuple(declared_type(spec, column) for column in physical_columns(spec))
+    return tuple(declared_type(spec, column) for column in spec.physical_columns)
 
 
 def as_declared(
@@ -44,7 +44,7 @@ def as_declared(
     Raises:
         CatalogError: The query and the table have different numbers of columns.
     """
-    declared = physical_columns(spec)
+    declared = spec.physical_columns
     if not declared:
         return dataframe
     check_number(dataframe, spec, len(declared))
@@ -100,7 +100,7 @@ def is_declared(
         spec: Table specification.
         types: Its `declared_types`. None to determine them.
     """
-    declared = physical_columns(spec)
+    declared = spec.physical_columns
     if not declared:
         return True
     types = declared_types(spec) if types is None else types

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 # Table option of all connectors: the side output for late rows
 LATE_ROWS = "late-rows"
+_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,20 @@ class TableSpec:
     comment: str | None = None
     temporary: bool = False
     storage: str = field(default="", compare=False, repr=False)
+
+    @property
+    def physical_columns(self) -> tuple[TableColumn, ...]:
+        """Declared columns that the source provides: neither computed nor metadata."""
+        return tuple(c for c in self.columns if c.computed is None and c.metadata is None)
+
+    @property
+    def proctime_columns(self) -> frozenset[str]:
+        """Names, in lower case, of the columns declared AS PROCTIME()."""
+        return frozenset(
+            c.name.lower()
+            for c in self.columns
+            if c.computed is not None and _PROCTIME.fullmatch(c.computed.strip())
+        )
 
     @property
     def late_rows(self) -> str | None:

@@ -14,13 +14,12 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from planner.sql.build import relation, select_all_from
-from runtime.connectors.columns import proctime_columns
-from runtime.connectors.filesystem.read import unwritten_note
 from runtime.connectors.lake.places import TablePlace, place_of_path
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
     is_unbounded,
+    note_on,
     open_storage,
     read_stream,
     read_table,
@@ -435,7 +434,7 @@ class SessionCatalog:
             return StreamTable(
                 entry.name,
                 entry.watermark,
-                proctime_columns(entry),
+                entry.proctime_columns,
                 entry.late_rows,
                 None if self._per_split == "false" else self._split(entry),
                 self._per_split != "false" and has_splits(entry),
@@ -552,7 +551,7 @@ class SessionCatalog:
             return
         self.analyzer.forget()
         if isinstance(entry, TableSpec):
-            if (note := unwritten_note(self._spark, entry)) is not None:
+            if (note := note_on(self._spark, entry)) is not None:
                 self._unwritten[entry.name] = note
             read = read_stream if self._is_streamed(entry) else read_table
             with self._files.naming_files_by_path(entry.name):

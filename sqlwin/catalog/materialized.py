@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.connectors.columns import physical_columns
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
@@ -312,7 +311,7 @@ class OpenedSlices:
         return (
             here.connector.lower() == stored.connector.lower()
             and dict(here.options) == dict(stored.options)
-            and physical_columns(here) == physical_columns(stored)
+            and here.physical_columns == stored.physical_columns
             and [c for c in here.columns if c.computed] == [c for c in stored.columns if c.computed]
         )
 

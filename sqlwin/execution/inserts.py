@@ -12,9 +12,7 @@ from sqlglot import exp
 
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
-from runtime.connectors.columns import physical_columns
-from runtime.connectors.registry import check_writable
-from runtime.connectors.writing import is_declared
+from runtime.connectors.registry import check_writable, takes_as_is
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.figures import counted
@@ -96,7 +94,7 @@ def by_position(
         AnalysisError: The number of columns or a type does not fit, or a column is unknown.
     """
     rows, columns = with_static(rows, table, columns, static)
-    declared = physical_columns(table)
+    declared = table.physical_columns
     kind = rows.columns[:1] if ROW_KIND in rows.columns else []
     fields = rows.schema.fields[len(kind) :]
     if not declared:
@@ -163,7 +161,7 @@ def with_static(
                 hint="remove it from one of them",
             )
     own = [name for name in rows.columns if name != ROW_KIND]
-    declared = [c.name for c in physical_columns(table)] or own
+    declared = [c.name for c in table.physical_columns] or own
     names = columns or tuple(name for name in declared if name.lower() not in static_names)
     _check_count(len(own), names, table.name)
     kind = [name for name in rows.columns if name == ROW_KIND]
@@ -189,13 +187,13 @@ def fit_rows(
     static: tuple[tuple[str, str], ...] = (),
 ) -> BatchRows:
     """Apply `by_position`. Rows that already fit stay in the workers."""
-    declared = physical_columns(table)
+    declared = table.physical_columns
     if not declared and not (columns or static):
         return rows
     are_in_order = not (columns or static) and len(declared) == len(rows.schema.fields)
     if rows.arrow is not None and are_in_order:
         named = rows.renamed([column.name for column in declared])
-        if is_declared(named.schema, table):
+        if takes_as_is(named.schema, table):
             return named
     return BatchRows.of(by_position(rows.dataframe, table, columns, static))
 
@@ -287,7 +285,9 @@ def _places_read(
     return places
 
 
-def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) -> list[TableColumn]:
+def _named(
+    declared: Sequence[TableColumn], columns: tuple[str, ...], table: str
+) -> list[TableColumn]:
     by_name = {c.name.lower(): c for c in declared}
     for name in columns:
         if name.lower() not in by_name:

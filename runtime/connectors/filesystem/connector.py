@@ -7,9 +7,11 @@ file's, but a value never changes.
 
 from __future__ import annotations
 
-from runtime.connectors.columns import check_columns, physical_columns
+from collections.abc import Sequence
+
+from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector
-from runtime.connectors.filesystem.read import METADATA, read
+from runtime.connectors.filesystem.read import METADATA, read, unwritten_note
 from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_sink
@@ -83,7 +85,7 @@ def validate(spec: TableSpec) -> None:
     formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
     check_options(spec, {**FILESYSTEM, **own}, [*names, *formats])
     check_columns(spec, list(METADATA))
-    physical = physical_columns(spec)
+    physical = spec.physical_columns
     _check_formats(spec, formats, physical)
     if file_format == "text" and PATTERN in values:
         _check_pattern(spec, values[PATTERN], physical)
@@ -96,7 +98,7 @@ def validate(spec: TableSpec) -> None:
             )
 
 
-def _check_pattern(spec: TableSpec, pattern: str, columns: list[TableColumn]) -> None:
+def _check_pattern(spec: TableSpec, pattern: str, columns: Sequence[TableColumn]) -> None:
     """Check that the groups of a pattern match the columns of a table."""
     if (expected := pattern_error(pattern)) is not None:
         raise bad_option(
@@ -128,7 +130,7 @@ def _check_json_encoding(spec: TableSpec) -> None:
         )
 
 
-def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColumn]) -> None:
+def _check_formats(spec: TableSpec, options: list[str], columns: Sequence[TableColumn]) -> None:
     """Check the time formats of columns."""
     types = {column.name.lower(): (column.type or "").upper() for column in columns}
     for option in options:
@@ -161,6 +163,7 @@ CONNECTOR = Connector(
     write_arrow=write_rows,
     overwrites=True,
     open_sink=open_sink,
+    note=unwritten_note,
     idle_options=idle_options(FILESYSTEM),
     file_format=lambda spec: format_of(option_values(spec)),
     scan=scan,

@@ -20,7 +20,6 @@ from runtime.connectors.columns import (
     declared_type,
     find_column,
     no_columns,
-    physical_columns,
     pick,
 )
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
@@ -116,7 +115,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             first = next(filter(counting_files(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
             # a directory that nothing has been written to yet
-            return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
+            return spark.createDataFrame([], declared_schema(spec, spec.physical_columns))
         load = partial(_read, spark, spec, origin, options, paths, first)
         if every:
             return load()
@@ -244,7 +243,7 @@ def unwritten_note(spark: SparkSession, spec: TableSpec) -> str | None:
     The table has no rows, and its path may be misspelt.
     """
     path = option_values(spec).get("path")
-    if spec.connector.lower() != "filesystem" or path is None or is_remote(spark):
+    if path is None or is_remote(spark):
         return None
     origin = resolve(spark, path)
     if not is_local_path(origin) or os.path.exists(origin) or not may_be_unwritten(spec, origin):
@@ -380,7 +379,7 @@ def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[s
     Spark infers the type of a partition column from directory names: `01` would become 1.
     """
     dataframe = reader.load(paths)
-    declared = {c.name.lower(): c for c in physical_columns(spec)}
+    declared = {c.name.lower(): c for c in spec.physical_columns}
     partitions = {name.lower() for name in spec.partitioned_by}
     fields = [
         StructField(field.name, declared_type(spec, declared[field.name.lower()]))
@@ -403,7 +402,7 @@ def schema_to_read(
     paths: list[str],
 ) -> StructType:
     """Return the schema for reading a format that does not type its columns."""
-    declared = declared_schema(spec, physical_columns(spec))
+    declared = declared_schema(spec, spec.physical_columns)
     if file_format == "csv" and options.get("header", "false").lower() == "true":
         partitions = {name.lower() for name in spec.partitioned_by}
         return _schema_by_header(spark, declared, partitions, options, paths)

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_schema, physical_columns
+from runtime.connectors.columns import BROKEN_RECORD, declared_schema
 from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
@@ -71,7 +71,7 @@ def load_records(
         ExecutionError: A file has another header.
     """
     spec, options = text.spec, text.options
-    declared = declared_schema(spec, physical_columns(spec))
+    declared = declared_schema(spec, spec.physical_columns)
     partition_names = {name.lower() for name in spec.partitioned_by}
     partitions = StructType([f for f in declared.fields if f.name.lower() in partition_names])
     fields = [f for f in declared.fields if f.name.lower() not in partition_names]

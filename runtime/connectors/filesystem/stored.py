@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import declared_type, no_columns, physical_columns
+from runtime.connectors.columns import declared_type, no_columns
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options
 from runtime.errors import ExecutionError, SetupError
@@ -133,7 +133,7 @@ def read_stored(
     check_readable(spark, spec, origin)
     listing = _list_files(spec, origin, files)
     listed = [ScanFile(path, (), (), *listing.stamps[path]) for path, _ in listing.files]
-    declared = {c.name.lower(): declared_type(spec, c) for c in physical_columns(spec)}
+    declared = {c.name.lower(): declared_type(spec, c) for c in spec.physical_columns}
     fields, partition_names = [], {name.lower() for name in listing.partition_columns}
     if not listed:
         return None

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from runtime.commits import read_commits
-from runtime.connectors.columns import declared_schema, no_columns, physical_columns
+from runtime.connectors.columns import declared_schema, no_columns
 from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
 from runtime.connectors.filesystem.publish import clear_batches
@@ -241,7 +241,7 @@ def _schema(
     is_empty: bool,
 ) -> StructType:
     """Return the schema for reading: of existing files, or else as declared."""
-    declared = declared_schema(spec, physical_columns(spec))
+    declared = declared_schema(spec, spec.physical_columns)
     if is_empty:
         if spec.columns:
             return declared

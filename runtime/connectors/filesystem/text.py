@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns, spelled_type
+from runtime.connectors.columns import BROKEN_RECORD, declared_type, spelled_type
 from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import ONLY_READ, TIME_UNITS, column_formats
@@ -236,7 +236,7 @@ class TextReading:
     def _file_reading(self) -> FileReading:
         fields = tuple(
             (c.name, spelled_type(declared_type(self.spec, c)))
-            for c in physical_columns(self.spec)
+            for c in self.spec.physical_columns
             if c.name not in self.spec.partitioned_by
         )
         get = self.options.get

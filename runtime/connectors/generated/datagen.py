@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from runtime.connectors.columns import check_columns, declared_type, physical_columns
+from runtime.connectors.columns import check_columns, declared_type
 from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import (
     Field,
@@ -49,7 +49,7 @@ def validate(spec: TableSpec) -> None:
     Raises:
         CatalogError: An option or a column is wrong.
     """
-    physical = physical_columns(spec)
+    physical = spec.physical_columns
     if not physical:
         raise CatalogError(
             f"table `{spec.name}` (connector 'datagen') requires columns",
@@ -133,7 +133,7 @@ def _fields(spec: TableSpec) -> list[Field]:
     values = option_values(spec)
     fields = [
         Field(spec, (column.name,), declared_type(spec, column), values)
-        for column in physical_columns(spec)
+        for column in spec.physical_columns
     ]
     _check_field_options(fields, values)
     return fields

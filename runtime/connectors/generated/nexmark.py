@@ -15,7 +15,7 @@ import datetime as dt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import check_columns, declared_type, physical_columns
+from runtime.connectors.columns import check_columns, declared_type
 from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
@@ -63,7 +63,7 @@ def validate(spec: TableSpec) -> None:
         CatalogError: An option or a column is wrong.
     """
     check_columns(spec)
-    for column in physical_columns(spec):
+    for column in spec.physical_columns:
         if column.name.lower() not in _SCHEMA:
             raise _no_such(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
     check_options(spec, NEXMARK)
@@ -123,7 +123,7 @@ def _n_events(spec: TableSpec) -> int | None:
 
 def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
     market = _market(spec)
-    declared = {c.name: declared_type(spec, c) for c in physical_columns(spec)}
+    declared = {c.name: declared_type(spec, c) for c in spec.physical_columns}
     columns = declared or {name: DataType.fromDDL(type_) for name, type_ in _SCHEMA.items()}
     sql = fields(market)
     selected = []

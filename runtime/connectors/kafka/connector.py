@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 
 from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
-from runtime.connectors.columns import check_columns, physical_columns
+from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector, about_table
 from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
@@ -93,7 +93,7 @@ def validate(spec: TableSpec) -> None:
                 else f"available formats: {', '.join(MESSAGE_FORMATS)}"
             )
             raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
-    if not physical_columns(spec):
+    if not spec.physical_columns:
         raise bad_option(
             spec,
             "columns are required",
@@ -102,7 +102,7 @@ def validate(spec: TableSpec) -> None:
     key = key_fields(spec)
     if key and "key.format" not in values:
         raise bad_option(spec, "option 'key.fields' requires 'key.format'")
-    names = {c.name for c in physical_columns(spec)}
+    names = {c.name for c in spec.physical_columns}
     for name in key:
         if name not in names:
             suggestion = nearest(name, names)

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.avro.decoding import AvroDecoding
 from runtime.connectors.avro.options import AVRO_FORMATS, avro_decoding
-from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.columns import declared_schema
 from runtime.connectors.kafka.decode import CSV, JSON, Decoding, can_decode
 from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
 from runtime.connectors.kafka.properties import consumer_config, producer_config
@@ -167,7 +167,7 @@ def key_fields(spec: TableSpec) -> list[str]:
 
 def value_fields(spec: TableSpec) -> list[str]:
     """Return the columns in the message value: all, unless key columns are excluded."""
-    names = [c.name for c in physical_columns(spec)]
+    names = [c.name for c in spec.physical_columns]
     if option_values(spec).get("value.fields-include", "all").lower() == "all":
         return names
     return [name for name in names if name not in key_fields(spec)]
@@ -175,6 +175,6 @@ def value_fields(spec: TableSpec) -> list[str]:
 
 def declared_fields(spec: TableSpec, names: Sequence[str], prefix: str = "") -> StructType:
     """Return the fields of a message for columns, without the prefix of their names."""
-    physical = {c.name: c for c in physical_columns(spec)}
+    physical = {c.name: c for c in spec.physical_columns}
     declared = declared_schema(spec, [physical[name] for name in names])
     return StructType([StructField(f.name.removeprefix(prefix), f.dataType) for f in declared])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import check_columns, physical_columns, pick
+from runtime.connectors.columns import check_columns, pick
 from runtime.connectors.connector import Connector, about_table
 from runtime.connectors.lake.delta.snapshot import load_delta
 from runtime.connectors.lake.delta.stream import stream_delta
@@ -135,7 +135,7 @@ def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> Dat
         raise unreadable(spec, why) from error
     if not spec.columns:
         return rows
-    return rows.select(*(pick(rows, spec, c, values["path"]) for c in physical_columns(spec)))
+    return rows.select(*(pick(rows, spec, c, values["path"]) for c in spec.physical_columns))
 
 
 def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:

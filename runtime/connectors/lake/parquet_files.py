@@ -26,7 +26,6 @@ from runtime.connectors.columns import (
     declared_type,
     find_column,
     is_widening,
-    physical_columns,
     same_type,
 )
 from runtime.connectors.lake.store_files import (
@@ -369,7 +368,7 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
 
 def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
     """Return the columns of a table to create: as declared, or else from the rows."""
-    declared = physical_columns(spec)
+    declared = spec.physical_columns
     if not declared:
         for field in dataframe.schema.fields:
             if isinstance(field.dataType, NullType):
@@ -390,7 +389,7 @@ def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> 
     Raises:
         CatalogError: The rows do not fit the table.
     """
-    declared_columns = physical_columns(spec)
+    declared_columns = spec.physical_columns
     names = [column.name for column in declared_columns] or schema.names
     check_number(dataframe, spec, len(names))
     numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))

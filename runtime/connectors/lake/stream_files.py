@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from runtime.connectors.columns import find_column, physical_columns, pick
+from runtime.connectors.columns import find_column, pick
 from runtime.connectors.connector import register_source
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import has_fields
@@ -91,7 +91,7 @@ def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
     """Return the columns that a stream reads: the declared ones, or else all columns."""
     needed = there.names
     if spec.columns:
-        declared = [column.name for column in physical_columns(spec)]
+        declared = [column.name for column in spec.physical_columns]
         needed = [name for name in needed if any(find_column([name], w) for w in declared)]
     return [StructField(name, there[name].dataType) for name in needed]
 
@@ -129,7 +129,7 @@ def stream_of(
     ).load()
     if not spec.columns:
         return rows
-    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
+    return rows.select(*(pick(rows, spec, c, origin) for c in spec.physical_columns))
 
 
 def read_file(

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
-from runtime.connectors.columns import physical_columns, pick
+from runtime.connectors.columns import pick
 from runtime.connectors.filesystem.read import decoded_uri, file_path
 from runtime.connectors.filesystem.stored import FILE_METADATA, METADATA_FIELD, stored_rows
 from runtime.errors import ExecutionError, SetupError
@@ -122,7 +122,7 @@ def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> D
     if not spec.columns:
         return rows
     origin = f"{snapshot.path}, {snapshot.version}"
-    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
+    return rows.select(*(pick(rows, spec, c, origin) for c in spec.physical_columns))
 
 
 def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.columns import proctime_columns
 from runtime.connectors.options.checks import duration_us
 from runtime.connectors.registry import read_table, validate_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
@@ -72,7 +71,7 @@ def test_options_of_streaming_runs_and_of_spark_are_known():
 
 def test_a_column_is_processing_time_if_it_is_the_call_and_nothing_else():
     spec = table("datagen", "a INT; P = Proctime ( ); q = 'PROCTIME()'")
-    assert proctime_columns(spec) == {"p"}
+    assert spec.proctime_columns == {"p"}
 
 
 def test_durations_are_read_as_flink_reads_them():
