@@ -59,7 +59,6 @@ def print_table(
     console: Console,
     *,
     max_rows: int | None = DEFAULT_MAX_ROWS,
-    total_rows: int | None = None,
     null: str = "NULL",
     more: str = "use --max-rows or --output",
 ) -> tuple[int, bool]:
@@ -70,7 +69,6 @@ def print_table(
         batches: Rows of the result. Consumed only until it is clear whether there are more rows.
         console: Console to print on. The table fits its width if it is a terminal.
         max_rows: Maximum rows to show. None: all.
-        total_rows: Number of all rows, if known.
         null: Text for NULL.
         more: Hint how to see the other rows.
 
@@ -113,7 +111,7 @@ def print_table(
             plain.print(table)
         for line in capture.get().splitlines():
             console.file.write(line.rstrip() + "\n")
-    for note in _notes(headers, layout, n_rows, total_rows, has_more, more):
+    for note in _notes(headers, layout, has_more, more):
         console.print(Text(note, style="dim"), soft_wrap=True)
     return n_rows, has_more
 
@@ -274,23 +272,13 @@ def _table(
     return table
 
 
-def _notes(
-    headers: Sequence[str],
-    layout: Layout,
-    n_rows: int,
-    total_rows: int | None,
-    has_more: bool,
-    more: str,
-) -> list[str]:
+def _notes(headers: Sequence[str], layout: Layout, has_more: bool, more: str) -> list[str]:
     notes = []
     if layout.break_at is not None:
         hidden = [name for i, name in enumerate(headers) if i not in layout.shown]
         more_columns = counted(len(hidden), "more columns")
         notes.append(f"… {more_columns}: {', '.join(hidden)}")
-    if has_more and total_rows is not None and total_rows > n_rows:
-        more_rows = counted(total_rows - n_rows, "more rows")
-        notes.append(f"… {more_rows} (total: {total_rows:,})")
-    elif has_more:
+    if has_more:
         notes.append(f"… more rows: {more}")
     return notes
 
