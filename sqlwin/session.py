@@ -88,7 +88,7 @@ class Session:
                 self._opened_runner.catalog.variables.find = self._variable
             for key, value in settings.items():
                 self._runner.set(key, value)
-            self._runner.activity.opened(begun)
+            self._runner.activity.record_ready(begun)
         except BaseException:
             self._leave_spark()
             raise

@@ -65,7 +65,7 @@ from sqlwin.catalog.files import (
     describe_remote_files,
 )
 from sqlwin.catalog.materialized import (
-    OpenedSlices,
+    OpenTables,
     over_inserted_rows,
     tables_of,
 )
@@ -121,7 +121,7 @@ class SessionCatalog:
         self.analyzer = SparkAnalyzer(
             spark, self.names, self._schema_of_view, self.show_statement_tables
         )
-        self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path), self._place, mask)
+        self.slices = OpenTables(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
         self._shown: dict[Name, DataFrame] = {}
@@ -134,7 +134,7 @@ class SessionCatalog:
     def entry(self, name: Name) -> Entry | None:
         """Return the entry of a name, or of the files that it represents, or None."""
         text = ".".join(name)
-        if (changed := self._changed.named(text)) is not None:
+        if (changed := self._changed.find(text)) is not None:
             return changed.spec
         return self._states.rows(text) or self.entries.get(name) or self._files.table(text)
 
@@ -385,7 +385,7 @@ class SessionCatalog:
         then when `show_statement_tables` is called.
         """
         text = ".".join(name)
-        changed = self._changed.named(text)
+        changed = self._changed.find(text)
         view = self._states.view(text) or self._files.view(text) or (changed and changed.view)
         key = (view,) if view else folded_name(name)
         entry = self.readable(name)
@@ -459,7 +459,10 @@ class SessionCatalog:
     ) -> ScanSource | SplitTable | str:
         """Return the source of an Arrow scan of a session table. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
-        if entry is None and (table := self.spark_tables.followed(folded_name(name))) is not None:
+        if (
+            entry is None
+            and (table := self.spark_tables.followed_table(folded_name(name))) is not None
+        ):
             return self.spark_tables.source(table, columns)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"

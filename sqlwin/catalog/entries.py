@@ -74,7 +74,7 @@ class LoweredWindows(Protocol):
 class StreamOfWindows(Protocol):
     """Windows of `Session.windows` over a stream."""
 
-    def lowered(self) -> LoweredWindows:
+    def lower(self) -> LoweredWindows:
         """Return the windows over the current tables."""
 
     def describe(self) -> str:

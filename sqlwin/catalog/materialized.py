@@ -52,7 +52,7 @@ class Tables(Protocol):
         """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
 
 
-class OpenedSlices:
+class OpenTables:
     """Materialized tables that a session has opened, for the planner.
 
     Args:

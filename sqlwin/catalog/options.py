@@ -91,13 +91,13 @@ class ChangedTables:
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 
-    def named(self, name: str) -> ChangedTable | None:
+    def find(self, name: str) -> ChangedTable | None:
         """Return the variant by its name with the options or by its view, or None."""
         return self._by_name.get(name.lower())
 
     def has_view(self, name: str) -> bool:
         """Return whether Spark reads a variant under this name."""
-        table = self.named(name)
+        table = self.find(name)
         return table is not None and table.view == name.lower()
 
     def forget(self, view: str) -> list[str]:

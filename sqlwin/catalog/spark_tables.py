@@ -50,7 +50,7 @@ class SparkTables:
         """Read the files of a table with the Arrow scan from now on."""
         self._followed.add(full_name(table))
 
-    def followed(self, name: Name) -> TableSpec | None:
+    def followed_table(self, name: Name) -> TableSpec | None:
         """Return a table whose files the Arrow scan reads, or None."""
         if not self._followed:
             return None

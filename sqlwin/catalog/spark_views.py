@@ -45,7 +45,7 @@ class SparkViews:
         self._lock.release()
 
     @contextmanager
-    def released(self) -> Iterator[None]:
+    def release(self) -> Iterator[None]:
         """Release the lock within the block, so that jobs run without it.
 
         Does nothing in a thread that does not hold the lock.

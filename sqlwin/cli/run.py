@@ -92,7 +92,7 @@ class ScriptPresenter:
         """Show the results of statements, each before the next statement begins."""
         self._bar.restart_clock()
         started = time.monotonic()
-        for result in self._bar.watched(iter(results), "Running"):
+        for result in self._bar.watch(iter(results), "Running"):
             self._show(result, started)
             self._bar.restart_clock()
             started = time.monotonic()
@@ -233,14 +233,14 @@ class ScriptPresenter:
         match result:
             case RowsResult(data=StreamRows(opened=opened)):
                 return result.columns, self._with_status(batches, opened.status)
-        return result.columns, self._bar.watched(batches, "Running")
+        return result.columns, self._bar.watch(batches, "Running")
 
     @staticmethod
     def _with_status(
         batches: Iterator[pa.RecordBatch], text: Callable[[], str | None]
     ) -> Iterator[pa.RecordBatch]:
         with StatusLine(Console(stderr=True), text) as status:
-            for batch in status.watched(batches):
+            for batch in status.watch(batches):
                 yield batch
                 sys.stdout.flush()
 

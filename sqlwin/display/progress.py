@@ -78,7 +78,7 @@ class TimeLeft:
 class ProgressBar:
     """Progress bar shown while the program waits.
 
-    The bar is on the screen only within `waiting` (or while `watched` fetches an item), so it never
+    The bar is on the screen only within `waiting` (or while `watch` fetches an item), so it never
     mixes with results and messages. A thread draws it and queries Spark, so the caller never waits
     for Spark's answer.
 
@@ -142,7 +142,7 @@ class ProgressBar:
                 with self._lock:
                     self._label = outer
 
-    def watched(self, items: Iterator[T], label: str) -> Iterator[T]:
+    def watch(self, items: Iterator[T], label: str) -> Iterator[T]:
         """Yield the items, showing the bar while the next one is computed."""
         return waiting_for(items, lambda: self.waiting(label))
 

@@ -112,7 +112,7 @@ class StatusLine:
         finally:
             self._erase()
 
-    def watched(self, items: Iterator[T]) -> Iterator[T]:
+    def watch(self, items: Iterator[T]) -> Iterator[T]:
         """Yield the items, showing the line while the next one is computed."""
         return waiting_for(items, self.waiting)
 

@@ -108,7 +108,7 @@ class StatementRun:
     scan_counts: StatementCounts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def over(self, kind: str, message: str, n_rows: int | None) -> None:
+    def record_end(self, kind: str, message: str, n_rows: int | None) -> None:
         """Record that the statement has run. The rows of a query are not computed yet."""
         state = StatementState.PLANNED if kind == "query" else StatementState.DONE
         self._change(
@@ -117,11 +117,11 @@ class StatementRun:
             )
         )
 
-    def started(self, stream: int) -> None:
+    def record_stream(self, stream: int) -> None:
         """Record that the statement started a stream."""
         self._change(lambda record, _: replace(record, streams=(*record.streams, stream)))
 
-    def planned(self, plan: Plan) -> None:
+    def record_plan(self, plan: Plan) -> None:
         """Record a plan of the statement. It replaces an earlier plan of the same text."""
         if plan.sql in self.record.text:
             self.plans = [
@@ -129,7 +129,7 @@ class StatementRun:
                 plan,
             ]
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Record that the statement failed or was cancelled."""
         text = error.message if isinstance(error, SqlwinError) else str(error)
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else text
@@ -152,7 +152,7 @@ class StatementRun:
                 lambda record, now: replace(record, spans=_close_span(record.spans, name, now))
             )
 
-    def computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
+    def compute_rows(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
         """Run an action that computes the statement's rows, and record the outcome.
 
         Args:
@@ -168,7 +168,7 @@ class StatementRun:
             with marked, self.span("computing rows"):
                 rows = action()
         except BaseException as error:
-            self.failed(error)
+            self.record_failure(error)
             raise
         n_rows = None
         if isinstance(rows, pa.Table):
@@ -224,7 +224,7 @@ class Activity:
         self._numbers = count(1)
         self._runs: deque[StatementRun] = deque(maxlen=_MOST_STATEMENTS)
 
-    def opened(self, begun: float | None) -> None:
+    def record_ready(self, begun: float | None) -> None:
         """Record that the session is ready. `begun` is the time of the `connect` call, if known."""
         if begun is not None:
             self.begun = begun

@@ -151,7 +151,7 @@ class Explanations:
         seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
         stream = start_stream(plans, lowered, sink, statement.text)
         if plans.run is not None and isinstance(stream, Stream):
-            plans.run.started(stream.number)
+            plans.run.record_stream(stream.number)
         with plans.errors_of(statement.text), plans.jobs_run():
             return analyzed_stream(
                 document, spark, stream, measuring.meter, seconds, self.take_interrupt

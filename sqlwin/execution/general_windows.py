@@ -69,7 +69,7 @@ class GeneralWindows:
 
     # -- StreamOfWindows -----------------------------------------------------------------------
 
-    def lowered(self) -> LoweredGeneralWindows:
+    def lower(self) -> LoweredGeneralWindows:
         """Plan and lower the windows over the current tables.
 
         Raises:

@@ -291,7 +291,7 @@ def general_windows_in(
 
 def _lower_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
     windows_read = general_windows_in(plan.physical, catalog)
-    return tuple((view, windows.lowered()) for view, windows in windows_read)
+    return tuple((view, windows.lower()) for view, windows in windows_read)
 
 
 def _sources(

@@ -121,7 +121,7 @@ class Plans:
 
     def jobs_run(self) -> AbstractContextManager[None]:
         """Release the lock while jobs run, so that other threads can plan."""
-        return self.lock.released()
+        return self.lock.release()
 
     def begin(self, text: str) -> StatementRun:
         """Begin a statement with counts of its own. Before starting jobs, call `mark_jobs`."""
@@ -209,7 +209,7 @@ class Plans:
             plans = plan_together(list(drafts(options)), options)
         if self.run is not None:
             for plan in plans:
-                self.run.planned(plan)
+                self.run.record_plan(plan)
         return plans
 
     def _span(self, name: str) -> AbstractContextManager[None]:

@@ -112,13 +112,13 @@ class Runner:
             try:
                 result = self._run(statement)
             except BaseException as error:
-                run.failed(error)
+                run.record_failure(error)
                 raise
             finally:
                 self.plans.end()
             run.document = result.document if isinstance(result, ExplainResult) else None
             n_rows = result.row_count if isinstance(result, InsertResult | StreamResult) else None
-            run.over(result.kind, result.message, n_rows)
+            run.record_end(result.kind, result.message, n_rows)
             notes = (*self.plans.notes, *result.statement_notes)
             return replace(result, statement_notes=notes)
 

@@ -33,7 +33,7 @@ from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.repl import commands, toolbar
 from sqlwin.repl.commands import ReplOptions
-from sqlwin.repl.completion.names import KnownNames
+from sqlwin.repl.completion.names import SessionNames
 from sqlwin.repl.completion.suggestions import SqlCompleter
 from sqlwin.repl.highlighting import STYLE, SqlwinLexer
 from sqlwin.repl.history import history_path, open_history
@@ -68,7 +68,7 @@ class Repl:
         self.thread = SessionThread(connect)
         self.thread.on_change = self._redraw
         self.history = open_history(history_path())
-        self.names = KnownNames(self.thread)
+        self.names = SessionNames(self.thread)
         self.last_sql = ""
         self.next_text = ""
         self._is_left = False
@@ -297,7 +297,7 @@ class Repl:
         bar.restart_clock()
         started = time.monotonic()
         results = session.execute_iter(text, file, params=self._params_of(text))
-        for result in bar.watched(iter(results), "Running"):
+        for result in bar.watch(iter(results), "Running"):
             self.thread.check()
             presenter.show(result, started)
             if has_only_message(result):

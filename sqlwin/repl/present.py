@@ -294,7 +294,7 @@ class PromptPresenter:
     # -- rows ----------------------------------------------------------------------------------
 
     def _batches(self, result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
-        for batch in self.bar.watched(iter(result.batches(limit)), "Running"):
+        for batch in self.bar.watch(iter(result.batches(limit)), "Running"):
             self._thread.check()
             yield batch
 

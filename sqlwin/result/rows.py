@@ -38,7 +38,7 @@ class Rows(Protocol):
 class RunRecord(Protocol):
     """Execution record of a statement, which computing its rows updates."""
 
-    def computed(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
+    def compute_rows(self, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
         """Run an action that computes rows, and record the outcome.
 
         Args:
@@ -49,10 +49,10 @@ class RunRecord(Protocol):
     def count_rows(self, n_rows: int) -> None:
         """Record the number of rows returned."""
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Record that computing the rows failed."""
 
 
 def compute(run: RunRecord | None, action: Callable[[], Any], *, has_jobs: bool = True) -> Any:
     """Run an action that computes rows, and record the outcome if there is a record."""
-    return action() if run is None else run.computed(action, has_jobs=has_jobs)
+    return action() if run is None else run.compute_rows(action, has_jobs=has_jobs)

@@ -127,7 +127,7 @@ class RowsResult(ResultWithRows):
                 raise
             translated = self.errors.translate(error)
             if self.run is not None:
-                self.run.failed(translated)
+                self.run.record_failure(translated)
             raise translated from error
 
 

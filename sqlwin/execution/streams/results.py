@@ -69,7 +69,7 @@ class StreamQuery:
         if isinstance(stream, Stream):
             self._started.append(stream)
             if self._run is not None:
-                self._run.started(stream.number)
+                self._run.record_stream(stream.number)
         return stream
 
     def _tag_jobs(self) -> AbstractContextManager[None]:
@@ -164,7 +164,7 @@ def insert_result(plans: Plans, text: str, started: Sequence[StartedInsert]) -> 
     streams = [insert.stream for insert in started if isinstance(insert.stream, Stream)]
     if plans.run is not None:
         for number in dict.fromkeys(stream.number for stream in streams):
-            plans.run.started(number)
+            plans.run.record_stream(number)
     waits = bool(plans.config.get("table.dml-sync"))
     try:
         with plans.jobs_run():

@@ -19,7 +19,7 @@ _EAGER_TABLES = 20
 Columns = tuple[tuple[str, str], ...]
 
 
-class KnownNames:
+class SessionNames:
     """Names in the session, fetched in the background while no statement runs."""
 
     def __init__(self, thread: SessionThread) -> None:

@@ -387,7 +387,7 @@ def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards():
             wait_until(lambda: "4,000" in stream.getvalue())
             yield "row"
 
-        assert list(bar.watched(slow(), "Running")) == ["row"]
+        assert list(bar.watch(slow(), "Running")) == ["row"]
         assert "Running" in stream.getvalue()
         assert "1,200/4,000 tasks  1/3 stages  0:00:00" in stream.getvalue()
         # The cursor is back, and the line is empty

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 from runtime.errors import QueryCancelled, SqlwinError
-from sqlwin.repl.completion.names import KnownNames
+from sqlwin.repl.completion.names import SessionNames
 from sqlwin.repl.session_thread import SessionState
 
 ROWS = {
@@ -41,7 +41,7 @@ def learn_all(names):
 
 
 def test_tables_functions_and_columns_are_learnt_one_after_another():
-    names = KnownNames(FakeThread())
+    names = SessionNames(FakeThread())
     learn_all(names)
     assert (names.tables, names.functions) == (("bids", "items"), ("abs",))
     assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
@@ -53,7 +53,7 @@ def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():
     thread = FakeThread()
     for statement in ("SHOW TABLES", "DESCRIBE `bids`"):
         thread.failing[statement] = QueryCancelled("its jobs were cancelled")
-        names = KnownNames(thread)
+        names = SessionNames(thread)
         learn_all(names)
         assert not thread.failing
         learn_all(names)
@@ -63,7 +63,7 @@ def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():
 def test_a_table_that_cannot_be_read_has_no_columns_to_propose():
     thread = FakeThread()
     thread.failing["DESCRIBE `bids`"] = SqlwinError("no such file")
-    names = KnownNames(thread)
+    names = SessionNames(thread)
     learn_all(names)
     assert names.columns("bids") == ()
     assert names.columns("items") == (("item", "string"),)

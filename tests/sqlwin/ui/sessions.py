@@ -164,5 +164,5 @@ def ran(session: Watched, text: str, kind: str = "ok", message: str = "OK") -> S
     run = session.activity.begin(text)
     with run.span("planning"):
         pass
-    run.over(kind, message, None)
+    run.record_end(kind, message, None)
     return run

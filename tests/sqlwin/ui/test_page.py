@@ -67,9 +67,9 @@ def busy_session(text: str = SCRIPT) -> Watched:
     ran(
         session, "CREATE TABLE bids (k STRING, ts TIMESTAMP(3), v INT) WITH ('connector' = 'kafka')"
     )
-    ran(session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 runs").started(1)
+    ran(session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 runs").record_stream(1)
     done = ran(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
-    done.computed(lambda: [1, 2, 3])
+    done.compute_rows(lambda: [1, 2, 3])
     spans = (
         TimeSpan("planning", now - 9, now - 8.6),
         TimeSpan("computing rows", now - 8.5, now - 2.1),
@@ -80,7 +80,7 @@ def busy_session(text: str = SCRIPT) -> Watched:
         stage(1, "done", 4, 4, now - 4.4, 2.0),
     )
     failed = session.activity.begin("SELECT 1 / 0")
-    failed.failed(ZeroDivisionError("division by zero"))
+    failed.record_failure(ZeroDivisionError("division by zero"))
     runs = session.activity.begin("INSERT INTO archive SELECT * FROM bids")
     jobs.found[runs.record.tag] = (stage(7, "running", 20, 5, now - 0.5, 1.0),)
     return session

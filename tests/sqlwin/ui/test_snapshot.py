@@ -183,7 +183,7 @@ def test_files_that_are_looked_at_for_a_plan_are_no_run_of_it() -> None:
 def test_a_statement_that_failed_says_why_and_hides_secrets() -> None:
     session = watched()
     run = session.activity.begin("SELECT * FROM t WITH ('password' = 'Rumpelstilzchen')")
-    run.failed(ExecutionError("no login with password=Rumpelstilzchen"))
+    run.record_failure(ExecutionError("no login with password=Rumpelstilzchen"))
     (view,) = snapshot([session]).statements
     assert view.state == "failed"
     assert "Rumpelstilzchen" not in str(to_json(view))
@@ -194,19 +194,19 @@ def test_rows_that_are_asked_for_are_part_of_the_statement() -> None:
     session = watched()
     run = ran(session, "SELECT 1", "query", "")
     assert snapshot([session]).statements[0].state == "planned"
-    assert run.computed(lambda: pa.table({"a": [1, 2, 3]})).num_rows == 3
+    assert run.compute_rows(lambda: pa.table({"a": [1, 2, 3]})).num_rows == 3
     (view,) = snapshot([session]).statements
     assert (view.state, view.rows) == ("done", 3)
     assert [span.name for span in view.spans] == ["planning", "computing rows"]
     with pytest.raises(ZeroDivisionError):
-        run.computed(lambda: 1 // 0)
+        run.compute_rows(lambda: 1 // 0)
     assert run.record.state is StatementState.FAILED
 
 
 def test_pieces_of_rows_are_one_span() -> None:
     run = ran(watched(), "SELECT 1", "query", "")
     for _ in range(3):
-        run.computed(lambda: None)
+        run.compute_rows(lambda: None)
     assert [span.name for span in run.record.spans] == ["planning", "computing rows"]
     assert run.record.spans[-1].ended is not None
 
@@ -220,8 +220,8 @@ def test_rows_that_no_job_computes_mark_none() -> None:
         yield
 
     run = Activity(marking).begin("SELECT 1")
-    assert run.computed(lambda: 7, has_jobs=False) == 7 and not marked
-    assert run.computed(lambda: 7) == 7 and marked == [run.record.tag]
+    assert run.compute_rows(lambda: 7, has_jobs=False) == 7 and not marked
+    assert run.compute_rows(lambda: 7) == 7 and marked == [run.record.tag]
     assert [span.name for span in run.record.spans] == ["computing rows"]
 
 
@@ -260,7 +260,7 @@ def test_a_statement_goes_on_as_long_as_its_stream() -> None:
     each, query = stream()
     session = watched(each)
     run = ran(session, "INSERT INTO totals SELECT ...", "insert", "stream 1 runs")
-    run.started(1)
+    run.record_stream(1)
     assert snapshot([session]).statements[0].state == "running"
     query.isActive = False
     assert snapshot([session]).statements[0].state == "done"
