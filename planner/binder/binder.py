@@ -22,6 +22,7 @@ from planner.aggregates.calls import (
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.laterals import join_laterals
+from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.relations import NotBound, Relations, Scope
@@ -125,6 +126,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     # sqlwin accepts aliases in double quotes, Spark does not.
     binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
     binder.mark_aggregates(query)
+    check_filters(query, sql)
     watermark = current_watermark_in(original)
     try:
         plan = binder.bind_query(query, {})
