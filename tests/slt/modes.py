@@ -43,6 +43,7 @@ SAMPLE = 6
 SAMPLED = (
     ("aggregates/distinct_and_filter.slt", ONE_PHASE),
     ("aggregates/first_last.slt", STREAM),
+    ("aggregates/together.slt", STREAM),
     ("clauses/where.slt", RULES_OFF),
     ("joins/outer.slt", STREAM),
     ("ranks/qualify.slt", RULES_OFF),

@@ -265,19 +265,3 @@ def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
     assert lines == [
         f"+I[{item}, {at}, {n}]" for (item, _, n), at in zip(found, until, strict=True)
     ]
-
-
-def test_lateral_over_a_stream_is_a_join_with_a_bounded_table(
-    fresh_session: sqlwin.Session,
-) -> None:
-    fresh_session.execute(f"""
-        {ORDERS}
-        CREATE VIEW u AS SELECT * FROM VALUES (1, 'one'), (3, 'three') AS v(k, name);
-    """)
-    query = """
-        SELECT name, h.id, h.window_end FROM u, LATERAL (SELECT * FROM TABLE(HOP(TABLE orders,
-          DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES))
-          WHERE item = k AND price > 95) AS h"""
-    wanted = rows(fresh_session, BATCH + query)
-    assert {row[0] for row in wanted} == {"one", "three"}
-    assert rows(fresh_session, STREAMING + query) == wanted
