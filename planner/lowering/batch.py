@@ -20,6 +20,7 @@ from planner.lowering.relational import (
     repeated_rows,
     select_from,
 )
+from planner.lowering.updated_windows import is_updated
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -48,6 +49,7 @@ from planner.nodes.physical import (
 )
 from planner.sql.build import (
     alias,
+    bare_column,
     column,
     conjunction,
     identifier,
@@ -167,8 +169,11 @@ class Lowering:
                 return expand_query(node, exp.Subquery(this=self.query(node.input)))
             case Aggregate():
                 calls = [alias(call.expr, call.name) for call in node.calls]
-                group = _group([key.expr for key in node.keys])
-                return select_from(self.query(node.input), *_items(node.keys), *calls, group=group)
+                clauses = {
+                    "group": _group([key.expr for key in node.keys]),
+                    "having": _updated_groups(node),
+                }
+                return select_from(self.query(node.input), *_items(node.keys), *calls, **clauses)
             case WindowTableFunction():
                 columns = node.columns
                 names = (columns.start, columns.end, columns.time)
@@ -237,7 +242,8 @@ class Lowering:
         window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
         items = [alias(computed[c.name], c.name) for c in node.schema]
         group = _group([key.expr for key in node.keys] + window_keys)
-        return select_from(expanded, *items, group=group)
+        having = _having(is_updated(node.window, node.time_column, START, END))
+        return select_from(expanded, *items, group=group, having=having)
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = self._exchange_step(node.input)
@@ -318,6 +324,22 @@ class Lowering:
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
     return [alias(item.expr, item.name) for item in items]
+
+
+def _updated_groups(node: Aggregate) -> exp.Having | None:
+    """Return the condition for EMITONLYONUPDATE on groups of rows that were copied into windows."""
+    windowed = node.input.input if isinstance(node.input, Filter) else node.input
+    if not isinstance(windowed, WindowTableFunction):
+        return None
+    columns = windowed.columns
+    roles = {columns.role_of(bare_column(key.expr) or "") for key in node.keys}
+    if not roles & {"end", "time"}:
+        return None
+    return _having(is_updated(windowed.window, windowed.time_column, columns.start, columns.end))
+
+
+def _having(condition: exp.Expr | None) -> exp.Having | None:
+    return None if condition is None else exp.Having(this=condition)
 
 
 def _group(keys: list[exp.Expr]) -> exp.Group | None:

@@ -1,0 +1,50 @@
+"""CUMULATE windows that have rows in their own step, for EMITONLYONUPDATE where rows are copied."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.sql.build import cast_as, column, function_call, literal
+from runtime.spec.windows import CalendarCumulate, Cumulate, Window
+
+
+def is_updated(window: Window, time_column: str, start: str, end: str) -> exp.Expr | None:
+    """Return a condition on groups of rows copied into their windows. None: keep all groups.
+
+    Args:
+        window: Windows of the rows.
+        time_column: Time column of the rows. Windows are on its wall clock.
+        start: Column with the start of the window.
+        end: Column with the end of the window.
+    """
+    if not isinstance(window, Cumulate | CalendarCumulate) or not window.emit_only_on_update:
+        return None
+    time = cast_as(column(time_column), "TIMESTAMP_NTZ")
+    own_start = _step_start(window, column(start), column(end))
+    return function_call("BOOL_OR", exp.GTE(this=time, expression=own_start))
+
+
+def _step_start(window: Cumulate | CalendarCumulate, start: exp.Expr, end: exp.Expr) -> exp.Expr:
+    """Return the start of the last step of a window."""
+    if isinstance(window, Cumulate):
+        return exp.Sub(this=end, expression=_seconds(literal(window.step_us)))
+    if window.step_months:
+        # steps are counted in whole months, before the offset
+        offset = _seconds(literal(window.offset_us))
+        months = function_call("MAKE_YM_INTERVAL", literal(0), literal(window.step_months))
+        month = exp.Sub(this=exp.Sub(this=end, expression=offset), expression=months)
+        return exp.Add(this=exp.Paren(this=month), expression=offset.copy())
+    length = function_call("TIMESTAMPDIFF", exp.Var(this="MICROSECOND"), start, end)
+    before = exp.Paren(this=exp.Sub(this=length, expression=literal(1)))
+    n_steps = exp.IntDiv(this=before, expression=literal(window.step_us))
+    elapsed = exp.Mul(this=exp.Paren(this=n_steps), expression=literal(window.step_us))
+    return exp.Add(this=start.copy(), expression=_seconds(elapsed))
+
+
+def _seconds(us: exp.Expr) -> exp.Expr:
+    """Return an interval of microseconds."""
+    seconds = exp.Div(this=us, expression=exp.Literal.number("1000000.000000"))
+    zero = literal(0)
+    return function_call(
+        "MAKE_DT_INTERVAL", zero, zero.copy(), zero.copy(), cast_as(seconds, "DECIMAL(18, 6)")
+    )
