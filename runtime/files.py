@@ -193,3 +193,11 @@ def for_each_file(action: Callable[[str], None], paths: Iterable[str]) -> None:
         return
     with ThreadPoolExecutor(min(_AT_A_TIME, len(every))) as threads:
         list(threads.map(action, every))
+
+
+def numbers_in(files: Files, directory: str) -> list[int]:
+    """Return the file names in a directory that are numbers, ascending.
+
+    Spark names the files of a checkpoint's `offsets` and `commits` by micro-batch.
+    """
+    return sorted(int(name) for name in files.names_in(directory) if name.isdecimal())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +12,22 @@ import pyarrow as pa
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
-from runtime.compute.kernels.partial_types import partial_types
+from runtime.compute.values.percentile_summaries import summary_type
+from runtime.compute.values.texts import rows_type
+from runtime.errors import AnalysisError
 from runtime.local.projection import Projection
 from runtime.spark.workers import fitting_bytes
-from runtime.spec.aggregates import Accumulator, Merge, MergeOp
+from runtime.spec.aggregates import (
+    Accumulator,
+    CollectRegisters,
+    CollectRows,
+    CollectSet,
+    Merge,
+    MergeMoments,
+    MergeOp,
+    Summaries,
+    UserDefined,
+)
 from runtime.spec.local import LocalStep
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
@@ -26,6 +38,7 @@ Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 # The same for all tables that remain at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
+_MOST_DECIMAL_DIGITS = 38
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
 
 
@@ -97,7 +110,7 @@ def buffer_plan(
     fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for into, args in zip(step.accumulators, columns.args, strict=True):
-        types_of_partials = partial_types(into, [types[name] for name in args])
+        types_of_partials = _partial_types(into, [types[name] for name in args])
         fields += map(pa.field, into.columns, types_of_partials)
     times = _SESSION_TIMES if isinstance(step.window, SessionWindow) else ()
     fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]
@@ -154,3 +167,46 @@ def aggregate(
         return
     for table in buffer.flush():
         yield from cut(table)
+
+
+def _partial_types(into: Accumulator, args: Sequence[str]) -> list[pa.DataType]:
+    """Return the types of the partial columns, the same as in Spark's partials.
+
+    Args:
+        into: Accumulator.
+        args: Spark types of its arguments.
+
+    Raises:
+        AnalysisError: The function does not accept the type of an argument.
+    """
+    match into:
+        case Merge(op=MergeOp.COUNT):
+            return [pa.int64()]
+        case Merge(op=MergeOp.SUM):
+            return [_sum_type(args[0])]
+        case MergeMoments():
+            return [pa.int64(), pa.float64(), pa.float64()]
+        case CollectSet() if len(args) == 1:
+            return [pa.list_(arrow_type(args[0]))]
+        case CollectSet():
+            return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
+        case CollectRegisters():
+            return [pa.list_(pa.int32())]
+        case CollectRows():
+            return [rows_type(arrow_type(args[0]))]
+        case Summaries():
+            return [summary_type(arrow_type(args[0]))]
+        case UserDefined():
+            return [arrow_type(type_) for type_ in into.function.state.values()]
+    return [arrow_type(arg) for arg in args]
+
+
+def _sum_type(arg: str) -> pa.DataType:
+    type_ = arrow_type(arg)
+    if pa.types.is_decimal(type_):
+        return pa.decimal128(min(_MOST_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    raise AnalysisError(f"SUM of {arg} has no accumulator", hint="cast it to a number")

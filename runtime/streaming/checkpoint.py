@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
-from runtime.files import Files, as_uri, for_each_file
+from runtime.files import Files, as_uri, for_each_file, numbers_in
 from runtime.records import OtherVersionError, from_text, to_text
 from runtime.redaction import DEFAULT, Mask
 from runtime.streaming.changes import KeptNames, Resumed
@@ -291,8 +291,7 @@ def foreseen(
 
 def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
     """Return the numbers of committed micro-batches that Spark still lists, ascending."""
-    names = files.names_in(f"{checkpoint.spark_directory}/commits")
-    return sorted(int(name) for name in names if name.isdecimal())
+    return numbers_in(files, f"{checkpoint.spark_directory}/commits")
 
 
 def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:

@@ -25,13 +25,17 @@ from runtime.compute.kernels.columns import (
     all_valid,
     float64_array,
     float64_values,
+    from_buffer,
     int64_array,
     int64_values,
     integer_storage,
+    of_type,
     one_chunk,
+    ranks,
     validity,
 )
-from runtime.compute.kernels.grouping import Groups, SingleRows
+from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
+from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.user_aggregates import accumulated, merged
 from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
 from runtime.compute.values.texts import merge_rows, rows_of_groups
@@ -245,3 +249,43 @@ def _where(column: pa.Array, condition: BoolArray | None) -> pa.Array:
     if condition is None:
         return column
     return pc.if_else(pa.array(condition), column, pa.scalar(None, column.type))
+
+
+def merge_equal_slices(
+    table: pa.Table, n_keys: int, slice_end: str, accumulators: tuple[Accumulator, ...]
+) -> pa.Table:
+    """Return one row for each key and slice end; rows of a key are adjacent, in order of time.
+
+    In this order state compresses well.
+
+    Args:
+        table: Partials: `n_keys` key columns, the slice end (int64 microseconds), the columns of
+            the accumulators.
+        n_keys: Number of key columns.
+        slice_end: Name of the slice end column.
+        accumulators: Accumulators with their partial columns; `first` and `last` keep both.
+
+    Raises:
+        ExecutionError: A sum overflows its type.
+    """
+    if table.num_rows < 2:
+        return table
+    slot, distinct = ranks(one_chunk(table.column(slice_end)))
+    n_slots = len(distinct)
+    columns = [one_chunk(column) for column in table.columns[:n_keys]]
+    keys = key_digits(columns, table.num_rows, MAX_CELLS // n_slots)
+    groups = group_cells(keys.codes * n_slots + slot, keys.n_codes * n_slots)
+    if len(groups) == table.num_rows:
+        order, _ = groups.runs()
+        return table.take(pa.array(order))
+    key_codes = groups.cells // n_slots
+    ends = int64_values(distinct)[groups.cells - key_codes * n_slots]
+    merged_columns = [*keys.decode(key_codes), from_buffer(ends, None, pa.int64(), len(ends))]
+    for into in accumulators:
+        partials = [one_chunk(table.column(name)) for name in into.columns]
+        merged_columns += merge_partials(into, groups, partials)
+    plain = [
+        of_type(column, field.type)
+        for column, field in zip(merged_columns, table.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(plain, schema=table.schema)

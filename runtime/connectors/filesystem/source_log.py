@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from runtime.files import Files
+from runtime.files import Files, numbers_in
 
 # Log entry, or its Hadoop checksum file
 _ENTRY = re.compile(r"\.?(\d+)(\.compact)?(?:\.crc)?")
@@ -41,8 +41,7 @@ class SourceLog:
 
     def planned(self) -> frozenset[int]:
         """Return the numbers of the micro-batches that have a plan."""
-        names = self._files.names_in(f"{self._checkpoint}/offsets")
-        return frozenset(int(name) for name in names if name.isdecimal())
+        return frozenset(numbers_in(self._files, f"{self._checkpoint}/offsets"))
 
     def listed_in(self, batch: int) -> dict[str, int]:
         """Return the files that a planned micro-batch reads.

@@ -51,7 +51,7 @@ from runtime.connectors.writing import (
     declared_types,
     naming_output,
 )
-from runtime.files import Files, as_uri
+from runtime.files import Files, as_uri, numbers_in
 from runtime.names import quoted
 from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.sink import StreamSink, StreamWriter
@@ -369,5 +369,4 @@ class Progress:
 
     def committed(self) -> int:
         """Return the last micro-batch that never runs again, or -1."""
-        names = self._files.names_in(f"{self._directory}/commits")
-        return max((int(name) for name in names if name.isdecimal()), default=-1)
+        return max(numbers_in(self._files, f"{self._directory}/commits"), default=-1)

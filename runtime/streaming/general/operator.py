@@ -11,7 +11,6 @@ from runtime.errors import AnalysisError
 from runtime.streaming.general.assigners import Assigner
 from runtime.streaming.general.evictors import Evictor
 from runtime.streaming.general.functions import EvictingFunction, WindowFunction
-from runtime.streaming.general.merging import MergingWindows
 from runtime.streaming.general.timers import Owner, Timers
 from runtime.streaming.general.triggers import (
     EventTimeTrigger,
@@ -19,7 +18,14 @@ from runtime.streaming.general.triggers import (
     Trigger,
     TriggerContext,
 )
-from runtime.streaming.general.windows import FIRE, FOREVER_US, PURGE, TimeWindow, Verdict
+from runtime.streaming.general.windows import (
+    FIRE,
+    FOREVER_US,
+    PURGE,
+    MergingWindows,
+    TimeWindow,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)

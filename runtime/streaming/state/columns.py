@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
-from runtime.compute.kernels.compact import merge_equal_slices
+from runtime.compute.kernels.partials import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
 
 

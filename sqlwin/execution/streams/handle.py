@@ -85,7 +85,6 @@ class Stream:
         number: Number of the stream in the session.
         setup: Setup of the stream.
         query: Spark's query.
-        run_id: Spark's id of this run.
         run: Start parameters, and the number of rows written.
         checkpoint: Checkpoint for resuming it.
         tally: Counts over all its micro-batches.
@@ -107,7 +106,6 @@ class Stream:
         self.number = number
         self.setup = setup
         self.query = query
-        self.run_id = str(query.runId)
         self.run = run
         self.checkpoint = checkpoint
         self.tally = Tally(len(setup.source_names))
