@@ -44,6 +44,7 @@ VALUES = pa.record_batch(
     ],
     names=["window_start", "name", "price"],
 )
+OTHER_PRICE = VALUES.set_column(2, "price", pa.array([42.5, float("nan")]))
 
 WINDOWS = pa.record_batch(
     [
@@ -82,7 +83,10 @@ class FakeRows:
 
 @dataclass(frozen=True)
 class FakeStreamRows(StreamRows):
-    """VALUES again and again, until the user interrupts."""
+    """VALUES again and again, until the user interrupts.
+
+    With keys the price changes in the fifth batch.
+    """
 
     stops_after: float = 0.0
 
@@ -98,10 +102,13 @@ class FakeStreamRows(StreamRows):
         yield VALUES.slice(0, limit)
         limit = sys.maxsize if limit is None else limit
         left = limit - min(limit, VALUES.num_rows)
+        n_batches = 1
         try:
             while not self.opened.take_interrupt():
                 time.sleep(0.1)
-                yield VALUES.slice(0, left)
+                n_batches += 1
+                has_changed = self.opened.keys is not None and n_batches >= 5
+                yield (OTHER_PRICE if has_changed else VALUES).slice(0, left)
                 left -= min(left, VALUES.num_rows)
         finally:
             threading.Event().wait(self.stops_after)
