@@ -113,6 +113,7 @@ def rows_of(session: Any, query: str) -> list[Any]:
 def one_phase(session: Any, query: str) -> list[Any]:
     session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     try:
+        assert "GlobalWindowAggregate" not in session.explain(query)
         return rows_of(session, query)
     finally:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")

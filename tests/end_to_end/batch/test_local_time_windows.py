@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.batch.test_windows_against_oracle import run
+from tests.end_to_end.batch.test_windows_against_oracle import query_of, run
 from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
@@ -74,5 +74,8 @@ def test_windows_follow_the_local_clock(
     local = [local_us(int(us), zone) for us in times]
     shifted = pa.table({"ts": pa.array(local, pa.timestamp("us")), "k": values})
     calls = ["COUNT(*)", "SUM(k)"]
+    plan = session.explain(query_of(window, ["k"], calls))
+    assert ("ArrowScanLocalWindowAggregate" in plan) == (way == "scan")
+    assert ("GlobalWindowAggregate" in plan) == (way != "one phase")
     same_rows(run(session, window, ["k"], calls), expected(shifted, window, ["k"], calls))
     session.execute("RESET 'table.optimizer.agg-phase-strategy'")

@@ -151,14 +151,17 @@ def register(session: Any, data: pa.Table, directory: Path) -> None:
     session.register("data", session.spark.read.parquet(str(directory / "data.parquet")))
 
 
-def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence[str]) -> list[Any]:
+def query_of(window: OracleWindow, keys: Sequence[str], calls: Sequence[str]) -> str:
     key_list = "".join(f"{key} AS k{i}, " for i, key in enumerate(keys))
     groups = "".join(f"{key}, " for key in keys)
-    query = f"""
+    return f"""
         SELECT {key_list} window_start, window_end, {", ".join(calls)}
         FROM {window.call} GROUP BY {groups} window_start, window_end
     """
-    table = session.sql(query).toArrow()
+
+
+def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence[str]) -> list[Any]:
+    table = session.sql(query_of(window, keys, calls)).toArrow()
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in ("window_start", "window_end"):
@@ -199,9 +202,12 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
     data = random_rows(seed=7)
     register(session, data, tmp_path)
     calls = [call for call, _ in AGGREGATES]
+    query = query_of(window, ["k"], calls)
+    assert "GlobalWindowAggregate" in session.explain(query)
     two_phases = run(session, window, ["k"], calls)
     session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     try:
+        assert "GlobalWindowAggregate" not in session.explain(query)
         same_rows(run(session, window, ["k"], calls), two_phases)
     finally:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")

@@ -38,6 +38,7 @@ def tables(session: sqlwin.Session, directory: Path, scan: str) -> None:
         CREATE TABLE o (k BIGINT, e TIMESTAMP(3), n BIGINT) WITH
           ({filesystem}, 'path' = '{directory}/out')
     """)
+    assert ("ArrowScan" in session.explain(f"INSERT INTO o {COUNTS}")) == (scan == "")
 
 
 def started(session: sqlwin.Session) -> Stream:

@@ -179,6 +179,7 @@ def test_a_query_beside_a_publish_sees_none_of_a_micro_batch_that_is_not_whole(
     write_commit(files, str(table), "0a", Commit(1, False, ("part-0a-00000001-00000.parquet",)))
     elsewhere.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{scan}'")
     elsewhere.execute(source(f"file://{table}"))
+    assert ("ArrowScan" in elsewhere.explain(COUNTS)) == (scan == "")
     rows = elsewhere.sql(COUNTS).collect()
     assert sum(row[2] for row in rows) == 60
     write_commit(files, str(table), "0a", Commit(1, True))

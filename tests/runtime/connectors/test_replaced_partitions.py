@@ -177,9 +177,11 @@ def test_a_query_beside_it_sees_all_new_rows_or_all_old_ones(
     found = fresh_session.sql("SELECT v, day FROM t ORDER BY 1, 2").collect()
     assert [tuple(row) for row in found] == wanted
     windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
-    counted = fresh_session.sql(
+    query = (
         f"SELECT v, COUNT(*) AS n FROM {windows} GROUP BY v, window_start, window_end ORDER BY v"
     )
+    assert ("ArrowScan" in fresh_session.explain(query)) == (scan == "")
+    counted = fresh_session.sql(query)
     n_old = sum(value == 0 for value, _ in wanted)
     assert [tuple(r) for r in counted.collect()] == [
         each for each in ((0, n_old), (1, len(wanted) - n_old)) if each[1]
