@@ -67,7 +67,9 @@ def busy_session(text: str = SCRIPT) -> Watched:
     ran(
         session, "CREATE TABLE bids (k STRING, ts TIMESTAMP(3), v INT) WITH ('connector' = 'kafka')"
     )
-    ran(session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 runs").record_stream(1)
+    ran(
+        session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 is running"
+    ).record_stream(1)
     done = ran(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
     done.compute_rows(lambda: [1, 2, 3])
     spans = (
