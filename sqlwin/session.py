@@ -185,10 +185,10 @@ class Session:
                 return result.dataframe
             case TableResult():
                 names = ", ".join(f"`{name}` string" for name in result.columns)
-                return self._spark.createDataFrame(result.rows, names)
+                return self.spark.createDataFrame(result.rows, names)
             case _:
                 texts = [(text,) for text in result.to_arrow().column("result").to_pylist()]
-                return self._spark.createDataFrame(texts, "result string")
+                return self.spark.createDataFrame(texts, "result string")
 
     def execute(
         self, script: str, file: str | None = None, *, params: Params | None = None
@@ -366,7 +366,7 @@ class Session:
             if isinstance(data, str | PathLike):
                 entry, columns = self._view_of_files(name, str(fspath(data)))
             else:
-                entry = Registered((name,), dataframe_of(self._spark, data, name), late)
+                entry = Registered((name,), dataframe_of(self.spark, data, name), late)
                 columns = columns_of(entry.dataframe.schema)
             if time_column is not None:
                 check_time_column(columns, time_column)
@@ -387,7 +387,7 @@ class Session:
         if not self._runner.config.get("sqlwin.python-variables"):
             return None
         data = interactive_variables().get(name)
-        return dataframe_of(self._spark, data, name) if can_be_rows(data) else None
+        return dataframe_of(self.spark, data, name) if can_be_rows(data) else None
 
     @property
     def streams(self) -> Streams:
@@ -442,6 +442,7 @@ class Session:
         from runtime.streaming.general.operator import WindowJob
         from sqlwin.execution.general_windows import GeneralWindows
 
+        _ = self.spark  # types of `output` are parsed by the Spark that runs
         lateness_us = us(allowed_lateness) if allowed_lateness else 0
         job = WindowJob(
             window, function, trigger, evictor, lateness_us, is_processing_time=time is None
@@ -450,7 +451,7 @@ class Session:
             if isinstance(data, str):
                 table = data
             else:
-                rows = dataframe_of(self._spark, data, "data")
+                rows = dataframe_of(self.spark, data, "data")
                 table = self._named_rows(rows, time, watermark)
             windows = GeneralWindows(
                 self._runner.plans, f"SELECT * FROM {table}", tuple(keys), time, job, output
@@ -489,7 +490,7 @@ class Session:
             SqlwinError: The name or the type is invalid.
         """
         catalog = self._runner.catalog
-        register_scalar(self._spark, name, function, returns)
+        register_scalar(self.spark, name, function, returns)
         catalog.forget_aggregate(name)
 
     def register_aggregate(self, name: str, aggregate: UserDefinedAggregateFunction) -> None:
@@ -501,7 +502,7 @@ class Session:
         Raises:
             SqlwinError: The name is invalid, or the aggregate does not declare its types.
         """
-        self._runner.catalog.add_aggregate(register_aggregate(self._spark, name, aggregate))
+        self._runner.catalog.add_aggregate(register_aggregate(self.spark, name, aggregate))
 
     def ui(self, port: int | None = None) -> Page:
         """Serve a web page of the session's streams, statements and plans.
@@ -525,7 +526,7 @@ class Session:
             self._page.close()
         runner = self._runner
         watched = watched_session(
-            runner.activity, runner.streams, self._spark, lambda: runner.config.mask
+            runner.activity, runner.streams, self.spark, lambda: runner.config.mask
         )
         self._page = serve(watched, port)
         return self._page

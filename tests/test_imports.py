@@ -122,9 +122,9 @@ MAY_IMPORT = {
         "planner.binder planner.sql runtime runtime.spec sqlwin.parser sqlwin.statements sqlglot"
     ),
     "sqlwin.catalog": (
-        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.lake "
-        "runtime.connectors.options runtime.connectors.registry runtime.detection "
-        "runtime.frames runtime.scan runtime.slices runtime.spark runtime.spec "
+        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
+        "runtime.connectors.lake runtime.connectors.options runtime.connectors.registry "
+        "runtime.detection runtime.frames runtime.scan runtime.slices runtime.spark runtime.spec "
         "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",

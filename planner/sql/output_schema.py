@@ -51,7 +51,9 @@ _SUBQUERY = ("this", "alias")
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _STATISTICS = ("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")
 _VALUES = ("MIN", "MAX", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE")
-_AGGREGATES = ("COUNT", "SUM", "AVG", *_VALUES, *_STATISTICS)
+_BOOLEANS = ("BOOL_AND", "BOOL_OR", "EVERY")
+_VALUES_BY = ("MAX_BY", "MIN_BY")
+_AGGREGATES = ("COUNT", "SUM", "AVG", *_VALUES, *_VALUES_BY, *_STATISTICS, *_BOOLEANS)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 
@@ -216,6 +218,9 @@ class _Scope:
                 return self._round(*node.expressions)
             case exp.Anonymous() if _is_aggregate(node) and len(node.expressions) == 1:
                 return self._aggregate(node.name.upper(), node.expressions[0])
+            case exp.Anonymous() if node.name.upper() in _VALUES_BY and len(node.expressions) == 2:
+                _require(_is_ordered(self.value(node.expressions[1]).type))
+                return self._aggregate("FIRST", node.expressions[0])
         raise _UnknownError
 
     def _column(self, node: exp.Column) -> _Value:
@@ -266,8 +271,8 @@ class _Scope:
 
     def _aggregate(self, name: str, argument: exp.Expr) -> _Value:
         if isinstance(argument, exp.Distinct):
-            _require(name == "COUNT")
             *others, argument = argument.expressions
+            _require(name == "COUNT" or (name in ("SUM", "AVG") and not others))
             _require(all(is_flat_type(self.value(arg).type) for arg in others))
         _require_no_aggregate(argument)
         if name == "COUNT":
@@ -277,6 +282,10 @@ class _Scope:
         inner = self.value(argument).type
         if name in _VALUES:
             _require(_is_ordered(inner))
+            return _Value(inner, True)
+        _require(name not in _VALUES_BY)
+        if name in _BOOLEANS:
+            _require(inner == "boolean")
             return _Value(inner, True)
         decimal = _DECIMAL.fullmatch(inner)
         if decimal is not None and name in ("SUM", "AVG"):

@@ -57,9 +57,12 @@ _BY_NAME: dict[str, DataType] = {
     "STRING": StringType(),
     "BINARY": BinaryType(),
     "DATE": DateType(),
+    "TIMESTAMP": TimestampType(),
     "TIMESTAMP_NTZ": TimestampNTZType(),
     "TIMESTAMP_LTZ": TimestampType(),
 }
+_DECIMAL = re.compile(r"DECIMAL\(\s*([1-9]|[12]\d|3[0-8])\s*(?:,\s*(\d|[12]\d|3[0-8])\s*)?\)")
+_TEXT = re.compile(r"(?:VAR)?CHAR\(\s*[1-9]\d*\s*\)")
 # Extra column of text files that holds a broken record
 BROKEN_RECORD = "_sqlwin_broken_record"
 # Call of PROCTIME, or a text, quoted name or comment that could contain its name
@@ -75,7 +78,7 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     Raises:
         CatalogError: The type is not one of Spark's.
     """
-    if (common := _BY_NAME.get((column.type or "").upper())) is not None:
+    if (common := _type_by_name(column.type or "")) is not None:
         return common
     try:
         parsed = DataType.fromDDL(column.type or "")
@@ -85,6 +88,18 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
             subjects=(column.name, spec.name),
         ) from error
     return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
+
+
+def is_known_type(column: TableColumn) -> bool:
+    """Return whether `declared_type` knows a column's type without asking Java."""
+    return column.type is None or _type_by_name(column.type) is not None
+
+
+def _type_by_name(type_: str) -> DataType | None:
+    text = type_.upper()
+    if (decimal := _DECIMAL.fullmatch(text)) is not None:
+        return DecimalType(int(decimal[1]), int(decimal[2] or 0))
+    return StringType() if _TEXT.fullmatch(text) else _BY_NAME.get(text)
 
 
 def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructType:

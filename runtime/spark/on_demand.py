@@ -28,6 +28,7 @@ class _Demand:
         is_chosen: Whether the user has named the Spark to start.
         start: Function that starts Spark.
         settings: Spark settings that the session will start with.
+        changes: Settings that have changed since.
         session: Session once it has started.
         actions: Actions to run when it starts.
         waiting: Context in which it starts, such as a progress bar.
@@ -39,6 +40,7 @@ class _Demand:
         self.is_chosen = is_chosen
         self.start = start
         self.settings = settings
+        self.changes: dict[str, str] = {}
         self.session: SparkSession | None = None
         self.actions: list[Callable[[SparkSession], object]] = []
         self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -82,8 +84,16 @@ def is_chosen(spark: SparkSession) -> bool:
 def settings_at_start(spark: SparkSession) -> Mapping[str, str] | None:
     """Return the settings that a session will start with. None if it has started."""
     if isinstance(spark, SparkOnDemand) and spark._demand.session is None:
-        return spark._demand.settings
+        return {**spark._demand.settings, **spark._demand.changes}
     return None
+
+
+def change_at_start(spark: SparkSession, key: str, value: str | None) -> None:
+    """Change a setting of a session that has not started; None: back to the value at its start."""
+    assert isinstance(spark, SparkOnDemand), "other sessions have started"
+    spark._demand.changes.pop(key, None)
+    if value is not None:
+        spark._demand.changes[key] = value
 
 
 def started(spark: SparkSession) -> SparkSession:
@@ -103,6 +113,8 @@ def started(spark: SparkSession) -> SparkSession:
                 session = _start(demand.start)
             actions, demand.actions = demand.actions, []
             demand.session = session
+            for key, value in demand.changes.items():
+                session.conf.set(key, value)
             for action in actions:
                 action(session)
         return demand.session

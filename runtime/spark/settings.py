@@ -17,10 +17,12 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from runtime.scan.asked_once import asked
-from runtime.spark.on_demand import settings_at_start
+from runtime.scan.wall_clock import is_known_zone
+from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
+TIME_ZONE = "spark.sql.session.timeZone"
 # Keys in the text of a Java map; text within a value may look like another key
 _KEYS = re.compile(r"(?:^\{|, )([^\s=,{}]+)=")
 
@@ -92,6 +94,20 @@ def settings_of(spark: SparkSession) -> SparkSettings:
     While a statement is planned they are read once.
     """
     return asked(("settings", id(spark)), lambda: _current_settings(spark))
+
+
+def change_setting(spark: SparkSession, key: str, value: str | None) -> None:
+    """Set a setting of a session, or unset it if the value is None.
+
+    A time zone need not start the session: it is set when the session starts.
+    """
+    is_zone = key == TIME_ZONE and (value is None or is_known_zone(value))
+    if is_zone and not is_started(spark):
+        change_at_start(spark, key, value)
+    elif value is None:
+        spark.conf.unset(key)
+    else:
+        spark.conf.set(key, value)
 
 
 def _current_settings(spark: SparkSession) -> SparkSettings:

@@ -35,7 +35,7 @@ from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.asked_once import asking_once
 from runtime.spark.files import files_at, resolve
-from runtime.spark.on_demand import is_started
+from runtime.spark.on_demand import is_started, started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
@@ -415,6 +415,10 @@ class SessionCatalog:
             return None
         return certain_columns(entry, lambda path: resolve(self._spark, path))
 
+    def start_spark(self) -> None:
+        """Start Spark, for code that uses the Spark of the process rather than the session's."""
+        started(self._spark)
+
     def _is_sparks(self, name: str) -> bool:
         """Return whether Spark's current database has a table or temporary view of this name."""
         try:
@@ -468,6 +472,8 @@ class SessionCatalog:
             return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec):
             return f"Spark reads {'.'.join(name)}"
+        if entry.connector.lower() != "filesystem":
+            self.start_spark()
         return scan_of(self._spark, entry, columns, filters)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
@@ -475,6 +481,7 @@ class SessionCatalog:
         table = self._table(name)
         if table is None:
             return f"Spark reads {'.'.join(name)}"
+        self.start_spark()
         return stream_scan_of(self._spark, table, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
@@ -552,6 +559,7 @@ class SessionCatalog:
         view = _spark_name(key)
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
+        self.start_spark()
         self.analyzer.forget()
         if isinstance(entry, TableSpec):
             if (note := note_on(self._spark, entry)) is not None:

@@ -12,6 +12,7 @@ from itertools import takewhile
 from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
+from runtime.connectors.columns import is_known_type
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import brings_columns, check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError, Position, SqlSyntaxError, SqlwinError
@@ -64,6 +65,8 @@ class Definitions:
         """
         self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
+        if not is_of_files(spec) or not all(map(is_known_type, spec.physical_columns)):
+            self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)
         if rows is None and is_bare and (spec.columns or spec.watermark or spec.primary_key):

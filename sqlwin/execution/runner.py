@@ -33,6 +33,7 @@ from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.session import is_remote
+from runtime.spark.settings import change_setting
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.local import SliceRows
 from runtime.spec.scan import ScanSource
@@ -67,6 +68,16 @@ if TYPE_CHECKING:
     from sqlwin.execution.materialized import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
 
+# Statements that start Spark only where they need it
+_WITHOUT_SPARK = (
+    nodes.Query,
+    nodes.Explain,
+    nodes.CreateTable,
+    nodes.CreateView,
+    nodes.CreateMaterializedTable,
+    nodes.Set,
+    nodes.Reset,
+)
 # Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 
@@ -131,6 +142,8 @@ class Runner:
     def _run(self, statement: nodes.Statement) -> Result:
         if not isinstance(statement, nodes.Query):
             self.plans.mark_jobs()
+        if not isinstance(statement, _WITHOUT_SPARK):
+            self.catalog.start_spark()
         if not isinstance(statement, nodes.Set | nodes.Reset):
             self.plans.open_directory()
         match statement:
@@ -419,13 +432,9 @@ class Runner:
     def _apply_to_spark(self, key: str) -> None:
         """Set Spark's counterpart of a setting, if it has one."""
         conf, value = self.config.spark_setting(key)
-        if conf is None:
-            return
-        with translated_errors():
-            if value is None:
-                self.spark.conf.unset(conf)
-            else:
-                self.spark.conf.set(conf, value)
+        if conf is not None:
+            with translated_errors():
+                change_setting(self.plans.spark, conf, value)
 
     # -- Spark's own ---------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ KNOWN = [
     *(f"SELECT {name}(d) AS a, {name}(i4) AS b FROM t" for name in ("STDDEV", "STDDEV_POP",
       "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")),
     *(f"SELECT FIRST_VALUE({a}) AS f, LAST({a}) AS l FROM t" for a in TABLE),
+    "SELECT BOOL_OR(b) AS a, EVERY(d > 1) AS e, SUM(DISTINCT i4) AS s, AVG(DISTINCT m) AS v FROM t",
+    *(f"SELECT MAX_BY(k, {a}) AS f, MIN_BY({a}, ts) AS l FROM t" for a in TABLE),
     "SELECT k FROM t WHERE i4 > -40 AND d < 1e9 AND d >= -1.5E-3 AND i8 = -5000000000",
 ]  # fmt: skip
 # Each is wrong, or nothing that is known for sure

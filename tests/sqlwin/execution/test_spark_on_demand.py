@@ -60,6 +60,8 @@ def test_a_plan_without_spark_is_the_golden_one(case: Path, unstarted: Session) 
         "SELECT nope FROM flights",
         "SELECT DATE_FORMAT(sched_dep, 'yyyy') AS y FROM flights",
         "SHOW FUNCTIONS",
+        "CREATE TABLE t (x INT) WITH ('connector' = 'filesystem', 'path' = 'nowhere.parquet');"
+        "SELECT * FROM t",
         "SET 'spark.sql.ansi.enabled' = 'false'",
         "CREATE TABLE t (dep_delay STRING) WITH ('connector' = 'filesystem',"
         " 'path' = 'queries/data/flights.parquet'); SELECT * FROM t",
@@ -77,11 +79,6 @@ def test_statements_that_need_spark_start_it(statement: str, unstarted: Session)
     [
         ("SELECT", "needs columns"),
         ("SELECT * FROM 'nowhere.csv'", "does not exist"),
-        (
-            "CREATE TABLE t (x INT) WITH ('connector' = 'filesystem', 'path' = 'nowhere.parquet');"
-            "SELECT * FROM t",
-            "does not exist",
-        ),
         ("SET 'sqlwin.nothing' = '1'", "sqlwin.nothing"),
     ],
 )
@@ -179,6 +176,46 @@ def test_connecting_starts_no_java() -> None:
         "print(sqlwin.connect(), SparkContext._gateway)\n"
     )
     assert run("-c", code).stdout == "<sqlwin Session on Spark, not started yet> None\n"
+
+
+def test_a_statement_starts_spark_or_needs_none() -> None:
+    """Functions of PySpark that use the Spark of the process fail before there is one."""
+    code = (
+        "from pathlib import Path\n"
+        "from sqlwin.control import SessionControl\n"
+        "from sqlwin.session import Session\n"
+        "from sqlwin.statements.split import split_script\n"
+        "from tests.unstarted import NeedsSparkError, unstarted_spark\n"
+        "n_explained = 0\n"
+        "types = 'a DECIMAL(9, 2), b VARCHAR(3), c ROW<x INT>, d ARRAY<INT>, e TIMESTAMP_LTZ(3)'\n"
+        "more = [f'CREATE TABLE t ({types}) WITH (\\'connector\\' = \\'{c}\\')' for c in\n"
+        "        ('datagen', 'filesystem\\', \\'path\\' = \\'/nowhere\\', \\'format\\' = \\'csv')]\n"
+        "more += ['SHOW TABLES', 'DROP TABLE IF EXISTS x', 'SHOW STREAMS', 'SUMMARIZE (SELECT 1 AS a)']\n"
+        "scripts = [path.read_text() for path in sorted(Path('queries').rglob('*.sql'))]\n"
+        "for script in [*scripts, *more]:\n"
+        "    session = Session(unstarted_spark(), settings={})\n"
+        "    try:\n"
+        "        for part in split_script(script):\n"
+        "            n_explained += len(SessionControl(session).query_documents(part.text))\n"
+        "    except NeedsSparkError:\n"
+        "        pass\n"
+        "print(n_explained >= 20)\n"
+    )
+    done = run("-c", code)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_the_time_zone_is_known_before_the_start(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    begun = spark.newSession()
+    zone = begun.conf.get("spark.sql.session.timeZone")
+    with Session(SparkOnDemand(lambda: begun, SETTINGS), settings={}) as session:
+        session.execute("SET 'table.local-time-zone' = 'Asia/Tokyo'")
+        assert not SessionControl(session).has_spark
+        assert session.sql("SELECT current_timezone() AS zone").collect() == [("Asia/Tokyo",)]
+    begun.conf.set("spark.sql.session.timeZone", str(zone))
 
 
 def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
