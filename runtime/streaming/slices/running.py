@@ -53,7 +53,7 @@ class RunningAggregates(Spans):
     """The spans of one key group.
 
     Args:
-        window: HOP window.
+        window: HOP window whose slices are in several windows.
         columns, store, facts, thresholds: See `Spans`.
     """
 
@@ -68,6 +68,8 @@ class RunningAggregates(Spans):
         super().__init__(columns, store, facts, thresholds)
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
+        # the first and the last block of a window must be different ones
+        assert self._n_windows > 1, window
         self._grows = any(
             isinstance(accumulator, CollectSet | CollectRows)
             for accumulator in columns.accumulators
