@@ -166,7 +166,7 @@ def open_checkpoint(
 
 
 def _unusable(directory: str, error: OSError) -> SetupError:
-    message = f"no checkpoint can be kept in {directory}: {error.strerror or error}"
+    message = f"cannot store the checkpoint in {directory}: {error.strerror or error}"
     return SetupError(message, hint=_WRITABLE)
 
 

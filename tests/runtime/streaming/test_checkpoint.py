@@ -116,7 +116,7 @@ def test_a_directory_that_cannot_be_made_or_read_is_named(name: str, tmp_path: P
     (tmp_path / "file").touch()
     with pytest.raises(SetupError) as caught:
         opened(tmp_path / name)
-    assert caught.value.message.startswith(f"no checkpoint can be kept in {tmp_path}/{name}: ")
+    assert caught.value.message.startswith(f"cannot store the checkpoint in {tmp_path}/{name}: ")
     assert "Errno" not in caught.value.message
     assert caught.value.hint
 

@@ -80,7 +80,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run)
     result = run(EVENTS + CHECKPOINT.format("file/below") + COUNT)
     assert result.exit_code == 3
     assert result.stderr.splitlines()[-5:] == [
-        f"error: no checkpoint can be kept in {Path('file/below/counts').absolute()}: "
+        f"error: cannot store the checkpoint in {Path('file/below/counts').absolute()}: "
         "Not a directory",
         "  at job.sql, line 7, column 1",
         "    INSERT INTO counts",
