@@ -69,15 +69,14 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     first = next((sample for sample in samples if sample.text.strip()), None)
     if first is None:
         raise ExecutionError(
-            f"{samples[0].path} is empty: there is nothing to take the columns from",
+            f"{samples[0].path} is empty, so columns cannot be inferred",
             subjects=(samples[0].path,),
             hint="declare the columns in CREATE TABLE",
         )
     delimiter = given.get("sep", given.get("delimiter"))
     if delimiter is not None and len(delimiter) != 1:
         raise CatalogError(
-            f"the delimiter {delimiter!r} has several characters, and such files are not looked "
-            "into",
+            f"columns cannot be inferred with the multi-character delimiter {delimiter!r}",
             subjects=(f"'{delimiter}'",),
             hint="declare the columns in CREATE TABLE",
         )
@@ -97,7 +96,7 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     tables = [(s, dialect.rows(without_head(s.text, rules))) for s in samples if s.text.strip()]
     if not tables[0][1]:
         raise ExecutionError(
-            f"{first.path} has no line below the {head.skip} lines that '{SKIP}' leaves out",
+            f"{first.path} has no line after the {head.skip} lines that '{SKIP}' skips",
             subjects=(first.path,),
         )
     tables = [(sample, rows) for sample, rows in tables if rows]
@@ -142,7 +141,7 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     if is_headed and names != [cell.strip() for cell in header]:
         options["enforceSchema"] = "true"  # the header has other names
     if not rows:
-        notes = [*notes, "there are no rows to take types from: all columns are STRING"]
+        notes = [*notes, "all columns are STRING, because there are no rows to infer types from"]
     columns = tuple(
         TableColumn(name, kind.type.upper()) for name, kind in zip(names, kinds, strict=True)
     )
@@ -159,10 +158,10 @@ def _check_headers(headers: Sequence[tuple[Sample, Sequence[str]]]) -> None:
     for sample, header in others:
         if list(header) != list(expected):
             raise CatalogError(
-                f"the headers of files differ: {first.path} has {', '.join(expected)}, and "
+                f"the headers of files differ: {first.path} has {', '.join(expected)}; "
                 f"{sample.path} has {', '.join(header)}",
                 subjects=(sample.path,),
-                hint="give files of one header, by a glob that leaves the others out",
+                hint="use a glob that matches only files with the same header",
             )
 
 
@@ -171,10 +170,10 @@ def _check_widths(widths: Sequence[tuple[Sample, int]]) -> None:
     for sample, width in others:
         if width != expected:
             raise CatalogError(
-                f"files have different columns: {first.path} has {expected}, and {sample.path} "
-                f"has {width}",
+                f"files have different numbers of columns: {first.path} has {expected}; "
+                f"{sample.path} has {width}",
                 subjects=(sample.path,),
-                hint="give files of one kind, by a glob that leaves the others out",
+                hint="use a glob that matches only files with the same columns",
             )
 
 
@@ -221,13 +220,14 @@ def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> l
     if head.skip and "skip" not in given and not is_named:
         lines = "line is" if head.skip == 1 else f"{head.skip} lines are"
         notes.append(
-            f"the first {lines} left out as text above the header: '{SKIP}' = '{head.skip}'"
+            f"the first {lines} skipped as text above the header: '{SKIP}' = '{head.skip}'"
         )
     if head.below and "below" not in given:
         lines = "line" if head.below == 1 else f"{head.below} lines"
         notes.append(
-            f"the {lines} below the header with units or types "
-            f"{'is' if head.below == 1 else 'are'} left out: '{SKIP_BELOW}' = '{head.below}'"
+            f"the {lines} of units or types below the header "
+            f"{'is' if head.below == 1 else 'are'} skipped: '{SKIP_BELOW}' = "
+            f"'{head.below}'"
         )
     return notes
 
@@ -300,7 +300,9 @@ def _kinds(
         differs = (kind.decimal or decimal) != decimal or (kind.group or group) != group
         is_plain = kind.type == "double" and not kind.decimal and decimal != "."
         if differs or is_plain:
-            notes.append(f"`{names[i]}` is STRING: other columns write numbers another way")
+            notes.append(
+                f"`{names[i]}` is STRING, because other columns use a different number format"
+            )
             kinds[i] = ValueKind("string")
     words = sorted({word for kind in kinds for word in kind.null_words})
     notes += _notes_on_misfits(names, kinds, [*declared_nulls, *words], symbols, lines, is_headed)
@@ -346,28 +348,29 @@ def _notes_on_misfits(
     for i, kind in enumerate(kinds):
         if kind.symbols:
             notes.append(
-                f"`{names[i]}` has {listed(kind.symbols)} around numbers and stays STRING: "
-                f"'csv.number-symbols' = '{_words(every_symbol)}' reads them as "
-                f"{kind.would_be.upper()}"
+                f"`{names[i]}` is STRING, because its numbers have "
+                f"{listed(kind.symbols)} around them; to read them as "
+                f"{kind.would_be.upper()}, set 'csv.number-symbols' = "
+                f"'{_words(every_symbol)}'"
             )
         name = first[i].strip() if i < len(first) else ""
         rest = [word for word in kind.misfits if word != name]
         if name in kind.misfits and is_headed:
-            advice[i].append(f"'{REPEATED}' = 'true' leaves out lines that repeat the header")
+            advice[i].append(f"set '{REPEATED}' = 'true' to skip repeated header lines")
         elif name in kind.misfits:
-            advice[i].append("'header' = 'true' takes the first line as the names of the columns")
+            advice[i].append("set 'header' = 'true' to use the first line as column names")
         if len(kinds) > 1 and i < len(second) and rest == [second[i].strip()]:
-            advice[i].append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
+            advice[i].append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
         if rest:
             to_null[i] = rest
     nulls = [*nulls, *(word for words in to_null.values() for word in words)]
     for i in to_null:
-        advice[i].append(f"'csv.null-literals' = '{_words(nulls)}' reads them as NULL")
+        advice[i].append(f"set 'csv.null-literals' = '{_words(nulls)}' to read them as NULL")
     for i, kind in enumerate(kinds):
         if kind.misfits:
             notes.append(
-                f"`{names[i]}` would be {kind.would_be.upper()} but for {listed(kind.misfits)}, "
-                f"and stays STRING: {', '.join(advice[i])}"
+                f"`{names[i]}` is STRING instead of {kind.would_be.upper()}, because of "
+                f"{listed(kind.misfits)}: {', '.join(advice[i])}"
             )
     return notes
 

@@ -169,17 +169,19 @@ def _of_lines(
     pattern = said[PATTERN]
     if (expected := pattern_error(pattern)) is not None:
         raise CatalogError(
-            f"'{PATTERN}' is {pattern!r}", subjects=(f"'{PATTERN}'",), hint=f"it takes {expected}"
+            f"invalid value for option '{PATTERN}': {pattern!r}",
+            subjects=(f"'{PATTERN}'",),
+            hint=f"it must be {expected}",
         )
     rules = line_rules(said, has_header=False, prefix="text")
     lines = [r for s in samples for r in FileLines(rules).records(s.text.splitlines())]
     names, fields, others = columns_of_lines(pattern, lines)
     if len(others) == len(lines):
-        first = f": the first one is {others[0][:100]!r}" if others else ""
+        first = f"; the first line is {others[0][:100]!r}" if others else ""
         raise CatalogError(
             f"no line of {samples[0].path} matches '{PATTERN}' = {pattern!r}{first}",
             subjects=(f"'{PATTERN}'",),
-            hint=f"it takes a regular expression with named groups, or {', '.join(NAMES)}",
+            hint=f"it must be a regular expression with named groups, or {', '.join(NAMES)}",
         )
     distinct = [list(dict.fromkeys(values)) for values in fields]
     columns, options, notes = column_types(names, distinct, given, "text")
@@ -188,8 +190,10 @@ def _of_lines(
     if others and said.get(IGNORED, "false").lower() != "true":
         notes = (
             *notes,
-            f"{len(others)} of {len(lines)} lines do not match '{PATTERN}': {listed(others)}; "
-            f"'{IGNORED}' = 'true' leaves them out",
+            (
+                f"{len(others)} of {len(lines)} lines do not match '{PATTERN}': "
+                f"{listed(others)}; set '{IGNORED}' = 'true' to skip them"
+            ),
         )
     return columns, options, notes
 
@@ -237,10 +241,10 @@ def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> Exe
     """Return the error for a CSV file with more fields than Spark's reader accepts."""
     most = int(options.get("maxColumns", MOST_CSV_COLUMNS))
     return ExecutionError(
-        f"{path} has {n_fields:,} columns, and {most:,} are read",
+        f"{path} has {n_fields:,} columns, but the maximum is {most:,}",
         subjects=(path,),
-        hint=f"'maxColumns' = '{n_fields}' reads them, in minutes; JSON or Parquet with arrays is "
-        "faster",
+        hint=f"set 'maxColumns' = '{n_fields}' to read them, which takes minutes; JSON or "
+        "Parquet with arrays is faster",
     )
 
 
@@ -262,9 +266,9 @@ def _format(paths: Sequence[str], files: Files) -> str:
     if len(by_format) > 1:
         listed = ", ".join(f"{path} is {name or 'unknown'}" for name, path in by_format.items())
         raise CatalogError(
-            f"the files are of several formats: {listed}",
+            f"the files have different formats: {listed}",
             subjects=(next(iter(by_format.values())),),
-            hint="give a glob that names those of one format, such as 'dir/*.parquet'",
+            hint="use a glob that matches one format, such as 'dir/*.parquet'",
         )
     name, path = next(iter(by_format.items()))
     if name in FORMATS and name not in _OPEN_SUFFIXES:
@@ -368,9 +372,9 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
             batch = next(parquet.iter_batches(_ROWS, columns=texts), None) if texts else None
     except UnicodeDecodeError as error:
         raise ExecutionError(
-            f"cannot read {path}: the name of a column is not UTF-8",
+            f"cannot read {path}: a column name is not UTF-8",
             subjects=(path,),
-            hint="write the file with other names",
+            hint="rename the columns in the file",
         ) from error
     except (OSError, pa.ArrowException) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]

@@ -21,7 +21,7 @@ _MOST_FIELDS = 200
 # Maximum nesting; deeper values become STRING columns that hold JSON
 _MOST_LEVELS = 50
 _LEAVE_OUT = (
-    "'json.ignore-parse-errors' = 'true' leaves such lines out, in a CREATE TABLE with columns"
+    "set 'json.ignore-parse-errors' = 'true' to skip such lines, in a CREATE TABLE with columns"
 )
 
 
@@ -114,10 +114,9 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
         options["encoding"] = samples[0].encoding
         if samples[0].encoding == "UTF-16" and not is_whole_file:
             raise ExecutionError(
-                f"{samples[0].path} is written in UTF-16, in which JSON of one object a line is "
-                "not read",
+                f"{samples[0].path} is UTF-16, but JSON lines must be UTF-8",
                 subjects=(samples[0].path,),
-                hint=f"iconv -f UTF-16 -t UTF-8 {samples[0].path} > NEW writes it in UTF-8",
+                hint=f"convert the file: iconv -f UTF-16 -t UTF-8 {samples[0].path} > NEW",
             )
     records = given.get("records", "")
     if "records" not in given and is_whole_file and (name := records_field(samples[0].text)):
@@ -133,27 +132,28 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
                 top.add(object_)
         except NestedTooDeepError as error:
             raise ExecutionError(
-                f"{sample.path} {error}", subjects=(sample.path,), hint="write it less deep"
+                f"{sample.path} {error}",
+                subjects=(sample.path,),
+                hint="reduce the nesting in the file",
             ) from error
     first = samples[0]
     if not top.fields and not first.is_whole:
         raise ExecutionError(
-            f"the first object of {first.path} is longer than {len(first.text):,} characters",
+            f"the first object of {first.path} is longer than {len(first.text):,} "
+            "characters, so columns cannot be inferred",
             subjects=(first.path,),
             hint="declare format and columns in CREATE TABLE",
         )
     if not top.fields:
         raise ExecutionError(
-            f"{samples[0].path} holds no JSON object to take the columns from",
+            f"{samples[0].path} contains no JSON object, so columns cannot be inferred",
             subjects=(samples[0].path,),
             hint="declare the columns in CREATE TABLE",
         )
     _check_names(top.fields, samples[0].path)
     columns, notes, words = [], [], set[str]()
     if "json.records" in options:
-        notes.append(
-            f"the rows are the objects in the field {records!r}: 'json.records' = '{records}'"
-        )
+        notes.append(f"the rows are the objects in field {records!r}: 'json.records' = '{records}'")
     texts = [[t for t in seen.texts if t] for seen in top.fields.values()]
     day_first = habits_of(texts).day_first
     for name, seen in top.fields.items():
@@ -176,9 +176,9 @@ def _check_names(names: Iterable[str], path: str) -> None:
         other = by_folded.setdefault(name.lower(), name)
         if other != name:
             raise CatalogError(
-                f"{path} has the fields `{other}` and `{name}`, which are one name in SQL",
+                f"{path} has the fields `{other}` and `{name}`, which differ in case only",
                 subjects=(path,),
-                hint="CREATE TABLE with one of them as a column reads that one",
+                hint="declare one of them as a column in CREATE TABLE to read that one",
             )
 
 
@@ -199,8 +199,9 @@ def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, 
         return "STRING", "", "", set()
     if times.ambiguous is not None:
         note = (
-            f"`{name}` may be {times.pattern} or {times.ambiguous}, by all that the sample shows, "
-            f"and stays STRING: 'fields.{name}.format' = '{times.pattern}' says which"
+            f"`{name}` is STRING, because its times may be {times.pattern} or "
+            f"{times.ambiguous}; set 'fields.{name}.format' = '{times.pattern}' or "
+            f"'{times.ambiguous}'"
         )
         return "STRING", "", note, set()
     return times.type.upper(), "" if times.pattern == ISO else times.pattern, "", words
@@ -296,7 +297,7 @@ def _lines(sample: Sample) -> Iterator[Any]:
             ) from error
         except ValueError as error:
             raise ExecutionError(
-                f"{sample.path}, line {number}: {line.strip()[:60]!r} is no JSON ({error})",
+                f"{sample.path}, line {number}: {line.strip()[:60]!r} is not valid JSON ({error})",
                 subjects=(sample.path,),
                 hint=_LEAVE_OUT,
             ) from error

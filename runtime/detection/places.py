@@ -111,9 +111,10 @@ def _misfit_error(
 ) -> tuple[str, str | None]:
     """Return error text and hint for a value that does not fit the type of its column."""
     name = reading.column
-    as_written = f" written as {reading.pattern}" if reading.pattern else ""
+    as_written = f" in the format {reading.pattern}" if reading.pattern else ""
     message = (
-        f"{_place(path, line)}, column `{name}`: {_shorten(value)} is no {reading.type}{as_written}"
+        f"{_place(path, line)}, column `{name}`: {_shorten(value)} is not a valid "
+        f"{reading.type}{as_written}"
     )
     ways = _ways_out(reading, value, line)
     return message, "; ".join([*filter(None, [", ".join(ways)]), _string_advice(reading)])
@@ -126,30 +127,32 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
     is_word = not any(c.isdigit() for c in value)
     is_time = reading.type.startswith(("TIMESTAMP", "DATE"))
     if is_csv and is_word and not reading.has_header and line == reading.skip + 1:
-        return ["'header' = 'true' takes the first line as the names of the columns"]
+        return ["set 'header' = 'true' to use the first line as column names"]
     if is_csv and reading.has_header and value.strip().lower() == name.lower():
-        return [f"'{REPEATED}' = 'true' leaves out lines that repeat the header"]
+        return [f"set '{REPEATED}' = 'true' to skip repeated header lines"]
     ways = []
     if is_time:
-        ways.append(f"'fields.{name}.format' = '...' says how it is written")
+        ways.append(f"set 'fields.{name}.format' = '...' to the format of the column")
     elif is_text and (symbols := affixes_of(value.strip())):
-        ways.append(f"'{reading.format}.number-symbols' = '{'|'.join(symbols)}' reads the number")
+        ways.append(
+            f"set '{reading.format}.number-symbols' = '{'|'.join(symbols)}' to read the number"
+        )
     elif not reading.pattern and "," in value and not is_word:
-        ways.append(f"'{reading.format}.decimal-separator' = ',' reads decimal commas")
+        ways.append(f"set '{reading.format}.decimal-separator' = ',' for decimal commas")
     if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
-        ways.append(f"'{SKIP_BELOW}' = '1' leaves out the line below the header")
+        ways.append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
     if reading.format in ("csv", "json", "text") and len(value) <= _SHOWN_CHARACTERS:
         words = f"{reading.nulls}|{value}" if reading.nulls else value
-        ways.append(f"'{reading.format}.null-literals' = '{words}' reads it as NULL")
+        ways.append(f"set '{reading.format}.null-literals' = '{words}' to read it as NULL")
     return ways
 
 
 def _string_advice(reading: FileReading) -> str:
     if not reading.by_name:
-        return "declared STRING the column takes every value"
+        return "declare the column STRING to accept every value"
     return (
-        f"options stand behind the path, in /*+ OPTIONS(...) */, and SHOW CREATE TABLE "
-        f"{reading.table} gives a statement in which the column can be STRING"
+        "options follow the path in /*+ OPTIONS(...) */; to read the column as STRING, "
+        f"edit the statement that SHOW CREATE TABLE {reading.table} prints"
     )
 
 
@@ -161,7 +164,7 @@ def _record_error(
     if reading.format == "text":
         return (
             f"{_place(path, line)}: {_shorten(record)} does not match '{PATTERN}'",
-            f"{ignore} leaves out such lines",
+            f"set {ignore} to skip such lines",
         )
     if reading.format == "json":
         return _object_error(reading, path, record, line, ignore)
@@ -171,15 +174,16 @@ def _record_error(
         n_fields = 0
     expected = len(reading.fields)
     what = (
-        f"{n_fields} fields in place of {expected}"
+        f"{n_fields} fields instead of {expected}"
         if n_fields not in (0, expected)
-        else "a quote that is not closed, or other fields than its columns"
+        else "an unclosed quote, or fields other than the table's columns"
     )
     return (
         f"{_place(path, line)}: {_shorten(record)} has {what}",
-        f"{ignore} reads what is missing as NULL and leaves out what is too much; "
-        "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' say how fields "
-        "are separated",
+        (
+            f"set {ignore} to read missing fields as NULL and to skip extra ones, or check "
+            "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character'"
+        ),
     )
 
 
@@ -189,12 +193,15 @@ def _object_error(
     place = _place(path, line)
     if (excess := excess_of(record)) is not None:
         what, option = excess
-        return f"{place} {what}", f"{option} reads it, {ignore} leaves it out"
+        return f"{place} {what}", f"set {option} to read it, or {ignore} to skip it"
     try:
         object_ = load_json(record)
     except ValueError:
         if len(record) < MOST_CHARACTERS:
-            return f"{place}: {_shorten(record)} is no JSON", f"{ignore} leaves broken lines out"
+            return (
+                f"{place}: {_shorten(record)} is not valid JSON",
+                f"set {ignore} to skip malformed lines",
+            )
         object_ = None
     if not isinstance(object_, dict):
         return f"{place}: {_shorten(record)} does not fit the columns", ignore + " reads it as NULL"
@@ -210,10 +217,13 @@ def _object_error(
             return message, hint
     if "\ufffd" in record and reading.encoding.lower() in ("", "utf-8"):
         return (
-            f"{place}: {_shorten(record)} is not written in UTF-8",
-            "'encoding' = 'windows-1252', or another one, says how it is written",
+            f"{place}: {_shorten(record)} is not UTF-8",
+            "set 'encoding' to the encoding of the file, such as 'windows-1252'",
         )
-    return f"{place}: {_shorten(record)} does not fit the columns", f"{ignore} reads it as NULL"
+    return (
+        f"{place}: {_shorten(record)} does not fit the columns",
+        f"set {ignore} to read it as NULL",
+    )
 
 
 def _is_of(value: Any, type_: str) -> bool:

@@ -89,7 +89,8 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
             return Sample(path, text, is_whole, name)  # JSON is parsed up to where it is cut off
         if end < 0:
             raise ExecutionError(
-                f"the first line of {path} is longer than {n_bytes} bytes",
+                f"the first line of {path} is longer than {n_bytes} bytes, so columns "
+                "cannot be inferred",
                 subjects=(path,),
                 hint="declare format and columns in CREATE TABLE",
             )
@@ -116,7 +117,7 @@ def _unreadable(path: str, error: Exception) -> ExecutionError:
     """Return the error for a file that cannot be read."""
     hint = None
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
-        hint = "remove the symbolic link: it leads to itself"
+        hint = "remove the symbolic link, which leads to itself"
     why = getattr(error, "strerror", None) or error
     return ExecutionError(f"cannot read {path}: {why}", subjects=(path,), hint=hint)
 
@@ -150,7 +151,9 @@ def _inflate(file: BinaryIO) -> BinaryIO:
 
 def _refuse_framed(file: BinaryIO) -> BinaryIO:
     file.close()
-    raise OSError("Hadoop's snappy and lz4 are not looked into; declare format and columns")
+    raise OSError(
+        "Hadoop's snappy and lz4 are not supported here; declare format and columns in CREATE TABLE"
+    )
 
 
 _DECOMPRESSED: dict[str, Callable[[BinaryIO], BinaryIO]] = {
@@ -169,17 +172,17 @@ def _decode(data: bytes, path: str, declared: str) -> tuple[str, str]:
     name = declared or ("" if mark is None else _MARKS[mark])
     if b"\0" in data[:4096] and not name:
         raise ExecutionError(
-            f"{path} is no text", subjects=(path,), hint="'format' = '...' says what it is"
+            f"{path} is not a text file", subjects=(path,), hint="set 'format' = '...'"
         )
     try:
         decoder = codecs.getincrementaldecoder(name or "utf-8")()
     except LookupError as error:
-        raise ExecutionError(f"there is no encoding {name}", subjects=(f"'{name}'",)) from error
+        raise ExecutionError(f"unknown encoding {name}", subjects=(f"'{name}'",)) from error
     try:
         return decoder.decode(data).lstrip("\ufeff"), name
     except UnicodeDecodeError as error:
         if name:
             raise ExecutionError(
-                f"{path} is not written in {name}: byte {error.start}", subjects=(path,)
+                f"{path} is not valid {name}: byte {error.start}", subjects=(path,)
             ) from error
         return data.decode("cp1252", errors="replace"), "windows-1252"

@@ -188,8 +188,9 @@ def _common_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind 
     if times is not None:
         return ValueKind(
             "string",
-            note=f"`{name}` may be {times.pattern} or {times.ambiguous}, by all that the sample "
-            f"shows, and stays STRING: 'fields.{name}.format' = '{times.pattern}' says which",
+            note=f"`{name}` is STRING, because its times may be {times.pattern} or "
+            f"{times.ambiguous}; set 'fields.{name}.format' = '{times.pattern}' or "
+            f"'{times.ambiguous}'",
         )
     return _number(name, values, habits)
 
@@ -215,8 +216,8 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
         unclear = listed([v for v in values if not _WHOLE.fullmatch(v)])
         return ValueKind(
             "string",
-            note=f"`{name}` has {unclear}, which may be thousands or fractions, and stays STRING: "
-            "set 'csv.decimal-separator'",
+            note=f"`{name}` is STRING, because the separator in {unclear} may be for "
+            "thousands or decimals; set 'csv.decimal-separator'",
         )
     pattern = _POINT if decimal == "." else _COMMA
     groups = {mark for mark in groups if mark != decimal}

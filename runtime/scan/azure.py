@@ -39,8 +39,7 @@ def azure_options(scheme: str, authority: str, setting: Setting) -> dict[str, An
     account, _, domain = host.partition(".")
     if not account:
         raise _wrong(
-            f"{scheme}://{authority} names no account: a path in Azure is "
-            f"{scheme}://CONTAINER@ACCOUNT.{_DOMAIN}/..."
+            f"{scheme}://{authority} has no account: use {scheme}://CONTAINER@ACCOUNT.{_DOMAIN}/..."
         )
     options: dict[str, Any] = {"account_name": account}
     options |= _endpoint(scheme, domain, setting)
@@ -50,18 +49,17 @@ def azure_options(scheme: str, authority: str, setting: Setting) -> dict[str, An
 def who_asks(options: Mapping[str, Any], host: str) -> str:
     """Return the credentials used and the setting to change them, for error messages."""
     if "account_key" in options:
-        return f"the account key: {_S}fs.azure.account.key.{host} says it"
+        return f"the account key; check {_S}fs.azure.account.key.{host}"
     if "sas_token" in options:
-        return f"the SAS token: {_S}fs.azure.sas.fixed.token.{host} says it"
+        return f"the SAS token; check {_S}fs.azure.sas.fixed.token.{host}"
     if "client_id" in options:
         return (
-            f"the application: {_S}fs.azure.account.oauth2.client.id, .secret and .endpoint say "
-            "which"
+            "the application's credentials; check "
+            f"{_S}fs.azure.account.oauth2.client.id, .secret and .endpoint"
         )
     return (
-        f"the environment's identity: {_S}fs.azure.account.key.{host} or "
-        f"{_S}fs.azure.sas.fixed.token.{host} says who asks, or the environment in AZURE_CLIENT_ID "
-        "and AZURE_CLIENT_SECRET"
+        "the environment's identity; check AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or "
+        f"set {_S}fs.azure.account.key.{host} or {_S}fs.azure.sas.fixed.token.{host}"
     )
 
 
@@ -77,7 +75,7 @@ def _endpoint(scheme: str, domain: str, setting: Setting) -> dict[str, Any]:
     if endpoint is not None:
         host, colon, port = endpoint.partition(":")
         if not (host and colon and port.isdigit()):
-            raise _wrong(f"{_S}{_ENDPOINT} is HOST:PORT, not {endpoint}")
+            raise _wrong(f"{_S}{_ENDPOINT} must be HOST:PORT, not {endpoint}")
         options |= {"blob_storage_authority": endpoint, "dfs_storage_authority": endpoint}
     elif domain and domain not in (_DOMAIN, _DOMAIN.replace("dfs.", "blob.", 1)):
         options["dfs_storage_authority"] = "." + domain.replace("blob.", "dfs.", 1)
@@ -104,7 +102,7 @@ def _credentials(container: str, host: str, setting: Setting) -> dict[str, Any]:
     kind = (account_setting("account.auth.type") or "").lower()
     if kind and kind not in _KINDS:
         raise _wrong(
-            f"{_S}fs.azure.account.auth.type is SharedKey, OAuth or SAS, not {kind.upper()}"
+            f"{_S}fs.azure.account.auth.type must be SharedKey, OAuth or SAS, not {kind.upper()}"
         )
     key, sas = account_setting("account.key"), account_setting("sas.fixed.token")
     sas = sas or next(filter(None, (setting(f"fs.azure.sas.{container}.{h}") for h in hosts)), None)
@@ -119,7 +117,7 @@ def _credentials(container: str, host: str, setting: Setting) -> dict[str, Any]:
         return {"account_key": _checked_key(key, host)}
     if chosen == "sas_token":
         if sas is None:
-            raise _wrong(f"there is no SAS token: {_S}fs.azure.sas.fixed.token.{host} says it")
+            raise _wrong(f"missing SAS token: set {_S}fs.azure.sas.fixed.token.{host}")
         return {"sas_token": "?" + sas.lstrip("?")}
     return _application(client, account_setting) if chosen == "client_id" else {}
 
@@ -134,21 +132,18 @@ def _application(client: str | None, account_setting: Setting) -> dict[str, Any]
     credentials = {"id": client, "secret": secret, "endpoint": tenant}
     missing = [name for name, value in credentials.items() if value is None]
     if missing and (secret is not None or endpoint is not None):
-        raise _wrong(
-            "of the application's credentials one is missing: "
-            f"{_S}fs.azure.account.oauth2.client.{missing[0]} says it"
-        )
+        raise _wrong(f"missing credential: set {_S}fs.azure.account.oauth2.client.{missing[0]}")
     return {"client_id": client, "client_secret": secret, "tenant_id": tenant}
 
 
 def _checked_key(key: str | None, host: str) -> str:
     name = f"{_S}fs.azure.account.key.{host}"
     if key is None:
-        raise _wrong(f"there is no account key: {name} says it")
+        raise _wrong(f"missing account key: set {name}")
     try:
         base64.b64decode(key, validate=True)
     except binascii.Error as error:
-        raise _wrong(f"the account key is not Base64: {name} says it") from error
+        raise _wrong(f"the account key is not valid Base64: check {name}") from error
     return key
 
 
@@ -171,51 +166,60 @@ AZURE_REASONS: tuple[tuple[str, int, str], ...] = (
     (
         "ContainerNotFound|FilesystemNotFound",
         errno.ENOENT,
-        "there is no container {0}: the path names it, and the account before the first dot",
+        "container {0} does not exist: check the container and the account in the path",
     ),
     (
         r"GetToken\(\)[^\n]*(?:Fail to get|not resolve|not connect)",
         errno.EHOSTUNREACH,
-        "Microsoft's login cannot be reached, and so nobody says who asks; an account key or a SAS "
-        "token needs no login: {s}fs.azure.account.key.{host}",
+        (
+            "the Microsoft login service is not reachable; use an account key or a SAS "
+            "token instead: {s}fs.azure.account.key.{host}"
+        ),
     ),
     (
         "not permitted for non TLS",
         errno.EACCES,
-        "an application's or the environment's identity is given over TLS alone: "
-        "{s}fs.azure.always.use.https, or {s}fs.azure.account.key.{host} for a key",
+        (
+            "an application's or the environment's identity requires TLS: set "
+            "{s}fs.azure.always.use.https, or an account key in "
+            "{s}fs.azure.account.key.{host}"
+        ),
     ),
     (
         "Failed to get token|CredentialUnavailable|AuthenticationException",
         errno.EACCES,
-        "the store cannot be asked as {who}",
+        "cannot log in to the store with {who}",
     ),
     (
         "AuthenticationFailed|NoAuthenticationInformation|InvalidAuthenticationInfo",
         errno.EACCES,
-        "the store does not accept {who}",
+        "the store rejected {who}",
     ),
     (
         "Authorization(?:Failure|PermissionMismatch|Protocol|Resource|Service)|InsufficientAccount"
         "|AccountIsDisabled|PublicAccessNotPermitted|403 ",
         errno.EACCES,
-        "permission denied to {who}",
+        "permission denied for {who}",
     ),
     (
         "SSL|certificate|TLS",
         errno.EIO,
-        "there is no secure connection to the store: abfs:// with {s}fs.azure.always.use.https="
-        "false does without one, {s}fs.azure.abfs.endpoint says where it is",
+        (
+            "no secure connection to the store: check {s}fs.azure.abfs.endpoint, or use "
+            "abfs:// with {s}fs.azure.always.use.https=false"
+        ),
     ),
     (
         "Fail to get a new connection|not resolve|not connect|Connection refused",
         errno.EHOSTUNREACH,
-        "the store cannot be reached: the path names the account, and {s}fs.azure.abfs.endpoint "
-        "where it is, if not Azure's own",
+        (
+            "the store is not reachable: check the account in the path, and "
+            "{s}fs.azure.abfs.endpoint if it is set"
+        ),
     ),
     (
         r"ServerBusy|InternalError|OperationTimedOut| 5\d\d ",
         errno.EIO,
-        "the store failed several times: run the statement again",
+        "the store failed repeatedly: run the statement again",
     ),
 )

@@ -87,7 +87,7 @@ def list_files(
             except OSError as error:
                 return NotScannable(f"{error.filename or root}: {error.strerror or error}")
         else:
-            return NotScannable(f"{root} is no file or directory of this machine")
+            return NotScannable(f"{root} is not a local file or directory")
     return _listing(files, {})
 
 
@@ -189,7 +189,7 @@ def partition_pair(name: str, path: str | None = None) -> tuple[str, str]:
     """Split a directory name into column and text; `path` is for errors."""
     column, equals, text = name.partition("=")
     if not (column and equals):
-        raise _OwnLayoutError(f"{path or name} is a directory not named column=value")
+        raise _OwnLayoutError(f"the directory {path or name} is not named column=value")
     return _unescape(column), _unescape(text)
 
 
@@ -217,7 +217,7 @@ def _unescape(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         code = int(match[1], 16)
         if code >= 128:
-            raise _OwnLayoutError(f"the directory name {text} has an escape beyond ASCII")
+            raise _OwnLayoutError(f"the directory name {text} contains a non-ASCII escape")
         return chr(code)
 
     return _ESCAPE.sub(character, text)
@@ -230,8 +230,8 @@ def _value(text: str, type_: str) -> int | str | NotScannable | None:
         return text
     bits = _INTEGER_BITS[type_]
     if _INTEGER.fullmatch(text) is None or not text.isascii():
-        return NotScannable(f"the partition value {text} is no {type_.upper()}")
+        return NotScannable(f"the partition value {text} is not a valid {type_.upper()}")
     number = int(text)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        return NotScannable(f"the partition value {text} is no {type_.upper()}")
+        return NotScannable(f"the partition value {text} is not a valid {type_.upper()}")
     return number

@@ -121,7 +121,7 @@ def scan_source_of(
     in_names: list[Column] = []
     for column in columns:
         if column.name.lower() not in column_of_name:
-            return NotScannable(f"{column.name} is a field of a column")
+            return NotScannable(f"{column.name} is a field of a struct")
         if not is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
         (in_names if column.name.lower() in names else in_files).append(column)
@@ -183,13 +183,13 @@ def stored_names(
         if column.field_id is not None and by_id:
             names = [by_id[column.field_id]] if column.field_id in by_id else []
         elif column.field_id is not None and not column.stored:
-            return NotScannable(f"column {column.name} has neither a number nor a name")
+            return NotScannable(f"column {column.name} has neither a field id nor a name")
         else:
             names = [
                 name for spelling in column.stored for name in spelled.get(spelling.lower(), [])
             ]
         if len(names) > 1:
-            return NotScannable(f"column {column.name} has several spellings")
+            return NotScannable(f"column {column.name} occurs with several spellings")
         if not names and column.name in needed:
             return NotScannable(f"column {column.name} is missing")
         stored.append(names[0] if names else None)

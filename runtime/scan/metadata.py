@@ -161,7 +161,7 @@ def _look_at(file: ScanFile, wanted: WantedColumns) -> Looked:
         return Looked(misfit=footer.reason)
     repeated = sorted(wanted.in_names & _file_columns(footer).keys())
     if repeated:
-        return Looked(misfit=f"column {repeated[0]} is both in {file.path} and in its path")
+        return Looked(misfit=f"column {repeated[0]} occurs both in {file.path} and in its path")
     misfit = find_misfit(file.path, footer, wanted.columns)
     return Looked(footer.num_rows, None if misfit is None else misfit.reason)
 
@@ -239,7 +239,7 @@ def find_stream_source(
         nothing = store is not None and listing == NotScannable(NO_FILES)
         return ScanSource(path, (), tuple(columns)) if nothing else listing
     if listing.partition_columns:
-        return NotScannable("names of directories make partition columns")
+        return NotScannable("directory names contain partition columns")
     files = [ScanFile(file, (), (), *listing.stamps.get(file, ())) for file, _ in listing.files]
     sampled = files[:: -max(1, len(files) // _SAMPLED_FILES)]
     footers = of_footers(sampled, lambda file: read_footer(file, store), store)
@@ -378,7 +378,7 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
 def _unreadable(path: str, error: Exception) -> NotScannable:
     # Use the first sentence of pyarrow's message for the reason: not Parquet, encrypted, ...
     cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return NotScannable(f"pyarrow cannot open {path}: {cause}")
+    return NotScannable(f"cannot open {path}: {cause}")
 
 
 def _holds_anything(root: str) -> bool:
@@ -419,31 +419,31 @@ def _problem(
         wanted: Name and type in the table.
     """
     if not indices:
-        return "has a dot in its name or is missing"
+        return "does not exist or has a dot in its name"
     leaves = [footer.schema.column(index) for index in indices]
     is_nested = any(leaf.path.lower() != wanted.name.lower() for leaf in leaves)
     if is_nested or any(leaf.max_repetition_level > 0 for leaf in leaves):
         return "is nested"
     if len(indices) > 1:
-        return "has several spellings"
+        return "occurs with several spellings"
     (leaf,) = leaves
     type_ = spark_type(leaf)
     if type_ is None:
         logical = leaf.logical_type.type.lower()
         return f"is stored as {leaf.physical_type}" + (f" ({logical})" if logical != "none" else "")
     if type_ != wanted.type:
-        return f"is {type_.upper()}, and {wanted.type.upper()} in the table,"
+        return f"is {type_.upper()}, but {wanted.type.upper()} in the table,"
     stored = _field_type(schema, leaf.path)
     if stored is None:
         return "has a dot in its name"
     if not _is_readable_as(stored, type_):
-        return "has an Arrow type of its own"
+        return "has a special Arrow type"
     if footer.num_row_groups:
         codec = footer.row_group(0).column(indices[0]).compression
         if codec != "UNCOMPRESSED" and not pa.Codec.is_available(codec.lower()):
-            return f"is compressed by {codec}, which pyarrow does not know,"
+            return f"is compressed with {codec}, which pyarrow does not support,"
     if type_ in _CALENDAR_TYPES and is_on_old_calendar(footer):
-        return "may be on the calendar of before 1582"
+        return "may use the Julian calendar (before 1582)"
     return None
 
 

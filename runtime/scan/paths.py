@@ -79,10 +79,11 @@ def check_links(path: str) -> None:
                 link = os.path.join(directory, name)
                 if os.path.islink(link) and real.startswith(f"{os.path.realpath(link)}/"):
                     raise ExecutionError(
-                        f"{link} is a symbolic link to a directory above it: files in it would be "
-                        "read many times",
+                        f"{link} is a symbolic link to one of its parent directories, so "
+                        "its files would be read repeatedly",
                         subjects=(path,),
-                        hint="remove the link, or name the directories below it by a glob",
+                        hint="remove the link, or use a glob that matches only the "
+                        "directories below it",
                     )
 
 
@@ -99,7 +100,11 @@ def missing_path(path: str) -> ExecutionError:
         missing = missing.parent
     siblings = sorted(os.listdir(missing.parent)) if os.access(missing.parent, os.R_OK) else []
     similar = nearest(missing.name, siblings)
-    hint = f"did you mean {missing.parent / similar}?" if similar else f"{missing.parent} is there"
+    hint = (
+        f"did you mean {missing.parent / similar}?"
+        if similar
+        else f"the directory {missing.parent} exists"
+    )
     if missing.parent.is_file():
         hint = f"{missing.parent} is a file"
     return ExecutionError(f"{path} does not exist", hint=hint)
@@ -112,9 +117,9 @@ def _broken_link(path: str) -> ExecutionError:
     except OSError as error:
         if error.errno == errno.ELOOP:
             return ExecutionError(
-                f"{path} is a symbolic link that leads to itself", hint="name the file behind it"
+                f"{path} is a symbolic link to itself", hint="use the path of the file itself"
             )
     return ExecutionError(
         f"{path} is a symbolic link to {os.readlink(path)}, which does not exist",
-        hint="name the file behind it",
+        hint="use the path of the file itself",
     )

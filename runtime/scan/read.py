@@ -154,7 +154,7 @@ def _open_part(
 def _check_same(part: FilePart, footer: pq.FileMetaData) -> None:
     if footer.num_rows != part.n_rows_in_file:
         raise ExecutionError(
-            f"{part.file.path} was changed while it was read", hint="run the query again"
+            f"{part.file.path} changed while it was read", hint="run the query again"
         )
 
 

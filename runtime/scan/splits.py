@@ -259,7 +259,7 @@ def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
     for name in file.names or [column.name for column in source.columns]:
         index = None if name is None else indices.get(name.lower())
         if index is None and name is not None:
-            raise ExecutionError(f"column {name} is gone from {file.path}")
+            raise ExecutionError(f"column {name} no longer exists in {file.path}")
         columns.append(index)
     groups = []
     for number in range(footer.num_row_groups):

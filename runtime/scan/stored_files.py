@@ -128,7 +128,7 @@ class StoredFiles:
         self._refuse(path)
 
     def _refuse(self, path: str) -> NoReturn:
-        raise OSError(errno.EROFS, "it is read only here", path)
+        raise OSError(errno.EROFS, "the file is read-only", path)
 
     def info(self, path: str) -> fs.FileInfo:
         """Return Arrow's information about a path."""

@@ -201,9 +201,7 @@ def _s3_options(bucket: str, setting: Setting) -> Options:
     }
     if (options["access_key"] is None) != (options["secret_key"] is None):
         missing = "access.key" if options["access_key"] is None else "secret.key"
-        raise OSError(
-            errno.EINVAL, f"of the keys one is missing: spark.hadoop.fs.s3a.{missing} says it"
-        )
+        raise OSError(errno.EINVAL, f"missing credential: set spark.hadoop.fs.s3a.{missing}")
     if "Anonymous" in providers and options["access_key"] is None:
         options["anonymous"] = True
     if (role := s3_setting("assumed.role.arn")) is not None:
@@ -307,73 +305,91 @@ _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
         (
             r"NO_SUCH_BUCKET|Bucket '.*' not found",
             errno.ENOENT,
-            "there is no bucket {0}: the path names it, and {s}fs.s3a.endpoint where it is",
+            "bucket {0} does not exist: check the path and {s}fs.s3a.endpoint",
         ),
         (
             "INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID",
             errno.EACCES,
-            "the store does not know the access key: {s}fs.s3a.access.key says it, or the "
-            "environment in AWS_ACCESS_KEY_ID",
+            (
+                "unknown access key: check {s}fs.s3a.access.key, or AWS_ACCESS_KEY_ID in "
+                "the environment"
+            ),
         ),
         (
             "SIGNATURE_DOES_NOT_MATCH",
             errno.EACCES,
-            "the secret key is not that of the access key: {s}fs.s3a.secret.key says it, or the "
-            "environment in AWS_SECRET_ACCESS_KEY",
+            (
+                "the secret key does not match the access key: check {s}fs.s3a.secret.key, "
+                "or AWS_SECRET_ACCESS_KEY in the environment"
+            ),
         ),
         (
             "EXPIRED_TOKEN|ExpiredToken|InvalidToken|TokenRefreshRequired",
             errno.EACCES,
-            "the session token is not or no longer valid: {s}fs.s3a.session.token says it, or the "
-            "environment in AWS_SESSION_TOKEN",
+            (
+                "the session token is invalid or has expired: check "
+                "{s}fs.s3a.session.token, or AWS_SESSION_TOKEN in the environment"
+            ),
         ),
         (
             r"PermanentRedirect|AuthorizationHeaderMalformed|HTTP status 30[17]|IllegalLocation",
             errno.EINVAL,
-            "the bucket {0} is in another region: {s}fs.s3a.endpoint.region says which, or the "
-            "environment in AWS_REGION",
+            (
+                "bucket {0} is in another region: check {s}fs.s3a.endpoint.region, or "
+                "AWS_REGION in the environment"
+            ),
         ),
         (
             "ACCESS_DENIED|MISSING_AUTHENTICATION_TOKEN|HTTP status 403",
             errno.EACCES,
-            "permission denied: who asks is said by {s}fs.s3a.access.key and "
-            "{s}fs.s3a.secret.key, or by the environment",
+            (
+                "permission denied: check {s}fs.s3a.access.key and {s}fs.s3a.secret.key, or "
+                "the AWS_* variables in the environment"
+            ),
         ),
         (
             "curlCode: (?:35|53|58|59|60|77)",
             errno.EIO,
-            "there is no secure connection to the store: {s}fs.s3a.connection.ssl.enabled=false "
-            "does without one, {s}fs.s3a.endpoint says where it is",
+            (
+                "no secure connection to the store: check {s}fs.s3a.endpoint, or set "
+                "{s}fs.s3a.connection.ssl.enabled=false"
+            ),
         ),
         (
             "curlCode: [567],",
             errno.EHOSTUNREACH,
-            "the store cannot be reached: {s}fs.s3a.endpoint says where it is",
+            "the store is not reachable: check {s}fs.s3a.endpoint",
         ),
         (
             "curlCode: 28|REQUEST_TIMEOUT",
             errno.ETIMEDOUT,
-            "the store does not answer in time: {s}fs.s3a.connection.timeout says how long it may "
-            "take, {s}fs.s3a.endpoint where it is",
+            (
+                "the store timed out: check {s}fs.s3a.endpoint, or raise "
+                "{s}fs.s3a.connection.timeout"
+            ),
         ),
         (
             r"partial file|curlCode: (?:18|52|56)",
             errno.EIO,
-            "the store's answer was cut short, several times: run the statement again",
+            "the store's response was truncated repeatedly: run the statement again",
         ),
         (
             r"SLOW_DOWN|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|HTTP status 5\d\d",
             errno.EIO,
-            "the store failed several times ({code}): run the statement again, or raise "
-            "{s}fs.s3a.attempts.maximum",
+            (
+                "the store failed repeatedly ({code}): run the statement again, or raise "
+                "{s}fs.s3a.attempts.maximum"
+            ),
         ),
     ),
     "gs": (
         (
             "PERMISSION_DENIED|UNAUTHENTICATED|Permission denied|credentials",
             errno.EACCES,
-            "permission denied: {s}fs.gs.auth.service.account.json.keyfile names a file with keys, "
-            "or the environment in GOOGLE_APPLICATION_CREDENTIALS",
+            (
+                "permission denied: set {s}fs.gs.auth.service.account.json.keyfile to a key "
+                "file, or GOOGLE_APPLICATION_CREDENTIALS in the environment"
+            ),
         ),
     ),
     "abfs": AZURE_REASONS,

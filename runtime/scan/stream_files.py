@@ -24,13 +24,13 @@ from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
 _HINT = (
-    "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan' has Spark read the "
-    "files; the stream goes on from its checkpoint"
+    "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan' to read "
+    "the files with Spark; the stream resumes from its checkpoint"
 )
 
 _DELETED = (
-    "put it back; SET 'spark.sql.files.ignoreMissingFiles' = 'true' has Spark read the files, and "
-    "leaves out those that are gone"
+    "restore the file, or SET 'spark.sql.files.ignoreMissingFiles' = 'true' to skip "
+    "missing files (Spark then reads the files)"
 )
 
 
@@ -62,9 +62,11 @@ def read_stream_file(
     if isinstance(footer, NotScannable):
         is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
         if is_gone:
-            raise ExecutionError(f"{path} was deleted before the stream has read it", hint=_DELETED)
+            raise ExecutionError(f"{path} was deleted before the stream read it", hint=_DELETED)
         if "magic bytes" in footer.reason:
-            raise ExecutionError(f"cannot read {path}: it is no Parquet file, or it is cut short")
+            raise ExecutionError(
+                f"cannot read {path}: it is not a Parquet file, or it is truncated"
+            )
         raise ExecutionError(footer.reason, hint=_HINT)
     present = present_columns(footer, source.columns)
     misfit = find_misfit(path, footer, present)
@@ -85,8 +87,8 @@ def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScan
     except OSError as error:
         return NotScannable(f"cannot read {file.path}: {error.strerror or error}")
     raise ExecutionError(
-        f"{file.path} was written to after the stream had taken it up",
-        hint="write files under names of their own, and run the statement anew",
+        f"{file.path} changed after the stream had started to read it",
+        hint="write new files instead of changing existing ones, and run the statement again",
     )
 
 

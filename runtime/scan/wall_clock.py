@@ -51,8 +51,8 @@ def wall_clock_us(instants_us: Int64Array, zone: str) -> Int64Array:
         rules = _zone(zone)
     except (KeyError, ValueError, OSError) as error:
         raise ExecutionError(
-            f"the time zone {zone} is not known here",
-            hint="install the package tzdata on every machine, or set another time zone",
+            f"unknown time zone {zone}",
+            hint="install the package tzdata on every host, or set another time zone",
         ) from error
     if isinstance(rules, int):
         return instants_us + rules * _SECOND_US

@@ -140,13 +140,14 @@ def _require_footer(footer: pq.FileMetaData | NotScannable) -> pq.FileMetaData:
 def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:
     if is_on_old_calendar(footer):
         raise ExecutionError(
-            f"{path} may have times on the calendar of before 1582, which only Spark's reader reads"
+            f"{path} may have times on the Julian calendar (before 1582), which only "
+            "Spark's reader supports"
         )
     leaves = (footer.schema.column(i) for i in range(footer.num_columns))
     old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
     nested = next((leaf for leaf in old if "." in leaf), None)
     if nested is not None:
-        raise ExecutionError(f"{path} has times of type INT96 in {nested}, within another column")
+        raise ExecutionError(f"{path} has INT96 times in {nested}, inside another column")
     return pa.schema(
         pa.field(field.name, _INSTANT if field.name in old else _spark_arrow_type(field.type))
         for field in footer.schema.to_arrow_schema()

@@ -111,7 +111,7 @@ def test_a_compressed_file_that_is_cut_short(
     )
     path = text(f"a.{file_format}.gz", lines, tmp_path / "in")
     table(fresh_session, path.parent, mode, file_format)
-    assert f"cannot read {path}: it is cut short" in failure(
+    assert f"cannot read {path}: it is truncated" in failure(
         fresh_session, f"INSERT INTO o {WINDOWS}"
     )
     assert visible(path.parent) == []

@@ -154,7 +154,7 @@ def test_what_is_not_there_is_named(lake: sqlwin.Session, store: ObjectStore) ->
     # nothing has been written to a declared table yet
     create(lake, "unwritten", store.uri("none"), "(k INT)")
     assert lake.sql("SELECT * FROM unwritten").collect() == []
-    with pytest.raises(SqlwinError, match="there is no bucket nothing"):
+    with pytest.raises(SqlwinError, match="bucket nothing does not exist"):
         create(lake, "bucketless", "s3a://nothing/x")
 
 

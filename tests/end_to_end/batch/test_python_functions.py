@@ -119,7 +119,7 @@ def test_what_goes_wrong_in_a_function_is_one_line(session: sqlwin.Session) -> N
         (lambda s: s.register_aggregate("w", WeightedMean), "aggregate w got WeightedMean, which"),
         (
             lambda s: s.register_aggregate("w w", WeightedMean()),
-            "a function cannot be called 'w w'",
+            "invalid function name 'w w'",
         ),
         (lambda s: s.register_function("f", len, returns="number"), "function f: returns is 'num"),
         (lambda s: s.register_function("f", 5, returns="int"), "function f got 5, which cannot"),

@@ -119,10 +119,10 @@ VIEWS = """
 LEFT_TO_SPARK = {
     "deeper": (windowed("SUM(deep.inner.x)", "events", "at"), "deep.inner.x"),
     "list": (windowed("COUNT(deep.list)", "events", "at"), "deep.list is ARRAY<INT>"),
-    "one row": (windowed("COUNT(*)", "one_row", "at"), "COUNT is not evaluated"),
-    "several rows": (windowed("COUNT(*)", "several", "at"), "is not evaluated by the scan"),
+    "one row": (windowed("COUNT(*)", "one_row", "at"), "COUNT is not supported"),
+    "several rows": (windowed("COUNT(*)", "several", "at"), "is not supported by the scan"),
     "distinct": (windowed("COUNT(*)", "distinct_rows", "at"), "does more than filter and project"),
-    "function": (windowed("COUNT(*)", "events", "at", keys="shout, "), "UPPER is not evaluated"),
+    "function": (windowed("COUNT(*)", "events", "at", keys="shout, "), "UPPER is not supported"),
 }  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_conditions_on_rows_come_after_the_sessions_and_conditions_on_partitions
         kept = duckdb.from_arrow(rows).filter(condition).to_arrow_table()
         query = query_of(["k"], ["k"], ["COUNT(*)"]).replace("GROUP", f"WHERE {condition} GROUP")
         same_rows(rows_of(session, query), expected(kept, ["k"], ["COUNT(*)"]))
-        assert ("take rows out of the middle of sessions" in session.explain(query)) is stays
+        assert ("remove rows from sessions" in session.explain(query)) is stays
 
 
 def test_sessions_of_instants_are_on_the_wall_clock(session: Any, tmp_path: Path) -> None:

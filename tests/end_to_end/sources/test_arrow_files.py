@@ -194,7 +194,7 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     narrow = narrow.set_column(position, "v", narrow["v"].cast(pa.int32()))
     write_next(tmp_path / "in", narrow.drop_columns(["x"]), NAME)
     # a stream that runs when such a file comes meets it there; one that starts leaves all to Spark
-    assert "column v is INT, and BIGINT in the table" in fresh_session.explain(KEPT)
+    assert "column v is INT, but BIGINT in the table" in fresh_session.explain(KEPT)
     fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
     wanted = rows(fresh_session, f"{BATCH} {BY_SPARK} {KEPT}")
     assert rows(fresh_session, "SELECT * FROM counts") == wanted

@@ -122,12 +122,12 @@ def test_what_is_missing_or_refused_is_one_line_within_seconds(
         return caught.value.message
 
     assert f"{azure.uri('nothing.parquet')} does not exist" in refused("pathless")
-    assert "there is no container nothing" in refused("boxless")
+    assert "container nothing does not exist" in refused("boxless")
     azure.configure(session.spark, account_key=WRONG_KEY)
-    said = f"does not accept the account key: spark.hadoop.fs.azure.account.key.{HOST} says it"
+    said = f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
     assert said in refused("there")
-    azure.configure(session.spark, account_key="not Base64")
-    assert "the account key is not Base64" in refused("there")
+    azure.configure(session.spark, account_key="not valid Base64")
+    assert "the account key is not valid Base64" in refused("there")
     azure.configure(session.spark)
     azure.configure(session.spark, abfs_endpoint="127.0.0.1:1")
     assert "spark.hadoop.fs.azure.abfs.endpoint" in refused("there")

@@ -50,9 +50,7 @@ def test_rows_go_into_a_topic_and_come_back(fresh_session: sqlwin.Session, broke
     broker.send("totals", [b'{"name": "c",\n"n": "many"}'], partition=2)
     with pytest.raises(sqlwin.SqlwinError) as caught:
         rows_of(fresh_session, "SELECT n FROM totals")
-    said = (
-        r"table `totals`: topic 'totals', partition 2, offset \d: not JSON of the columns name, n, "
-    )
+    said = r"table `totals`: topic 'totals', partition 2, offset \d: not valid JSON for the columns name, n, "
     assert re.fullmatch(said + r'at: {"name": "c", "n": "many"}', caught.value.message)
     hint = "/*+ OPTIONS('json.ignore-parse-errors' = 'true') */"
     assert rows_of(fresh_session, f"SELECT COUNT(*) AS n FROM totals {hint}")[0].n == 2

@@ -141,7 +141,10 @@ def test_thousands_or_fractions_that_no_value_tells_apart_stay_text(tmp_path: Pa
     path = written(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
     found = detected(path)
     assert types(found)["b"] == "STRING"
-    assert "`b` has '1,234', '5,678', which may be thousands" in found.notes[0]
+    assert (
+        "`b` is STRING, because the separator in '1,234', '5,678' may be for thousands"
+        in found.notes[0]
+    )
     assert "set 'csv.decimal-separator'" in found.notes[0]
     said = detected(path, csv__decimal_separator=",")
     assert types(said)["b"] == "DOUBLE"
@@ -196,7 +199,7 @@ def test_an_array_of_json_objects(tmp_path: Path) -> None:
 
 def test_a_broken_line_of_json_is_told_with_its_place(tmp_path: Path) -> None:
     path = written(tmp_path / "f.ndjson", '{"a": 1}\n{"a": \n{"a": 2}\n')
-    with pytest.raises(ExecutionError, match=r"f\.ndjson, line 2: '\{\"a\":' is no JSON"):
+    with pytest.raises(ExecutionError, match=r"f\.ndjson, line 2: '\{\"a\":' is not valid JSON"):
         detected(path)
 
 
@@ -233,7 +236,7 @@ def test_utf16_is_known_by_its_mark(tmp_path: Path) -> None:
 
 def test_a_delimiter_of_several_characters_has_to_come_with_columns(tmp_path: Path) -> None:
     path = written(tmp_path / "f.csv", "a||b\n1||2\n")
-    with pytest.raises(CatalogError, match="has several characters"):
+    with pytest.raises(CatalogError, match="multi-character delimiter"):
         detected(path, csv__field_delimiter="||")
 
 
@@ -265,14 +268,14 @@ def test_strings_of_parquet_that_are_times_become_times(tmp_path: Path) -> None:
 def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
     written(tmp_path / "a.csv", "a\n1\n")
     written(tmp_path / "b.json", '{"a": 1}\n')
-    with pytest.raises(CatalogError, match=r"several formats: .*a\.csv is csv.*b\.json is json"):
+    with pytest.raises(CatalogError, match=r"different formats: .*a\.csv is csv.*b\.json is json"):
         detected(tmp_path)
 
 
 def test_headers_that_differ_are_told(tmp_path: Path) -> None:
     written(tmp_path / "a.csv", "ts,v\n2025-01-01,1\n")
     written(tmp_path / "b.csv", "ts,w\n2025-01-01,1\n")
-    with pytest.raises(CatalogError, match=r"a\.csv has ts, v, and .*b\.csv has ts, w"):
+    with pytest.raises(CatalogError, match=r"a\.csv has ts, v; .*b\.csv has ts, w"):
         detected(tmp_path)
 
 
@@ -318,7 +321,7 @@ def test_a_preamble_above_the_header_is_left_out(
     assert types(found) == {"ts": "TIMESTAMP_NTZ", "v": "BIGINT", "name": "STRING"}
     skipped = {} if n_lines is None else {"csv.skip-lines": str(n_lines)}
     assert options(found) == {**skipped, "header": "true"}
-    assert [n_lines is not None] * bool(found.notes) == ["left out" in note for note in found.notes]
+    assert [n_lines is not None] * bool(found.notes) == ["skipped" in note for note in found.notes]
     if n_lines is not None:
         said = detected(tmp_path / "f.csv", csv__skip_lines=str(n_lines))
         assert (types(said), said.notes) == (types(found), ())
@@ -350,8 +353,8 @@ def test_a_first_record_with_a_broken_value_is_no_row_of_units(tmp_path: Path) -
     rows = "".join(f"Bonn,{i}\n" for i in range(20))
     found = detected(written(tmp_path / "f.csv", f"town,v\nKöln,broken\n{rows}"))
     assert options(found) == {"header": "true"}
-    assert "but for 'broken'" in found.notes[0]
-    assert "'csv.skip-lines-below-header' = '1' leaves out the line below" in found.notes[0]
+    assert "because of 'broken'" in found.notes[0]
+    assert "set 'csv.skip-lines-below-header' = '1' to skip the line below" in found.notes[0]
     one = detected(written(tmp_path / "g.csv", "v\nbroken\n" + "1\n" * 20), format="csv")
     assert list(types(one)) == ["v"]
 
@@ -362,7 +365,7 @@ def test_notes_name_all_values_and_go_away_with_the_option_they_ask_for(tmp_path
     found = detected(path)
     assert types(found) == {"a": "STRING", "b": "STRING", "c": "BIGINT"}
     assert len(found.notes) == 2
-    assert "but for 'gone', 'broken'" in found.notes[1]
+    assert "because of 'gone', 'broken'" in found.notes[1]
     words = "n/a|lost|gone|broken"
     assert all(f"'csv.null-literals' = '{words}'" in note for note in found.notes)
     said = detected(path, csv__null_literals=words)
@@ -371,14 +374,14 @@ def test_notes_name_all_values_and_go_away_with_the_option_they_ask_for(tmp_path
     # an option that settles some of it leaves the rest of the note
     some = detected(path, csv__null_literals="n/a|lost|gone")
     assert types(some) == {"a": "BIGINT", "b": "STRING", "c": "BIGINT"}
-    assert "but for 'broken'," in some.notes[0]
+    assert "because of 'broken':" in some.notes[0]
     assert f"= '{words}'" in some.notes[0]
 
 
 def test_no_note_advises_to_read_a_header_as_null(tmp_path: Path) -> None:
     rows = "".join(f"2026-01-01 10:00:{i:02},{i}\n" for i in range(20))
     headed = detected(written(tmp_path / "f.csv", f"ts,2024\n{rows}"))
-    assert "'header' = 'true' takes the first line" in headed.notes[0]
+    assert "set 'header' = 'true' to use the first line" in headed.notes[0]
     assert "null-literals" not in headed.notes[0]
     twice = detected(written(tmp_path / "g.csv", f"ts,v\n{rows}ts,v\n{rows}"))
     assert len(twice.notes) == 2
@@ -394,7 +397,7 @@ def test_symbols_around_numbers_are_left_out_on_request(tmp_path: Path) -> None:
     path = written(tmp_path / "f.csv", text)
     found = detected(path)
     assert types(found) == {"a": "STRING", "b": "STRING", "c": "STRING"}
-    assert "`a` has '€' around numbers" in found.notes[0]
+    assert "`a` is STRING, because its numbers have '€' around them" in found.notes[0]
     assert all("'csv.number-symbols' = '€|%'" in note for note in found.notes)
     said = detected(path, csv__number_symbols="€|%")
     assert types(said) == {"a": "DOUBLE", "b": "DOUBLE", "c": "STRING"}
@@ -405,7 +408,7 @@ def test_letters_around_numbers_are_no_symbols(tmp_path: Path) -> None:
     text = "id;house;version;mass\nA17;17a;HTTP/1.1;5 kg\nA18;3b;HTTP/2.0;7kg\n"
     found = detected(written(tmp_path / "f.csv", text))
     assert len(found.notes) == 1
-    assert "`mass` has 'kg' around numbers" in found.notes[0]
+    assert "`mass` is STRING, because its numbers have 'kg' around them" in found.notes[0]
 
 
 def test_a_thousands_separator_alone_says_what_the_other_mark_is(tmp_path: Path) -> None:

@@ -103,6 +103,6 @@ def test_names_of_columns_stand_in_the_order_of_their_groups() -> None:
 def test_a_pattern_that_no_line_matches_says_so(tmp_path: Path) -> None:
     path = written(tmp_path / "app.log", "boom\nbang\n")
     with pytest.raises(
-        CatalogError, match=r"no line of .*app\.log matches .*: the first one is 'boom'"
+        CatalogError, match=r"no line of .*app\.log matches .*; the first line is 'boom'"
     ):
         detected(path, format="text", text__pattern="combined")

@@ -24,9 +24,11 @@ def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) ->
     path.write_text('v;note;ts\n1;"x\ny";2025-01-01\n2;abc;2025-01-02\nabc;z;2025-01-03\n')
     reading = FileReading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
     message, hint = said(VALUE, reading, f"file://{tmp_path}/a%20b.csv", "abc")
-    assert message == f"{path}, line 5, column `V`: 'abc' is no BIGINT"
+    assert message == f"{path}, line 5, column `V`: 'abc' is not a valid BIGINT"
     assert hint is not None
-    assert hint.startswith("'csv.null-literals' = 'abc' reads it as NULL; declared STRING")
+    assert hint.startswith(
+        "set 'csv.null-literals' = 'abc' to read it as NULL; declare the column STRING"
+    )
 
 
 def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
@@ -45,7 +47,9 @@ def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
         by_name=True,
     )
     message, hint = said(VALUE, reading, path, "31.12.2025")
-    assert message.endswith("line 3, column `ts`: '31.12.2025' is no TIMESTAMP written as yyyy-M-d")
+    assert message.endswith(
+        "line 3, column `ts`: '31.12.2025' is not a valid TIMESTAMP in the format yyyy-M-d"
+    )
     assert hint is not None
     assert "'fields.ts.format' = '...'" in hint
     assert "'csv.null-literals' = '-|31.12.2025'" in hint
@@ -57,16 +61,16 @@ def test_a_record_with_other_fields_says_how_many(tmp_path: Path) -> None:
     path.write_text("ts,v\n2025-01-01,1\n2025-01-02\n")
     reading = FileReading("t", "csv", fields=FIELDS, has_header=True)
     message, _ = said(RECORD, reading, path, "2025-01-02")
-    assert message == f"{path}, line 3: '2025-01-02' has 1 fields in place of 2"
+    assert message == f"{path}, line 3: '2025-01-02' has 1 fields instead of 2"
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ('{"v": "x"}', "line 2, column `v`: 'x' is no BIGINT"),
-        ('{"v": 1.5}', "line 2, column `v`: '1.5' is no BIGINT"),
-        ('{"ts": 7}', "line 2, column `ts`: '7' is no TIMESTAMP"),
-        ('{"v": 1', "line 2: '{\"v\": 1' is no JSON"),
+        ('{"v": "x"}', "line 2, column `v`: 'x' is not a valid BIGINT"),
+        ('{"v": 1.5}', "line 2, column `v`: '1.5' is not a valid BIGINT"),
+        ('{"ts": 7}', "line 2, column `ts`: '7' is not a valid TIMESTAMP"),
+        ('{"v": 1', "line 2: '{\"v\": 1' is not valid JSON"),
     ],
 )
 def test_a_broken_object_says_which_field_does_not_fit(
@@ -82,9 +86,9 @@ def test_a_broken_object_says_which_field_does_not_fit(
 def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = said(VALUE, reading, "s3a://bucket/a.csv", "x")
-    assert message == "s3a://bucket/a.csv, column `v`: 'x' is no BIGINT"
+    assert message == "s3a://bucket/a.csv, column `v`: 'x' is not a valid BIGINT"
     message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
-    assert message == f"{tmp_path}/gone.csv, column `v`: 'x' is no BIGINT"
+    assert message == f"{tmp_path}/gone.csv, column `v`: 'x' is not a valid BIGINT"
 
 
 def test_files_of_this_directory_are_named_without_it(
@@ -93,7 +97,7 @@ def test_files_of_this_directory_are_named_without_it(
     monkeypatch.chdir(tmp_path)
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
-    assert message == "gone.csv, column `v`: 'x' is no BIGINT"
+    assert message == "gone.csv, column `v`: 'x' is not a valid BIGINT"
 
 
 def test_another_message_is_left_as_it_is() -> None:
@@ -106,15 +110,15 @@ def test_a_header_is_never_to_be_read_as_null(tmp_path: Path) -> None:
     path.write_text("made by hand\nts,v\n2025-01-01,1\nts,v\n")
     reading = FileReading("t", "csv", "v", "BIGINT", index=1, fields=FIELDS, skip=1)
     message, hint = said(VALUE, reading, path, "v")
-    assert message == f"{path}, line 2, column `v`: 'v' is no BIGINT"
+    assert message == f"{path}, line 2, column `v`: 'v' is not a valid BIGINT"
     assert hint is not None
-    assert hint.startswith("'header' = 'true' takes the first line as the names")
+    assert hint.startswith("set 'header' = 'true' to use the first line as column names")
     assert "null-literals" not in hint
     headed = FileReading("t", "csv", "v", "BIGINT", fields=FIELDS, skip=1, has_header=True)
     message, hint = said(VALUE, headed, path, "v")
-    assert message == f"{path}, line 4, column `v`: 'v' is no BIGINT"
+    assert message == f"{path}, line 4, column `v`: 'v' is not a valid BIGINT"
     assert hint is not None
-    assert hint.startswith("'csv.skip-repeated-headers' = 'true'")
+    assert hint.startswith("set 'csv.skip-repeated-headers' = 'true'")
     assert "null-literals" not in hint
 
 
@@ -127,4 +131,4 @@ def test_a_row_of_units_and_symbols_have_options_of_their_own(tmp_path: Path) ->
     assert hint is not None and "'csv.skip-lines-below-header' = '1'" in hint
     message, hint = said(VALUE, reading, path, "5 €")
     assert "line 6, column `v`" in message
-    assert hint is not None and "'csv.number-symbols' = '€' reads the number" in hint
+    assert hint is not None and "set 'csv.number-symbols' = '€' to read the number" in hint

@@ -126,21 +126,20 @@ def why(store: Store) -> str:
 
 def test_what_a_store_refuses_names_the_setting(flat: AzureStore) -> None:
     assert why(flat.store(account_key=WRONG_KEY)) == (
-        "the store does not accept the account key: "
-        f"spark.hadoop.fs.azure.account.key.{HOST} says it"
+        f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
     )
-    assert f"SAS token: spark.hadoop.fs.azure.sas.fixed.token.{HOST} says it" in why(
+    assert f"SAS token; check spark.hadoop.fs.azure.sas.fixed.token.{HOST}" in why(
         flat.store(sas=SAS.replace("c2ln", "d2ln"))
     )
-    assert "there is no container nothing" in why(flat.store(flat.uri(container="nothing")))
+    assert "container nothing does not exist" in why(flat.store(flat.uri(container="nothing")))
     flat.failing = "AuthorizationPermissionMismatch"
     try:
-        assert why(flat.store()).startswith("permission denied to the account key")
+        assert why(flat.store()).startswith("permission denied for the account key")
     finally:
         flat.failing = ""
     nobody = {name: value for name, value in flat.settings().items() if "key" not in name}
     opened = store_of(flat.uri(), nobody.get)
-    assert opened is not None and "is given over TLS alone" in why(opened)
+    assert opened is not None and "requires TLS" in why(opened)
 
 
 @pytest.mark.slow
@@ -227,20 +226,24 @@ def test_an_endpoint_is_where_an_emulator_is() -> None:
 @pytest.mark.parametrize(
     ("uri", "settings", "said"),
     [
-        (f"abfss://{HOST}/dir", {}, "names no account: a path in Azure is abfss://CONTAINER@"),
+        (f"abfss://{HOST}/dir", {}, "has no account: use abfss://CONTAINER@"),
         (
             "",
             {"account.key": "no base 64"},
-            f"not Base64: spark.hadoop.fs.azure.account.key.{HOST}",
+            f"not valid Base64: check spark.hadoop.fs.azure.account.key.{HOST}",
         ),
-        ("", {"account.auth.type": "Custom"}, "account.auth.type is SharedKey, OAuth or SAS"),
+        ("", {"account.auth.type": "Custom"}, "account.auth.type must be SharedKey, OAuth or SAS"),
         ("", {"account.auth.type": "SAS"}, "spark.hadoop.fs.azure.sas.fixed.token"),
-        ("", {"account.auth.type": "SharedKey"}, "there is no account key"),
-        ("", {"abfs.endpoint": "http://azurite:10000"}, "abfs.endpoint is HOST:PORT, not http://"),
+        ("", {"account.auth.type": "SharedKey"}, "missing account key"),
+        (
+            "",
+            {"abfs.endpoint": "http://azurite:10000"},
+            "abfs.endpoint must be HOST:PORT, not http://",
+        ),
         (
             "",
             {"account.oauth2.client.id": "me", "account.oauth2.client.secret": "x"},
-            "spark.hadoop.fs.azure.account.oauth2.client.endpoint says it",
+            "missing credential: set spark.hadoop.fs.azure.account.oauth2.client.endpoint",
         ),
     ],
 )

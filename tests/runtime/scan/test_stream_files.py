@@ -25,7 +25,7 @@ def failure(path: Path) -> ExecutionError:
 
 def test_a_deleted_file_is_named(tmp_path: Path) -> None:
     error = failure(tmp_path / "gone.parquet")
-    assert error.message == f"{tmp_path}/gone.parquet was deleted before the stream has read it"
+    assert error.message == f"{tmp_path}/gone.parquet was deleted before the stream read it"
     assert "ignoreMissingFiles" in str(error.hint)
 
 
@@ -36,7 +36,7 @@ def test_a_file_that_is_cut_short_is_named(tmp_path: Path, kept: float) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * kept)])
     assert failure(path).report() == (
-        f"cannot read {path}: it is no Parquet file, or it is cut short"
+        f"cannot read {path}: it is not a Parquet file, or it is truncated"
     )
 
 

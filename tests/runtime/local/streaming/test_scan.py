@@ -213,10 +213,10 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     [
         (
             pa.table({"ts": pa.array([1], pa.timestamp("us")), "v": ["x"]}),
-            "column v is STRING, and",
+            "column v is STRING, but",
         ),
         (pa.table({"ts": pa.array([1], pa.timestamp("ns"))}), "column ts is stored as INT64"),
-        (pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC"))}), "column ts is TIMESTAMP, and"),
+        (pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC"))}), "column ts is TIMESTAMP, but"),
     ],
     ids=["text", "nanoseconds", "instants"],
 )
@@ -230,7 +230,7 @@ def test_a_file_with_other_types_is_refused_with_the_way_out(
         list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))]))
     assert said in caught.value.message
     assert caught.value.message.endswith(f" in {path}")
-    assert "'push_local_aggregate_into_scan' has Spark read the files" in str(caught.value.hint)
+    assert "'push_local_aggregate_into_scan' to read the files with Spark" in str(caught.value.hint)
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
         list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((str(path), 0, None))]))
-    said = f"cannot read {path}: it is no Parquet file, or it is cut short"
+    said = f"cannot read {path}: it is not a Parquet file, or it is truncated"
     assert caught.value.message == said
 
 
