@@ -186,9 +186,9 @@ def check_seen_by_all(
     if others:
         names = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise SetupError(
-            f"{what} cannot be in {path}: it is on a disk of this machine, and tasks run on "
+            f"{what} cannot be in {path}: it is a local path, and tasks run on "
             f"{len(others)} other host{'s' if len(others) > 1 else ''} ({names})",
-            hint=f"{hint}; or SET '{SETTING}' = 'true' if all hosts have the same files there",
+            hint=f"{hint}; or SET '{SETTING}' = 'true' if all hosts share this path",
         )
 
 

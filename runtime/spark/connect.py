@@ -38,16 +38,14 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             rejects a setting.
     """
     if not remote.startswith("sc://"):
-        raise SetupError(
-            f"{remote} is not the address of a Spark Connect server", hint="sc://host:15002"
-        )
+        raise SetupError(f"{remote} is not a valid Spark Connect address", hint="sc://host:15002")
     remember_settings(conf)
     context = active_context()
     if context is not None:
         raise SetupError(
-            f"Spark runs in this process already, with master {context.master}, and a Spark "
-            "Connect server cannot be used beside it",
-            hint="stop it first, or start another process",
+            f"Spark is already running in this process with master {context.master}, so "
+            "Spark Connect cannot be used",
+            hint="stop Spark first, or start another process",
         )
     address = _await_server(remote)
     try:
@@ -60,7 +58,9 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             version = session.version
     except (PySparkException, OSError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise SetupError(f"the Spark Connect server at {address} refuses: {reason}") from error
+        raise SetupError(
+            f"the Spark Connect server at {address} rejected the connection: {reason}"
+        ) from error
     assert version
     for key, value in conf.items():
         if key in _ELSEWHERE:
@@ -70,8 +70,9 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
         except PySparkException as error:
             session.stop()
             raise SetupError(
-                f"{key} cannot be set over Spark Connect: the server at {address} runs already",
-                hint="set it where the server is started, or leave it out",
+                f"{key} cannot be set over Spark Connect, because the server at "
+                f"{address} is already running",
+                hint="set it when you start the server, or remove it",
             ) from error
     return session
 
@@ -98,7 +99,7 @@ def _await_server(remote: str) -> str:
     except ImportError as error:
         reason = str(error).strip().partition("\n")[0]
         raise SetupError(
-            f"Spark Connect needs packages that are not installed: {reason}",
+            f"Spark Connect requires packages that are not installed: {reason}",
             hint="pip install 'sqlwin[connect]'",
         ) from error
     try:
@@ -106,16 +107,16 @@ def _await_server(remote: str) -> str:
     except (PySparkException, ValueError) as error:
         # parameters after the semicolon may include a token
         raise SetupError(
-            f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
-            hint="sc://host:15002, and perhaps /;name=value;name=value",
+            f"{remote.partition(';')[0]} is not a valid Spark Connect address",
+            hint="use sc://host:15002, optionally followed by /;name=value;name=value",
         ) from error
     channel = builder.toChannel()
     try:
         grpc.channel_ready_future(channel).result(timeout=_ANSWER_SECONDS)
     except grpc.FutureTimeoutError as error:
         raise SetupError(
-            f"no Spark Connect server answers at {builder.endpoint}",
-            hint="it may not run, or not be reached from here: see sbin/start-connect-server.sh",
+            f"no Spark Connect server is reachable at {builder.endpoint}",
+            hint="check the address, or start the server with sbin/start-connect-server.sh",
         ) from error
     finally:
         channel.close()

@@ -58,15 +58,15 @@ _RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
 # Packages that workers need, by module name
 _PACKAGES = {"pyarrow": "pyarrow", "numpy": "numpy", "google": "protobuf"}
 WORKERS_HINT = (
-    f"pip install {' '.join(_PACKAGES.values())} there, or let PYSPARK_PYTHON name a Python of the "
-    "workers that has them"
+    f"run pip install {' '.join(_PACKAGES.values())} there, or set PYSPARK_PYTHON to a "
+    "Python on the workers that has these packages"
 )
 _MORE_MEMORY = (
-    "give it more where --conf spark.executor.pyspark.memory limits it, or a smaller share: "
-    "SET 'sqlwin.local.buffer-size' = '16 mb', SET 'sqlwin.exchange.buckets' = '256'"
+    "raise --conf spark.executor.pyspark.memory if it is set, or reduce memory use: SET "
+    "'sqlwin.local.buffer-size' = '16 mb', SET 'sqlwin.exchange.buckets' = '256'"
 )
 _NO_MODULE = (
-    "install it where Spark's executors run; a module of yours goes there by "
+    "install it on the hosts of Spark's executors; ship your own module with "
     "session.spark.sparkContext.addPyFile"
 )
 _MODULE = re.compile(r"(?:No module named|from) '(\w+)")
@@ -237,7 +237,7 @@ def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinErro
     message = (informative or texts or [type(error).__name__])[-1]
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
-    hint = f"the full report is in {log_file()}"
+    hint = f"see the full report in {log_file()}"
     return _as_error(ExecutionError, ErrorText(message or type(error).__name__, hint))
 
 
@@ -272,14 +272,14 @@ def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -
     if match := _VERSIONS.search(message):
         worker, driver = match.groups()
         return ErrorText(
-            f"Spark's workers run Python {worker}, but the driver is Python {driver}",
-            f"let PYSPARK_PYTHON name a Python {driver} of the workers",
+            f"Spark's workers run Python {worker}, but the driver runs Python {driver}",
+            f"set PYSPARK_PYTHON to a Python {driver} on the workers",
         )
     if name in ("ModuleNotFoundError", "ImportError"):
         missing = _MODULE.search(message)
         package = _PACKAGES.get(missing.group(1)) if missing else None
         if package is not None:
-            return ErrorText(f"the Python of Spark's workers lacks {package}", WORKERS_HINT)
+            return ErrorText(f"the Python of Spark's workers has no module {package}", WORKERS_HINT)
     if name == "ModuleNotFoundError":
         return ErrorText(f"{message} in a Python worker", _NO_MODULE)
     return ErrorText(f"{name}: {message}" if message else name)
@@ -293,7 +293,8 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         and "Answer from Java side is empty" in str(error)
     ):
         return ErrorText(
-            "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
+            "lost the connection to Spark, because its JVM has exited",
+            f"see its log in {log_file()}",
         )
     if isinstance(error, MemoryError):  # NumPy and Arrow have subclasses of their own
         return ErrorText(
@@ -304,32 +305,32 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
     stopped = ("on a stopped SparkContext", "SparkEnv$.get()")
     if comes_of_stopped_spark(error) or any(mark in text for mark in stopped):
         return ErrorText(
-            "Spark was stopped, so these rows cannot be computed any more",
-            "take the rows before session.close()",
+            "these rows can no longer be computed, because Spark was stopped",
+            "fetch the rows before session.close()",
         )
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if any(mark in text for mark in _NO_MEMORY) or _is_bare_await(chain):
         return ErrorText(
             "Spark ran out of memory",
-            "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
+            "raise --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
         )
     if match := _NO_PROGRAM.search(text):
         return ErrorText(
-            f"there is no {match.group(1)} where Spark starts its Python workers",
-            "let PYSPARK_PYTHON name a Python that is on every machine of the cluster",
+            f"{match.group(1)} does not exist where Spark starts its Python workers",
+            "set PYSPARK_PYTHON to a Python that exists on all hosts of the cluster",
         )
     # from error messages of YARN and Kubernetes
     if "spark.executor.memoryOverhead" in text or "OOMKilled" in text:
         return ErrorText(
-            "the cluster killed an executor that took more memory than was asked for",
-            "ask for more beside the heap: --conf spark.executor.memoryOverhead=4g",
+            "the cluster killed an executor that exceeded its memory limit",
+            "raise the memory outside the heap: --conf spark.executor.memoryOverhead=4g",
         )
     if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
         append_trace("a Python worker crashed", text)
         fatal = re.search(r"Fatal Python error: ([^\n]+)", text)
         why = f": {fatal.group(1).strip()}" if fatal else ""
-        return ErrorText(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
+        return ErrorText(f"a Python worker crashed{why}", f"see the full report in {log_file()}")
     return None
 
 
@@ -367,10 +368,10 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
         why = _why_unreadable(causes)
         if malformed:
             name = "json" if ".json" in path else "csv"
-            ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
+            ignore = f"set '{name}.ignore-parse-errors' = 'true' to read unreadable fields as NULL"
             line = _JSON_LINE.search(causes[-1].text)
             where = path if line is None else f"{path}, line {line[1]},"
-            problem = f"{where} has a record that does not fit the columns"
+            problem = f"{where} has a record that does not match the columns"
             return ErrorText(f"{problem}: {why}" if why else problem, ignore)
         return ErrorText(f"cannot read {path}: {why}")
     return None
@@ -383,10 +384,10 @@ _JSON_FIELD = "org.apache.spark.sql.catalyst.util.CannotParseJSONFieldException"
 
 # Messages of file readers about broken files
 _BROKEN = (
-    (re.compile(r"is not a Parquet file|Expected magic number"), "it is no Parquet file"),
+    (re.compile(r"is not a Parquet file|Expected magic number"), "it is not a Parquet file"),
     (
         re.compile(r"Unexpected end of (?:ZLIB )?input|EOFException|Premature EOF"),
-        "it is cut short",
+        "it is truncated",
     ),
     (re.compile(r"serialized data!|Struct: |@[0-9a-f]{5,}"), "it is corrupt"),
 )
@@ -402,21 +403,21 @@ def _why_unreadable(causes: Sequence[Failure]) -> str:
     return next((plain for broken, plain in _BROKEN if broken.search(text)), why)
 
 
-NO_DIRECTORY = "the directory cannot be made"
+NO_DIRECTORY = "the directory cannot be created"
 NO_SPACE = "no space left on the device"
 # Texts that mean that a place cannot be written, with the reason; the first match counts
 _STORAGE = {
     "No space left on device": NO_SPACE,
-    "Disk quota exceeded": "the quota of the disk is used up",
-    "DSQuotaExceededException": "the quota of the directory is used up",
-    "File too large": "a file is larger than is allowed",
+    "Disk quota exceeded": "the disk quota is exceeded",
+    "DSQuotaExceededException": "the directory quota is exceeded",
+    "File too large": "a file exceeds the maximum size",
     "Read-only file system": "the file system is read-only",
     "Permission denied": "permission denied",
     "AccessDeniedException": "permission denied",
     "AccessControlException": "permission denied",
-    "Not a directory": "a file is where a directory should be",
-    "ParentNotDirectoryException": "a file is where a directory should be",
-    "Parent path is not a directory": "a file is where a directory should be",
+    "Not a directory": "a file exists where a directory is needed",
+    "ParentNotDirectoryException": "a file exists where a directory is needed",
+    "Parent path is not a directory": "a file exists where a directory is needed",
     "Mkdirs failed to create": NO_DIRECTORY,
 }
 # Parts of Spark that write; the innermost comes first in the stack after the reason
@@ -443,14 +444,14 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
         where = "" if directory is None else f" in {directory}"
         return ErrorText(
             f"Spark cannot write its temporary files{where}: {why}",
-            "--conf spark.local.dir=... names another directory",
+            "set --conf spark.local.dir=... to another directory",
         )
     if what is not None:
         return ErrorText(
             why, kind=ErrorKind.CHECKPOINT if what == "checkpoint" else ErrorKind.OUTPUT
         )
     if "space" in why or "quota" in why:
-        return ErrorText(why, "spark.local.dir names another directory")
+        return ErrorText(why, "set spark.local.dir to another directory")
     return None
 
 
@@ -548,9 +549,11 @@ def _json_field(thrown: Any) -> str:
 
     def said() -> str:
         type_ = thrown.dataType().sql()
-        return f"field `{thrown.fieldName()}` is {thrown.fieldValue()!r}, which is no {type_}"
+        return (
+            f"field `{thrown.fieldName()}` is {thrown.fieldValue()!r}, which is not a valid {type_}"
+        )
 
-    return unless_missing("fields of JSON that do not fit have no name", said, "")
+    return unless_missing("JSON fields that do not fit are not named in errors", said, "")
 
 
 def _failure(error: PySparkException, java_class: str = "") -> Failure:

@@ -70,15 +70,16 @@ def resolve(spark: SparkSession, path: str) -> str:
     """
     if _WEB.match(path):
         raise ExecutionError(
-            f"{path} is on the web, which is no file system",
+            f"{path} is a web address, which cannot be read as a file",
             subjects=(path,),
-            hint="fetch it first, for example by curl, and read the file",
+            hint="download the file first, for example with curl",
         )
     if is_remote(spark):
         if not (path.startswith("/") or _SCHEME.match(path)):
             raise ExecutionError(
-                f"the path {path} is relative, and over Spark Connect files are the server's",
-                hint="write an absolute path of the server's, or a URI such as s3a://bucket/...",
+                f"{path} is a relative path, but Spark Connect requires absolute paths "
+                "on the server",
+                hint="use an absolute path on the server, or a URI such as s3a://bucket/...",
             )
         return path
     if _LOCAL.match(path):
@@ -92,7 +93,7 @@ def resolve(spark: SparkSession, path: str) -> str:
         hadoop_path = _jvm(spark).org.apache.hadoop.fs.Path(path)
         return str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toString())
     except (Py4JError, PySparkException) as error:
-        raise SetupError(f"{path} cannot be found: {translate(error).message}") from error
+        raise SetupError(f"{path} cannot be accessed: {translate(error).message}") from error
 
 
 def _paths_are_local(spark: SparkSession) -> bool:
@@ -110,8 +111,8 @@ def refuse_remote_streams(spark: SparkSession) -> None:
     """
     if is_remote(spark):
         raise SetupError(
-            "streams are started where Spark's driver runs, not over Spark Connect",
-            hint="use master= (--master) in place of remote= (--remote)",
+            "streams are not supported over Spark Connect",
+            hint="use master= (--master) instead of remote= (--remote)",
         )
 
 
@@ -182,7 +183,7 @@ def store_package(spark: SparkSession, path: str) -> str:
     """Return the package for Spark's access to a store, with the option to load it."""
     hadoop = str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
     package = _PACKAGES[kind_of(path) or "hdfs"].format(hadoop)
-    return f"a package of its own: start with --conf spark.jars.packages={package}"
+    return f"an additional package: start with --conf spark.jars.packages={package}"
 
 
 def hadoop_conf(spark: SparkSession) -> Any:
@@ -243,7 +244,7 @@ class HadoopFiles:
         """Create a directory and its parents."""
         with _os_errors(path):
             if not self._system(path).mkdirs(self._path(path)):
-                raise OSError(errno.EIO, f"cannot make the directory {path}")
+                raise OSError(errno.EIO, f"cannot create the directory {path}")
 
     def make_private(self, path: str) -> None:
         """Do nothing: the file system's own permissions apply."""

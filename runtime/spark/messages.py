@@ -73,7 +73,7 @@ def first_sentence(text: str) -> ErrorText:
     text = _ANSI.sub("", _STATE.sub("", text))
     hint = None
     if match := _TRY.search(text):
-        hint = f"{match.group(1)} gives NULL instead"
+        hint = f"use {match.group(1)} to get NULL instead"
         text = _TRY.sub("", text, count=1)
     # later lines hold plans, stacks, and advice about Spark's own settings
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -138,10 +138,12 @@ def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
     names = [name for name in listed if not _INTERNAL.search(name)]
     if not names:
         unnamed = any("(" in name for name in listed)
-        return "give the expression a name: COUNT(*) AS n" if unnamed else None
+        return "name the expression: COUNT(*) AS n" if unnamed else None
     likeness = {name: SequenceMatcher(None, _last(wanted), _last(name)).ratio() for name in names}
     alike = sorted((n for n in names if likeness[n] >= _ALIKE), key=lambda n: -likeness[n])
-    return f"did you mean {', '.join(alike)}?" if alike else f"there is {', '.join(names)}"
+    return (
+        f"did you mean {', '.join(alike)}?" if alike else f"available columns: {', '.join(names)}"
+    )
 
 
 def _last(name: str) -> str:
@@ -171,14 +173,14 @@ def _field(p: Mapping[str, str]) -> ErrorText:
 def _table(p: Mapping[str, str]) -> ErrorText:
     name = p["relationName"]
     bare = name.replace("`", "")
-    hint = "SHOW TABLES lists those that do"
+    hint = "use SHOW TABLES to list tables"
     if "." in bare and Path(bare).is_file():
-        hint = f"the file of that name is '{bare}', in quotes"
+        hint = f"to read the file of that name, quote it: '{bare}'"
     return _unknown(ErrorKind.UNKNOWN_TABLE, "table", name, hint)
 
 
 def _catalog(p: Mapping[str, str]) -> ErrorText:
-    hint = "--conf spark.sql.catalog.NAME=CLASS adds one"
+    hint = "to add one, use --conf spark.sql.catalog.NAME=CLASS"
     return _unknown(ErrorKind.UNKNOWN_CATALOG, "catalog", p["catalogName"], hint)
 
 
@@ -198,7 +200,7 @@ def _below_catalog(name: str, in_own: Callable[[], ErrorText]) -> ErrorText:
 def _database(p: Mapping[str, str]) -> ErrorText:
     name = p["schemaName"].removeprefix("`spark_catalog`.")
     return _unknown(
-        ErrorKind.UNKNOWN_DATABASE, "database", name, "SHOW DATABASES lists those that do"
+        ErrorKind.UNKNOWN_DATABASE, "database", name, "use SHOW DATABASES to list databases"
     )
 
 
@@ -216,7 +218,7 @@ _FLINKS_FUNCTIONS = {
 def _function(p: Mapping[str, str]) -> ErrorText:
     name = p["routineName"]
     sparks = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
-    hint = "SHOW FUNCTIONS lists all" if sparks is None else f"Spark's is {sparks}"
+    hint = "use SHOW FUNCTIONS to list functions" if sparks is None else f"use Spark's {sparks}"
     return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 
@@ -244,8 +246,8 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
     alternative = match.group(1) if match else None
     what = p["message"].rstrip(". ")
     return ErrorText(
-        "a number overflowed" if what in ("overflow", "Overflow") else what,
-        f"cast to DECIMAL first, or {alternative} gives NULL instead"
+        "numeric overflow" if what in ("overflow", "Overflow") else what,
+        f"cast to DECIMAL first, or use {alternative} to get NULL instead"
         if alternative
         else "cast to DECIMAL or a wider type first",
     )
@@ -263,46 +265,46 @@ def _raised_error(p: Mapping[str, str]) -> ErrorText:
 def _no_provider(p: Mapping[str, str]) -> ErrorText:
     name = p.get("provider", "").rsplit(".", 1)[-1]
     return ErrorText(
-        f"there is no data source `{name}`", "it may need --conf spark.jars.packages=..."
+        f"data source `{name}` does not exist", "it may require --conf spark.jars.packages=..."
     )
 
 
 _CAST = ErrorText("cannot cast {srcType:type} to {targetType:type}")
 _DIVISION = ErrorText(
-    "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
+    "division by zero", "use try_divide, or NULLIF(divisor, 0), to get NULL instead"
 )
-_STATIC_SETTING = ErrorText("{config} can only be set when Spark starts", "give it as --conf")
+_STATIC_SETTING = ErrorText("{config} can only be set before Spark starts", "set it with --conf")
 # Texts that need only the parameters, which are formatted by _SPELLED
 _TEMPLATES = {
     "FIELD_NOT_FOUND": ErrorText(
-        "there is no field {fieldName:name}", "the fields are {fields:names}"
+        "field {fieldName:name} does not exist", "available fields: {fields:names}"
     ),
     "WRONG_NUM_ARGS": ErrorText(
         "{functionName:name} takes {expectedNum} arguments, not {actualNum}"
     ),
     "AMBIGUOUS_REFERENCE": ErrorText("column {name:name} is ambiguous", "say {referenceNames:or}"),
     "MISSING_AGGREGATION": ErrorText(
-        "`{expression:type}` is neither grouped by nor aggregated",
-        "add it to GROUP BY, or take any_value({expression:type})",
+        "`{expression:type}` must be in GROUP BY or in an aggregate function",
+        "add it to GROUP BY, or use any_value({expression:type})",
     ),
     "MISSING_GROUP_BY": ErrorText(
-        "columns stand beside an aggregate function, but there is no GROUP BY",
+        "columns cannot be combined with an aggregate function without GROUP BY",
         "add GROUP BY with the columns, or OVER () after the function",
     ),
     "INVALID_WHERE_CONDITION": ErrorText(
-        "{expressionList} cannot stand in WHERE", "HAVING filters after aggregation"
+        "{expressionList} is not allowed in WHERE", "use HAVING to filter after aggregation"
     ),
     "NESTED_AGGREGATE_FUNCTION": ErrorText(
-        "an aggregate function stands inside another one", "aggregate in a subquery first"
+        "aggregate functions cannot be nested", "compute the inner aggregate in a subquery"
     ),
     "GROUPING_COLUMN_MISMATCH": ErrorText(
-        "GROUPING asks about what is not among the group keys",
-        "the keys are {groupingColumns:columns}",
+        "the argument of GROUPING is not a group key",
+        "group keys: {groupingColumns:columns}",
         subject="GROUPING(",
     ),
     "GROUPING_ID_COLUMN_MISMATCH": ErrorText(
-        "GROUPING_ID takes all the group keys in their order, or nothing",
-        "the keys are {groupByColumns:columns}",
+        "GROUPING_ID requires all group keys in order, or no arguments",
+        "group keys: {groupByColumns:columns}",
         subject="GROUPING_ID(",
     ),
     "NUM_COLUMNS_MISMATCH": ErrorText(
@@ -314,41 +316,41 @@ _TEMPLATES = {
     "DATATYPE_MISMATCH.CAST_WITH_CONF_SUGGESTION": _CAST,
     "DATATYPE_MISMATCH.CAST_WITH_FUNC_SUGGESTION": _CAST,
     "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE": ErrorText(
-        "{inputSql:type} is {inputType:type}, but {sqlExpr:type} needs {requiredType:bare} there"
+        "{inputSql:type} is {inputType:type}, but {sqlExpr:type} requires {requiredType:bare}"
     ),
     "DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES": ErrorText(
-        "{sqlExpr:type} mixes {left:type} and {right:type}", "cast one of the two"
+        "{sqlExpr:type} mixes {left:type} and {right:type}", "cast one of them"
     ),
     "CAST_INVALID_INPUT": ErrorText(
-        "{expression} is not a valid {targetType:type}", "try_cast gives NULL instead"
+        "{expression} is not a valid {targetType:type}", "use try_cast to get NULL instead"
     ),
     "CAST_OVERFLOW": ErrorText(
-        "{value} does not fit {targetType:type}", "try_cast gives NULL instead"
+        "{value} does not fit {targetType:type}", "use try_cast to get NULL instead"
     ),
     "DIVIDE_BY_ZERO": _DIVISION,
     "REMAINDER_BY_ZERO": _DIVISION,
     "BINARY_ARITHMETIC_OVERFLOW": ErrorText(
         "{value1} {symbol} {value2} overflows",
-        "cast to a wider type first, or {functionName:word} gives NULL instead",
+        "cast to a wider type first, or use {functionName:word} to get NULL instead",
     ),
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": ErrorText(
-        "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
+        "a scalar subquery returned more than one row", "add LIMIT 1, or aggregate"
     ),
     "PATH_NOT_FOUND": ErrorText("{path:path} does not exist"),
-    "PATH_ALREADY_EXISTS": ErrorText("{outputPath:path} exists already"),
+    "PATH_ALREADY_EXISTS": ErrorText("{outputPath:path} already exists"),
     "CANNOT_LOAD_FUNCTION_CLASS": ErrorText(
-        "there is no class {className} that Spark can load",
-        "ADD JAR 'path' loads it first, or USING JAR 'path' behind it",
+        "Spark cannot find the class {className}",
+        "load it with ADD JAR 'path', or add USING JAR 'path' to the statement",
     ),
     "DISTINCT_WINDOW_FUNCTION_UNSUPPORTED": ErrorText(
-        "DISTINCT does not go with OVER",
-        "SIZE(COLLECT_SET(x) OVER (...)) counts distinct values, of the same frame",
+        "DISTINCT is not supported with OVER",
+        "use SIZE(COLLECT_SET(x) OVER (...)) to count the distinct values of a frame",
     ),
     "UNSUPPORTED_OVERWRITE": ErrorText(
-        "the query reads what it would overwrite", "write to another table first"
+        "the query reads the table that it would overwrite", "write to another table first"
     ),
     "UNABLE_TO_INFER_SCHEMA": ErrorText(
-        "there is no {format} file to take the columns from", "declare the columns"
+        "no {format} file exists to infer columns from", "declare the columns in CREATE TABLE"
     ),
     "PARQUET_TYPE_ILLEGAL": ErrorText("Spark has no type for Parquet's {parquetType}"),
     "CANNOT_MODIFY_CONFIG": _STATIC_SETTING,

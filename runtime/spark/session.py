@@ -170,11 +170,11 @@ def start_session(
     remote = remote or conf.get("spark.remote")
     configured = conf.get("spark.master")
     if remote and (master or configured):
-        raise SetupError("master and remote exclude each other", hint="give one of them")
+        raise SetupError("master and remote exclude each other", hint="set only one of them")
     if master and configured and master != configured:
         raise SetupError(
-            f"there are two masters: {master}, and {configured} in the configuration",
-            hint="leave one of them out",
+            f"two different masters: {master}, and {configured} in the configuration",
+            hint="remove one of them",
         )
     master = master or configured
     with spark_lock:
@@ -186,8 +186,9 @@ def start_session(
             if not (master or conf):
                 return remote_session
             raise SetupError(
-                "this process uses Spark Connect already, which takes no master and no settings",
-                hint="leave them out, or start another process",
+                "this process already uses Spark Connect, which does not accept a "
+                "master or settings",
+                hint="remove them, or start another process",
             )
         elsewhere = None if master or is_submitted() else _remote_of_environment()
         if elsewhere:
@@ -282,14 +283,14 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
     at = submitted.get("spark.master", "local[*]")
     if master is not None and master != at:
         raise SetupError(
-            f"spark-submit runs this program with master {at}, not {master}",
-            hint=f"spark-submit --master {master}, or leave the master out here",
+            f"spark-submit started this program with master {at}, not {master}",
+            hint=f"use spark-submit --master {master}, or remove the master here",
         )
     for key, value in conf.items():
         if _NEEDED_AT_START.match(key) and submitted.get(key) != value:
             raise SetupError(
-                f"{key} comes too late: spark-submit has started Java already",
-                hint=f"spark-submit --conf {key}=...",
+                f"{key} cannot be set, because spark-submit has already started Java",
+                hint=f"use spark-submit --conf {key}=...",
             )
     ours = {k: v for k, v in chosen_settings(at).items() if k not in _OF_A_PROGRAM}
     ours |= memory_of_workers(at, {**submitted, **conf})
@@ -389,8 +390,8 @@ def _session_beside(
 ) -> SparkSession:
     if master is not None and master != context.master:
         raise SetupError(
-            f"Spark runs in this process already, with master {context.master}, not {master}",
-            hint="stop it first, or leave the master out",
+            f"Spark is already running in this process with master {context.master}, not {master}",
+            hint="stop Spark first, or remove the master",
         )
     session = SparkSession(context).newSession()
     defaults = {k: v for k, v in OF_EACH_SESSION.items() if not context.getConf().contains(k)}
@@ -400,7 +401,7 @@ def _session_beside(
                 session.conf.set(key, value)
         except PySparkException as error:
             raise SetupError(
-                f"{key} cannot be set: Spark runs in this process already",
-                hint="stop it first, or leave this setting out",
+                f"{key} cannot be set, because Spark is already running in this process",
+                hint="stop Spark first, or remove the setting",
             ) from error
     return session

@@ -117,7 +117,7 @@ def _current_settings(spark: SparkSession) -> SparkSettings:
         listed = ", ".join(f"{key}={value}" for key, value in at_start.items())
         return SparkSettings(_SettingsAtStart(spark, at_start), f"{{{listed}}}")
     text = unless_missing(
-        "settings of Spark's are asked one by one",
+        "Spark settings are read one at a time",
         lambda: str(spark.conf._jconf.getAllAsJava().toString()),
         None,
     )

@@ -99,7 +99,7 @@ class TaggedJobs:
             tracker = self._context().statusTracker()
             return tuple(sorted(int(number) for number in tracker.getJobIdsForTag(tag)))
 
-        return unless_missing("the progress of statements is unknown", numbers, ())
+        return unless_missing("the progress of statements is not shown", numbers, ())
 
     def stages(self, tag: str) -> tuple[StageProgress, ...]:
         """Return the sorted stages of the jobs with a tag, including those reused from others."""
@@ -109,7 +109,7 @@ class TaggedJobs:
             stages = [self._stage(number) for number in ids]
             return tuple(stage for stage in stages if stage is not None)
 
-        return unless_missing("the progress of statements is unknown", found, ())
+        return unless_missing("the progress of statements is not shown", found, ())
 
     def _context(self) -> Any:
         return self._spark.sparkContext._jsc.sc()

@@ -149,5 +149,5 @@ if __name__ == "__main__":
     try:
         sys.exit(0 if main(Path(sys.argv[1])) else 1)
     except Exception:
-        append_trace("no class archive was made", traceback.format_exc())
+        append_trace("the class archive was not created", traceback.format_exc())
         raise

@@ -80,9 +80,9 @@ def test_a_table_that_is_not_there_but_a_file_of_its_name_is_told_how_files_are_
         for name in ("`sales`.`csv`", "`sales`", "`sale`.`csv`")
     ]
     assert [each.hint for each in filter(None, hints)] == [
-        "the file of that name is 'sales.csv', in quotes",
-        "SHOW TABLES lists those that do",
-        "SHOW TABLES lists those that do",
+        "to read the file of that name, quote it: 'sales.csv'",
+        "use SHOW TABLES to list tables",
+        "use SHOW TABLES to list tables",
     ]
 
 
@@ -94,9 +94,9 @@ def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
     assert [each[:2] for each in filter(None, texts)] == [
         (
             "function `SPLIT_INDEX` does not exist",
-            "Spark's is SPLIT_PART(text, delimiter, n), which counts from 1",
+            "use Spark's SPLIT_PART(text, delimiter, n), which counts from 1",
         ),
-        ("function `nope` does not exist", "SHOW FUNCTIONS lists all"),
+        ("function `nope` does not exist", "use SHOW FUNCTIONS to list functions"),
     ]
 
 

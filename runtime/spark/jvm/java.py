@@ -59,8 +59,8 @@ def find_java() -> JavaRuntime:
             refused.append(f"{place} has Java {version}")
         else:
             return JavaRuntime(executable, version, bundled)
-    reason = "; ".join(refused) or "JAVA_HOME is not set and there is no java on PATH"
-    raise SetupError(f"Spark needs Java {OLDEST_JAVA} or later: {reason}", hint=_WAYS_OUT)
+    reason = "; ".join(refused) or "JAVA_HOME is not set, and PATH has no java"
+    raise SetupError(f"Spark requires Java {OLDEST_JAVA} or later: {reason}", hint=_WAYS_OUT)
 
 
 def java_version(executable: Path) -> int | None:

@@ -192,7 +192,7 @@ class StartingJvm:
                 if time.monotonic() > give_up:
                     self.process.kill()
                     raise SetupError(
-                        f"Java did not answer in {_START_SECONDS} seconds", hint=_hint()
+                        f"Java did not respond within {_START_SECONDS} seconds", hint=_hint()
                     )
                 time.sleep(0.02)
             answer = connection.read_bytes()
@@ -255,4 +255,4 @@ def _complaint(written_before: int) -> str:
 
 
 def _hint() -> str:
-    return f"what it said is in {log_file()}"
+    return f"see its output in {log_file()}"

@@ -124,7 +124,7 @@ def configured_defaults() -> dict[str, str]:
     if file is None:
         return settings | _properties(_conf_directory() / "spark-defaults.conf") | submitted
     if not file.is_file():
-        raise SetupError(f"PYSPARK_SUBMIT_ARGS names {file}, and there is no such file")
+        raise SetupError(f"{file} in PYSPARK_SUBMIT_ARGS does not exist")
     return settings | _properties(file) | submitted
 
 
@@ -144,7 +144,7 @@ def _submit_arguments() -> tuple[dict[str, str], Path | None]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise SetupError(f"PYSPARK_SUBMIT_ARGS cannot be read: {error}") from error
+        raise SetupError(f"PYSPARK_SUBMIT_ARGS cannot be parsed: {error}") from error
     settings: dict[str, str] = {}
     file: Path | None = None
     waiting = iter(words)

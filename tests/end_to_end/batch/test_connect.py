@@ -46,7 +46,7 @@ def test_packages_that_are_missing_are_named_with_what_installs_them(tmp_path: P
     done = client("run", "--remote", "sc://localhost:1", "-e", "SELECT 1", packages=tmp_path)
     assert done.returncode == 3
     first, second = done.stderr.splitlines()
-    assert first.startswith("error: Spark Connect needs packages that are not installed: ")
+    assert first.startswith("error: Spark Connect requires packages that are not installed: ")
     assert second == "  pip install 'sqlwin[connect]'"
 
 
@@ -56,7 +56,9 @@ def test_a_server_that_does_not_answer_is_named_within_seconds() -> None:
     done = client("run", "--remote", f"sc://{address}", "-e", "SELECT 1")
     assert time.monotonic() - begun < 120
     assert done.returncode == 3
-    assert done.stderr.splitlines()[0] == f"error: no Spark Connect server answers at {address}"
+    assert (
+        done.stderr.splitlines()[0] == f"error: no Spark Connect server is reachable at {address}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +178,8 @@ def test_batches_run_over_spark_connect(server: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> None:
     done = client(server, program=FAILS)
-    streams = "streams are started where Spark's driver runs, not over Spark Connect"
-    relative = "the path {} is relative, and over Spark Connect files are the server's"
+    streams = "streams are not supported over Spark Connect"
+    relative = "{} is a relative path, but Spark Connect requires absolute paths on the server"
     said = [line.removeprefix("OUT ") for line in done.stdout.splitlines()]
     assert said == [
         relative.format("data/x.parquet"),
@@ -188,8 +190,8 @@ def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> 
         "EXPLAIN ANALYZE is not supported over Spark Connect",
         "column `nope` does not exist",
         "division by zero",
-        "spark.driver.memory cannot be set over Spark Connect: the server at ADDRESS runs already",
-        "this process uses Spark Connect already, which takes no master and no settings",
+        "spark.driver.memory cannot be set over Spark Connect, because the server at ADDRESS is already running",
+        "this process already uses Spark Connect, which does not accept a master or settings",
         "True",
         "1",
     ], done.stderr

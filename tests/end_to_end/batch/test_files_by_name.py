@@ -180,15 +180,19 @@ LATE = [
     (
         "2025-01-01 00:00:00,abc\n",
         "SELECT SUM(v)",
-        "line 12002, column `v`: 'abc' is no BIGINT",
+        "line 12002, column `v`: 'abc' is not a valid BIGINT",
     ),
     (
         "2025-01-01 00:00:00,1.5\n",
         "SELECT SUM(v)",
-        "line 12002, column `v`: '1.5' is no BIGINT",
+        "line 12002, column `v`: '1.5' is not a valid BIGINT",
     ),
-    ("01.02.2025,1\n", "SELECT MAX(ts)", "column `ts`: '01.02.2025' is no TIMESTAMP"),
-    ("2025-01-01 00:00:00Z,1\n", "SELECT MAX(ts)", "'2025-01-01 00:00:00Z' is no TIMESTAMP"),
+    ("01.02.2025,1\n", "SELECT MAX(ts)", "column `ts`: '01.02.2025' is not a valid TIMESTAMP"),
+    (
+        "2025-01-01 00:00:00Z,1\n",
+        "SELECT MAX(ts)",
+        "'2025-01-01 00:00:00Z' is not a valid TIMESTAMP",
+    ),
     (
         "2025-01-01 00:00:00\n",
         "SELECT COUNT(*)",
@@ -223,14 +227,14 @@ def test_what_does_not_fit_behind_the_sample_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("last", "sql", "message"),
     [
-        ('{"v": "abc"}', "SELECT SUM(v)", "line 12001, column `v`: 'abc' is no BIGINT"),
-        ('{"v": 1, "t', "SELECT COUNT(*)", 'line 12001: \'{"v": 1, "t\' is no JSON'),
+        ('{"v": "abc"}', "SELECT SUM(v)", "line 12001, column `v`: 'abc' is not a valid BIGINT"),
+        ('{"v": 1, "t', "SELECT COUNT(*)", 'line 12001: \'{"v": 1, "t\' is not valid JSON'),
         (
             '{"t": "2025-01-01T00:00:00Z"}',
             "SELECT MAX(t)",
-            "'2025-01-01T00:00:00Z' is no TIMESTAMP",
+            "'2025-01-01T00:00:00Z' is not a valid TIMESTAMP",
         ),
-        ('{"t": "x"}', "SELECT MAX(t)", "line 12001, column `t`: 'x' is no TIMESTAMP"),
+        ('{"t": "x"}', "SELECT MAX(t)", "line 12001, column `t`: 'x' is not a valid TIMESTAMP"),
     ],
 )
 def test_so_is_json(
@@ -282,7 +286,7 @@ def test_files_are_no_tables_of_the_session(fresh_session: sqlwin.Session, data:
     rows(fresh_session, "SELECT * FROM 'sales.csv'")
     assert rows(fresh_session, "SHOW TABLES") == before
     fresh_session.execute("SET 'sqlwin.strict-flink' = 'true'")
-    with pytest.raises(sqlwin.SqlwinError, match="a table has a name, and is no path, in Flink"):
+    with pytest.raises(sqlwin.SqlwinError, match="a path cannot be used as a table, in Flink"):
         fresh_session.execute("SELECT * FROM 'sales.csv'")
 
 
@@ -294,7 +298,7 @@ def test_ambiguous_dates_are_noted_and_an_option_settles_them(
     assert "d/M/yyyy H:mm or M/d/yyyy H:mm" in result.notes[0]
     with pytest.raises(sqlwin.SqlwinError) as raised:
         fresh_session.execute("SELECT * FROM TUMBLE('f.csv', d, 1h)")
-    assert "'fields.d.format' = 'd/M/yyyy H:mm' says which" in str(raised.value)
+    assert "set 'fields.d.format' = 'd/M/yyyy H:mm'" in str(raised.value)
     hint = "/*+ OPTIONS('fields.d.format' = 'd/M/yyyy H:mm') */"
     (first, _) = rows(fresh_session, f"SELECT window_start FROM TUMBLE('f.csv' {hint}, d, 1h)")
     assert first == (at("2025-02-01 10:00"),)
@@ -365,12 +369,12 @@ def test_avro_without_its_package_is_refused_in_one_line(
     [
         (
             '{"v": "x"},',
-            "whole.json has a record that does not fit the columns: field `v` is 'x', which is no "
+            "whole.json has a record that does not match the columns: field `v` is 'x', which is not a valid "
             "BIGINT",
         ),
         (
             '{"v": 2,',
-            "whole.json, line 4, has a record that does not fit the columns: unexpected character",
+            "whole.json, line 4, has a record that does not match the columns: unexpected character",
         ),
     ],
 )

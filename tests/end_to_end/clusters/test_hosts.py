@@ -118,7 +118,7 @@ def test_what_the_python_of_all_workers_lacks_is_said(
         assert len(hosts.run(batch)) == 11
         return
     said = hosts.error(batch).splitlines()
-    assert said[0] == f"the Python of Spark's workers lacks {lacking}"
+    assert said[0] == f"the Python of Spark's workers has no module {lacking}"
     assert said[-1].strip() == WORKERS_HINT
 
 
@@ -127,8 +127,7 @@ def test_paths_of_one_host_are_refused_and_paths_of_all_are_taken(
 ) -> None:
     hosts.run(f"spark.sparkContext.pythonExec = '{pythons['']}'")
     elsewhere = (
-        "it is on a disk of this machine, and tasks run on 2 other hosts "
-        "(node-a.invalid, node-b.invalid)"
+        "it is a local path, and tasks run on 2 other hosts (node-a.invalid, node-b.invalid)"
     )
     insert = f"INSERT INTO totals {COUNT}"
     said = hosts.error(f"in_mode('batch', '''{insert}''')")

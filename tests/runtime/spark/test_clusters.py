@@ -132,18 +132,18 @@ def test_containers_have_memory_for_the_python_workers(
 @pytest.mark.parametrize(
     ("raised", "message"),
     [
-        ("ModuleNotFoundError: No module named 'pyarrow'", "lacks pyarrow"),
-        ("ModuleNotFoundError: No module named 'numpy.core'", "lacks numpy"),
-        ("ModuleNotFoundError: No module named 'google'", "lacks protobuf"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", "has no module pyarrow"),
+        ("ModuleNotFoundError: No module named 'numpy.core'", "has no module numpy"),
+        ("ModuleNotFoundError: No module named 'google'", "has no module protobuf"),
         (
             "ImportError: cannot import name 'descriptor' from 'google.protobuf' (unknown location)",
-            "lacks protobuf",
+            "has no module protobuf",
         ),
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "
             "worker has different version: 3.13 than that in driver: 3.11, PySpark cannot run with "
             "different minor versions.",
-            "Spark's workers run Python 3.13, but the driver is Python 3.11",
+            "Spark's workers run Python 3.13, but the driver runs Python 3.11",
         ),
         (
             "ModuleNotFoundError: No module named 'mine'",
@@ -165,7 +165,7 @@ def test_a_python_that_is_not_there_and_an_executor_that_was_killed_are_one_line
     error = translate(
         RuntimeError('java.io.IOException: Cannot run program "/no/python": error=2, No such file')
     )
-    assert error.message == "there is no /no/python where Spark starts its Python workers"
+    assert error.message == "/no/python does not exist where Spark starts its Python workers"
     error = translate(
         RuntimeError(
             "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
@@ -173,4 +173,4 @@ def test_a_python_that_is_not_there_and_an_executor_that_was_killed_are_one_line
             "Consider boosting spark.executor.memoryOverhead."
         )
     )
-    assert "took more memory" in error.message
+    assert "exceeded its memory limit" in error.message

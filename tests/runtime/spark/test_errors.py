@@ -47,10 +47,10 @@ def test_the_innermost_writer_had_no_space(stack: str, message: str, kind: str) 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("java.io.IOException: Mkdirs failed to create file:/x", "the directory cannot be made"),
+        ("java.io.IOException: Mkdirs failed to create file:/x", "the directory cannot be created"),
         ("java.io.FileNotFoundException: /x (Permission denied)", "permission denied"),
         ("java.nio.file.FileSystemException: /x: Read-only file system", "the file system is read"),
-        ("org.apache.hadoop.fs.ParentNotDirectoryException: /x", "a file is where a directory"),
+        ("org.apache.hadoop.fs.ParentNotDirectoryException: /x", "a file exists where a directory"),
     ],
 )
 def test_an_output_is_named(text: str, why: str) -> None:

@@ -61,7 +61,9 @@ def test_paths_without_a_scheme_are_on_the_default_file_system_of_the_session(
 
 def test_a_page_of_the_web_is_refused_at_once(spark: SparkSession) -> None:
     for path in ("https://example.com/x.csv", "HTTP://example.com/x.csv", "ftp://example.com/x"):
-        with pytest.raises(ExecutionError, match=r"is on the web, which is no file system"):
+        with pytest.raises(
+            ExecutionError, match=r"is a web address, which cannot be read as a file"
+        ):
             resolve(spark, path)
 
 

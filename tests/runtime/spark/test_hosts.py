@@ -54,11 +54,10 @@ def test_paths_of_this_machine_are_refused_where_tasks_run_on_others() -> None:
     with pytest.raises(SetupError) as caught:
         check("/data/out", ELSEWHERE)
     assert caught.value.message == (
-        "the files of `t` cannot be in /data/out: it is on a disk of this machine, and tasks run "
+        "the files of `t` cannot be in /data/out: it is a local path, and tasks run "
         "on 2 other hosts (203.0.113.1, 203.0.113.2)"
     )
     assert caught.value.hint == (
-        "take hdfs://; or SET 'sqlwin.shared-local-paths' = 'true' if all hosts have the same "
-        "files there"
+        "take hdfs://; or SET 'sqlwin.shared-local-paths' = 'true' if all hosts share this path"
     )
     check("/data/out", ELSEWHERE, **{SHARED_LOCAL_PATHS: "true"})

@@ -55,7 +55,7 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
 def test_the_progress_of_statements_is_left_out(bare: Any, log: Path) -> None:
     assert TaggedJobs(bare).stages("mine") == ()
-    assert "the progress of statements is unknown" in log.read_text()
+    assert "the progress of statements is not shown" in log.read_text()
 
 
 def test_rows_of_a_stream_count_as_spark_counts_them(bare: Any, log: Path) -> None:

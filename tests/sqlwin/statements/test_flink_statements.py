@@ -119,7 +119,7 @@ def test_a_connector_of_flink_says_what_to_write(connector: str, hint: str) -> N
     [
         ("`k`, `w$end`, `w$start`", "there is `k`"),
         ("`count(1)`, `t`.`window_start`", "there is `t.window_start`"),
-        ("`count(1)`", "give the expression a name: COUNT(*) AS n"),
+        ("`count(1)`", "name the expression: COUNT(*) AS n"),
         ("`$f0`, `$agg1`", None),
     ],
 )

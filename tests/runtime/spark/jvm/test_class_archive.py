@@ -144,7 +144,7 @@ def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(
         lambda archive: class_archive.base_path(archive).touch(),
         class_archive.discard,
     ],
-    ids=["cut short", "overwritten", "removed", "anyone's to write", "another base", "discarded"],
+    ids=["truncated", "overwritten", "removed", "anyone's to write", "another base", "discarded"],
 )
 def test_an_archive_that_is_not_as_it_was_written_is_not_used(cache: Path, spoil):
     archive = archive_in(cache)

@@ -56,8 +56,8 @@ def test_submit_arguments_win_over_files_and_these_over_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--conf 'spark.a=b", "PYSPARK_SUBMIT_ARGS cannot be read: No closing quotation"),
-        ("--properties-file nowhere.conf", "PYSPARK_SUBMIT_ARGS names nowhere.conf, and there is"),
+        ("--conf 'spark.a=b", "PYSPARK_SUBMIT_ARGS cannot be parsed: No closing quotation"),
+        ("--properties-file nowhere.conf", "nowhere.conf in PYSPARK_SUBMIT_ARGS does not exist"),
     ],
 )
 def test_submit_arguments_that_make_no_sense_are_refused(
@@ -71,10 +71,10 @@ def test_submit_arguments_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("master", "conf", "remote", "message"),
     [
-        ("local[2]", {"spark.master": "local[3]"}, None, "there are two masters: local"),
+        ("local[2]", {"spark.master": "local[3]"}, None, "two different masters: local"),
         ("local[2]", {}, "sc://there", "master and remote exclude each other"),
         (None, {"spark.master": "local[2]"}, "sc://there", "master and remote exclude each other"),
-        (None, {"spark.remote": "there"}, None, "there is not the address of a Spark Connect"),
+        (None, {"spark.remote": "there"}, None, "there is not a valid Spark Connect address"),
     ],
 )
 def test_two_ways_to_spark_are_refused(
@@ -127,8 +127,8 @@ def test_a_program_runs_on_the_spark_that_spark_submit_has_started(tmp_path: Pat
     )
     said = [line[4:] for line in done.stdout.splitlines() if line.startswith("OUT ")]
     assert said == [
-        "spark-submit runs this program with master local[1], not local[7]",
-        "spark.driver.memory comes too late: spark-submit has started Java already",
+        "spark-submit started this program with master local[1], not local[7]",
+        "spark.driver.memory cannot be set, because spark-submit has already started Java",
         "local[1] mine 42",
         "5",
         "7",
