@@ -200,7 +200,7 @@ def _read(files: Files, path: str) -> Commit:
         return from_text(Commit, files.read_text(path), _VERSION)
     except ValueError as error:
         raise ExecutionError(
-            f"{path} cannot be read: {error}",
-            hint="it says which files of a stream count: start the stream again, or remove it "
-            "where all files count",
+            f"cannot read {path}: {error}",
+            hint="the file lists the valid files of a stream: start the stream again, or "
+            "delete it to make all files valid",
         ) from error

@@ -153,7 +153,7 @@ def _on_disk() -> Iterator[None]:
         yield
     except OSError as error:
         raise ExecutionError(
-            "partial results that do not fit into memory cannot be written to disk: "
-            f"{error.strerror or error}; spark.local.dir says where they go, and "
-            "sqlwin.exchange.buckets into how many parts the keys are cut"
+            "partial results exceed memory and cannot be spilled to disk: "
+            f"{error.strerror or error}; check spark.local.dir, or raise "
+            "sqlwin.exchange.buckets"
         ) from error

@@ -62,7 +62,7 @@ def finished(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.Array
         result = aggregate.finish(fields)
     except Exception as error:
         raise _failed(aggregate, "finish", error) from error
-    return _array(aggregate, "finish", "its result", result, aggregate.returns, len(columns[0]))
+    return _array(aggregate, "finish", "the result", result, aggregate.returns, len(columns[0]))
 
 
 def _fields(
@@ -70,14 +70,14 @@ def _fields(
 ) -> list[pa.Array]:
     if not isinstance(states, Mapping):
         raise ExecutionError(
-            f"{_name(aggregate)}.{method} returned no dict, but {type(states).__name__}",
-            hint=f"it returns a dict of {', '.join(aggregate.state)}",
+            f"{_name(aggregate)}.{method} must return a dict, not {type(states).__name__}",
+            hint=f"return a dict with the keys {', '.join(aggregate.state)}",
         )
     missing = [name for name in aggregate.state if name not in states]
     if missing:
         raise ExecutionError(
-            f"{_name(aggregate)}.{method} returned no `{missing[0]}`",
-            hint=f"it returns a dict of {', '.join(aggregate.state)}",
+            f"the result of {_name(aggregate)}.{method} has no key `{missing[0]}`",
+            hint=f"return a dict with the keys {', '.join(aggregate.state)}",
         )
     return [
         _array(aggregate, method, f"`{name}`", states[name], type_, n_groups)
@@ -103,14 +103,13 @@ def _array(
     except (pa.ArrowException, TypeError, ValueError) as error:
         first_line = str(error).partition("\n")[0]
         raise ExecutionError(
-            f"{_name(aggregate)}.{method} returned {what} as no array of {type_.upper()}: "
-            f"{first_line}"
+            f"{_name(aggregate)}.{method}: {what} cannot be converted to "
+            f"{type_.upper()}: {first_line}"
         ) from error
     if len(array) != n_rows:
         raise ExecutionError(
-            f"{_name(aggregate)}.{method} returned {len(array)} values as {what} for {n_rows} "
-            "groups",
-            hint="it returns one value for each group, also for groups without a row",
+            f"{_name(aggregate)}.{method}: {what} has {len(array)} values for {n_rows} groups",
+            hint="return one value per group, also for groups without rows",
         )
     return array
 

@@ -58,8 +58,8 @@ def current_watermark_us() -> int | None:
     value = _property(_WATERMARK)
     if value is None:
         raise ExecutionError(
-            "CURRENT_WATERMARK is not known in a stream that sqlwin does not run",
-            hint="write an INSERT or take the rows of execute()",
+            "CURRENT_WATERMARK is not available in a stream that sqlwin does not run",
+            hint="use INSERT, or the rows of execute()",
         )
     watermark_us: int | None = value[0]
     return watermark_us

@@ -184,7 +184,7 @@ def _rows_if_known(observation: Observation) -> int | None:
         java_observation: Any = observation._jo
         return java_observation is not None and bool(java_observation.future().isCompleted())
 
-    if not unless_missing("observed rows are unknown", is_known, False):
+    if not unless_missing("row counts of Spark's operators are not available", is_known, False):
         return None
     return int(observation.get["rows"])
 

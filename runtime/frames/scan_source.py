@@ -57,7 +57,7 @@ def scan_source(
         find: Lists the files: `find_source`, or `find_stream_source` if more will arrive.
     """
     if is_remote(spark):
-        return NotScannable("the files are on the machine of the Spark Connect server")
+        return NotScannable("the files are on the host of the Spark Connect server")
     if (reason := unlike_spark(spark, SETTINGS_OF_SCANS)) is not None:
         return NotScannable(reason)
     root = resolve(spark, path)
@@ -68,7 +68,7 @@ def scan_source(
     except SetupError as error:
         return NotScannable(error.message)
     if store is None:
-        return NotScannable(f"{path} is on a file system that Arrow does not know")
+        return NotScannable(f"{path} is on a file system that Arrow does not support")
     try:
         filesystem_of(store)
         return _find_files(spark, find, path, expand(root, StoredFiles(store)), columns, store)
@@ -86,14 +86,14 @@ def unlike_spark(
         settings: Relevant settings with the values that Arrow implements.
     """
     if is_remote(spark):
-        return "rows are on the side of the Spark Connect server"
+        return "the rows are on the host of the Spark Connect server"
     session_settings = settings_of(spark)
     for key, value in settings.items():
         setting = session_settings.get(key, value)
         if setting.lower() != value.lower():
             return f"{key} is {setting}"
     zone = session_settings.get("spark.sql.session.timeZone")
-    return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
+    return None if is_known_zone(zone) else f"the time zone {zone} exists in Java only"
 
 
 def _find_files(

@@ -43,7 +43,7 @@ def register_scalar(
     _check_name(name)
     type_ = _type(f"function {name}", "returns", returns)
     if not callable(function):
-        raise AnalysisError(f"function {name} got {function!r}, which cannot be called")
+        raise AnalysisError(f"function {name} must be callable, not {function!r}")
 
     def vectorised(*columns: pa.Array) -> pa.Array:
         result = function(*columns)
@@ -76,15 +76,15 @@ def register_aggregate(
     if not isinstance(aggregate, UserDefinedAggregateFunction):
         what = aggregate.__name__ if inspect.isclass(aggregate) else type(aggregate).__name__
         raise AnalysisError(
-            f"aggregate {name} got {what}, which is no sqlwin.Aggregate"
-            + (" but a class" if inspect.isclass(aggregate) else ""),
-            hint=f"register_aggregate('{name}', {what}())",
+            f"aggregate {name} must be a sqlwin.Aggregate, not {what}"
+            + (" (a class)" if inspect.isclass(aggregate) else ""),
+            hint=f"use an instance: register_aggregate('{name}', {what}())",
         )
     for attribute in ("state", "returns"):
         if not getattr(aggregate, attribute, None):
             raise AnalysisError(
                 f"aggregate {name}: {type(aggregate).__name__} has no `{attribute}`",
-                hint="state = {'total': 'double'} and returns = 'double' say what it works with",
+                hint="for example state = {'total': 'double'} and returns = 'double'",
             )
     for field, type_ in aggregate.state.items():
         _arrow_type(f"aggregate {name}", f"state['{field}']", type_)
@@ -119,7 +119,7 @@ def _arrow_udf(function: Callable[..., Any], returns: DataType, kind: Any) -> An
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise AnalysisError(
-            f"a function cannot be called {name!r}", hint="letters, digits and underscores"
+            f"invalid function name {name!r}", hint="use letters, digits and underscores"
         )
 
 
@@ -128,8 +128,8 @@ def _type(what: str, attribute: str, text: str) -> DataType:
         return DataType.fromDDL(text)
     except PySparkException as error:
         raise AnalysisError(
-            f"{what}: {attribute} is '{text}', which is no type of Spark's",
-            hint="bigint, double, string, timestamp_ntz, decimal(10,2) ...",
+            f"{what}: {attribute} has the unknown type '{text}'",
+            hint="for example bigint, double, string, timestamp_ntz, decimal(10,2)",
         ) from error
 
 
@@ -139,6 +139,6 @@ def _arrow_type(what: str, attribute: str, text: str) -> None:
         arrow_type(text)
     except KeyError as error:
         raise AnalysisError(
-            f"{what}: {attribute} is '{text}', which partial results cannot be",
-            hint="a number, string, binary, boolean, date, timestamp, or an array of those",
+            f"{what}: {attribute} has the type '{text}', which is not supported in partial results",
+            hint="use a number, string, binary, boolean, date, timestamp, or an array of those",
         ) from error

@@ -86,9 +86,8 @@ class SplitWindows:
         first, last = assigner.slice_end(np.array([self.own.first_us, self.own.last_us]))
         if len(slice_end) and (slice_end.min() < first or slice_end.max() > last):
             raise ExecutionError(
-                f"files of {self.step.source.files.path} have rows of other times than their "
-                "statistics say",
-                hint="write them again with a program whose statistics are right",
+                f"files of {self.step.source.files.path} contain times outside their statistics",
+                hint="write the files again with correct statistics",
             )
         is_after = assigner.window_start(slice_end) > self.own.after_us
         is_whole: BoolArray = is_after & (slice_end <= self.own.until_us)

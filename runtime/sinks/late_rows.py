@@ -63,11 +63,10 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
     for spec in (sink, late):
         if spec is not None and not has_sink(spec):
             raise AnalysisError(
-                f"`{spec.name}` (connector '{spec.connector}') cannot be written in a stream that "
-                f"keeps late rows in `{late.name}`: Spark writes it, and nothing beside it",
+                f"`{spec.name}` (connector '{spec.connector}') cannot be written by a "
+                f"stream with late rows in `{late.name}`, because Spark writes it",
                 subjects=(f"'{spec.connector}'", spec.name, late.name),
-                hint=f"take a table of filesystem, kafka, memory or print, or leave out "
-                f"'{LATE_ROWS}'",
+                hint=f"use a table of filesystem, kafka, memory or print, or remove '{LATE_ROWS}'",
             )
 
 

@@ -55,7 +55,7 @@ class LatestRows:
             latest = arrow_table(ordered.limit(MOST_ROWS))
         except (PySparkException, pa.ArrowException) as error:
             # the rows are written; only the view of them is missing
-            self.problem = f"the rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
+            self.problem = f"rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
             return
         self.take(into, latest)
 

@@ -91,14 +91,14 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
     check_writable(spec, overwrite=False)
     if overwrite:
         raise AnalysisError(
-            f"INSERT OVERWRITE of `{spec.name}` cannot take a stream, which never is complete",
+            f"INSERT OVERWRITE is not supported on streams: table `{spec.name}`",
             subjects=(spec.name,),
-            hint="write INSERT INTO",
+            hint="use INSERT INTO",
         )
     if emits_updates and sink_mode(spec) is not SinkMode.UPSERT:
         raise AnalysisError(
-            f"`{spec.name}` (connector '{spec.connector}') cannot take updates, and this query "
-            "emits windows again: allowed lateness or early firing is on",
+            f"`{spec.name}` (connector '{spec.connector}') does not support updates, "
+            "which this query produces because of allowed lateness or early firing",
             subjects=(f"'{spec.connector}'", spec.name),
             hint="RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' "
             f"settings, or insert into a table of {sink_names(SinkMode.UPSERT)}",
@@ -122,14 +122,15 @@ def start_writing(
     """
     if run.order and not has_sink(spec):
         raise AnalysisError(
-            f"Spark writes to `{spec.name}` (connector '{spec.connector}') in an order of its own",
+            f"`{spec.name}` (connector '{spec.connector}') does not keep an order, "
+            "because Spark writes it",
             subjects=(spec.name,),
-            hint="leave ORDER BY out",
+            hint="remove ORDER BY",
         )
     if run.find_watermark is not None and not has_sink(spec):
         raise AnalysisError(
-            f"CURRENT_WATERMARK is not known where Spark writes to `{spec.name}` (connector "
-            f"'{spec.connector}')",
+            f"CURRENT_WATERMARK is not available for `{spec.name}` (connector "
+            f"'{spec.connector}'), because Spark writes it",
             subjects=(spec.name,),
             hint=f"insert into a table of {sink_names(SinkMode.APPEND)}",
         )

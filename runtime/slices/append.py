@@ -89,7 +89,7 @@ def append(
         spark,
         into.place.path,
         f"the files of materialized table `{into.name}`",
-        "'path' takes a directory all hosts see",
+        "set 'path' to a directory that all hosts share",
     )
     n_cores = spark.sparkContext.defaultParallelism
     n_buckets = n_cores * _BUCKETS_PER_CORE if batch is None else 1
@@ -128,10 +128,10 @@ def append(
         if not is_in:
             remove_files(into.place.path, mark, into.place.store)
     raise ExecutionError(
-        f"materialized table `{into.name}` is changed by others again and again, {MOST_ATTEMPTS} "
-        "times while rows were inserted",
+        f"materialized table `{into.name}` was changed concurrently in all "
+        f"{MOST_ATTEMPTS} attempts to insert rows",
         subjects=(into.name,),
-        hint="run fewer INSERTs and refreshes at a time",
+        hint="run fewer INSERTs and refreshes at the same time",
     )
 
 

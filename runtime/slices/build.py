@@ -174,7 +174,7 @@ def build(
         spark,
         table.path,
         f"the files of materialized table `{table.name}`",
-        "'path' takes a directory all hosts see",
+        "set 'path' to a directory that all hosts share",
     )
     form = table.form
     portions: list[_Portion] = []
@@ -184,9 +184,9 @@ def build(
         source = base.step.source
         if source.files.others:
             raise ExecutionError(
-                f"{source.files.others[0].path} can only be read by Spark, row by row, and is in "
-                "no slices for that",
-                hint="write the file again, with another program or other settings",
+                f"{source.files.others[0].path} can only be read by Spark, and therefore "
+                "not into slices",
+                hint="write the file again with another program or other settings",
             )
         store = store_of_scan(spark, source.files.path)
         splits = planned_splits(spark, base.step, store)

@@ -54,7 +54,7 @@ def as_it_is(file: ScanFile) -> BaseFile:
         status = os.stat(file.path)
     except OSError as error:
         raise ExecutionError(
-            f"{file.path} was there when the query was planned, and is not: {error.strerror}"
+            f"{file.path} was deleted after the query was planned: {error.strerror}"
         ) from error
     return BaseFile(file.path, status.st_size, status.st_mtime_ns)
 

@@ -137,5 +137,5 @@ def _next_version(table: StoredSlices, failed: Exception) -> str | None:
         raise UnknownOutcome(
             broken(table.name, table.place, failed).message,
             subjects=(table.name,),
-            hint="whether the version was written is not known: run the statement again",
+            hint="it is unknown whether the version was written: run the statement again",
         ) from error

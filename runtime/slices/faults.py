@@ -37,7 +37,7 @@ def package(name: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise SetupError(
-            f"materialized table `{name}` needs the package deltalake: {error}",
+            f"materialized table `{name}` requires the package deltalake: {error}",
             subjects=(name,),
             hint="pip install 'sqlwin[lake]'",
         ) from error

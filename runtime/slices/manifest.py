@@ -50,7 +50,7 @@ def read_manifest(place: TablePlace, name: str, number: int) -> tuple[BaseFile, 
             rows = f.read().cast(_SCHEMA)
     except (OSError, pa.ArrowException) as error:
         raise ExecutionError(
-            f"materialized table `{name}` is damaged: {path} cannot be read: "
+            f"materialized table `{name}` is damaged: cannot read {path}: "
             f"{getattr(error, 'strerror', None) or error}",
             subjects=(name,),
             hint="DROP MATERIALIZED TABLE and create it again",

@@ -151,8 +151,8 @@ def refresh(
         if done is not None:
             remove_files(place.path, done[1].mark, place.store)
     raise ExecutionError(
-        f"materialized table `{name}` is changed by others again and again, {MOST_ATTEMPTS} times "
-        "while this refresh ran",
+        f"materialized table `{name}` was changed concurrently in all {MOST_ATTEMPTS} "
+        "attempts to refresh it",
         subjects=(name,),
         hint="run one refresh at a time",
     )
@@ -258,16 +258,16 @@ def check_form(table: StoredSlices, form: LocalForm) -> None:
     if form == table.form:
         return
     stored = table.form
-    why = "it keeps something else"
+    why = "its columns have changed"
     if form.time_zone != stored.time_zone:
         zones = (form.time_zone or "any", stored.time_zone or "any")
-        why = "the session's time zone is {}, that of the slices {}".format(*zones)
+        why = "the session's time zone is {}, but the slices use {}".format(*zones)
     elif _types(form) != _types(stored):
-        why = f"the columns of `{stored.base}` are others"
+        why = f"the columns of `{stored.base}` have changed"
     raise CatalogError(
-        f"the slices of materialized table `{table.name}` go no longer with its definition: {why}",
+        f"the slices of materialized table `{table.name}` no longer match its definition: {why}",
         subjects=(table.name,),
-        hint="DROP MATERIALIZED TABLE and create it again, or put back what was changed",
+        hint="DROP MATERIALIZED TABLE and create it again, or undo the change",
     )
 
 

@@ -60,8 +60,7 @@ def _remove_stored(store: Store, path: str) -> None:
             remove_file(store, uri)
     except OSError as error:
         raise ExecutionError(
-            f"{path} is not removed as a whole: {error.filename or path}: "
-            f"{error.strerror or error}",
+            f"{path} was only partly deleted: {error.filename or path}: {error.strerror or error}",
             subjects=(f"'{path}'",),
             hint="run the statement again",
         ) from error

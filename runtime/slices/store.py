@@ -236,17 +236,18 @@ def create_slices(
     path = place.path
     if _is_taken(place, name):
         raise CatalogError(
-            f"`{name}` cannot be made: something is at {path} already",
+            f"`{name}` cannot be created: {path} already exists",
             subjects=(f"'{path}'", name),
             kind=ErrorKind.OUTPUT,
-            hint=f"take a directory of its own, or open what is there: CREATE MATERIALIZED TABLE "
-            f"{name} WITH ('path' = ...) without AS",
+            hint="use another directory, or open the existing table: CREATE MATERIALIZED "
+            f"TABLE {name} WITH ('path' = ...) without AS",
         )
     try:
         schema = Schema.from_json(stored_schema(form).json())
     except Exception as error:
         raise CatalogError(
-            f"`{name}` cannot be made: Delta tables have no such column: {error}", subjects=(name,)
+            f"`{name}` cannot be created: Delta tables do not support such a column: {error}",
+            subjects=(name,),
         ) from error
     properties = {
         _FORMAT: _VERSION,
@@ -321,7 +322,7 @@ def open_slices(
         # a store failure does not mean that the version is missing
         if version is not None and place.explained(error) is error:
             raise ExecutionError(
-                f"{called}: version {version} of {path} is gone", subjects=(name,)
+                f"{called}: version {version} of {path} was removed", subjects=(name,)
             ) from error
         raise broken(name, place, error) from error
     except OSError as error:
@@ -330,17 +331,17 @@ def open_slices(
     properties = metadata.configuration
     if _FORM not in properties or _DEFINITION not in properties:
         raise CatalogError(
-            f"{called}: the Delta table at {path} is no materialized table",
+            f"{called}: the Delta table at {path} is not a materialized table",
             subjects=(f"'{path}'", name) if name else (f"'{path}'",),
             hint="read it with CREATE TABLE ... WITH ('connector' = 'delta', 'path' = ...)",
         )
     format_ = properties.get(_FORMAT, "")
     if format_ != _VERSION:
         raise CatalogError(
-            f"{called}: {path} has format {format_ or '?'}, and this sqlwin reads format "
+            f"{called}: {path} has format {format_ or '?'}, but this sqlwin reads format "
             f"{_VERSION}",
             subjects=(name,),
-            hint="read it with the sqlwin that wrote it, or make the table anew",
+            hint="use the sqlwin version that wrote it, or create the table again",
         )
     try:
         form = from_text(LocalForm, properties.get(_FORM, ""))
@@ -359,13 +360,15 @@ def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
     """
     path = place.path
     try:
-        what = "something else" if place.files.exists(path) else "nothing"
+        exists = place.files.exists(path)
     except OSError as error:
         raise broken(name, place, error) from error
     return CatalogError(
-        f"{called}: there is {what} at {path}",
+        f"{called}: {path} is not a materialized table"
+        if exists
+        else f"{called}: {path} does not exist",
         subjects=(f"'{path}'", name) if name else (f"'{path}'",),
-        hint="CREATE MATERIALIZED TABLE ... WITH ('path' = ...) AS SELECT ... makes one",
+        hint="create one with CREATE MATERIALIZED TABLE ... WITH ('path' = ...) AS SELECT ...",
     )
 
 

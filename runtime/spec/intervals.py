@@ -60,9 +60,9 @@ class ExactInterval:
         if self.us.denominator != 1:
             raise AnalysisError(f"`{shown}` is finer than a microsecond", subjects=(shown,))
         if self.months.denominator != 1:
-            raise AnalysisError(f"`{shown}` is no whole number of months", subjects=(shown,))
+            raise AnalysisError(f"`{shown}` is not a whole number of months", subjects=(shown,))
         if abs(self.us) >= _INT64 or abs(self.months) >= _INT64:
-            raise AnalysisError(f"`{shown}` is too long an interval", subjects=(shown,))
+            raise AnalysisError(f"`{shown}` is too long", subjects=(shown,))
         return IntervalValue(int(self.months), int(self.us))
 
 
@@ -81,7 +81,7 @@ def length_us(length: str | timedelta) -> int:
     shown = f"INTERVAL '{length}'"
     value = interval_of_text(length, shown).whole(shown)
     if value.months:
-        raise AnalysisError(f"'{length}' has no fixed length", hint="give it in days or less")
+        raise AnalysisError(f"'{length}' has no fixed length", hint="use days or smaller units")
     return value.us
 
 
@@ -107,7 +107,7 @@ def interval_of_text(text: str, shown: str) -> ExactInterval:
         number = decimal(words[i])
         if number is None:
             raise AnalysisError(
-                f"`{shown}`: '{words[i]}' is no number",
+                f"`{shown}`: '{words[i]}' is not a number",
                 subjects=(f"'{words[i]}'", shown),
                 hint=hint,
             )
@@ -132,8 +132,8 @@ def interval_of_unit(number: Fraction, unit: str, shown: str) -> ExactInterval:
     raise AnalysisError(
         f"`{shown}`: unknown unit {unit}",
         subjects=(shown,),
-        hint="the units are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND "
-        "and MICROSECOND",
+        hint="available units: YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, "
+        "MILLISECOND, MICROSECOND",
     )
 
 

@@ -209,5 +209,5 @@ def unsupported(function: str, type_: pa.DataType, column: str, takes: str) -> E
     """Return the error for a partial column whose type `function` cannot merge."""
     return ExecutionError(
         f"{function} cannot merge column {column} of type {type_}",
-        hint=f"{function} takes {takes}",
+        hint=f"{function} accepts {takes}",
     )

@@ -143,7 +143,7 @@ def _check_divisor(left: Datum, right: Datum, sign: str) -> None:
         fails = _any(is_zero) and _any(pc.and_(is_zero, pc.is_valid(left)))
     if fails:
         raise ExecutionError(
-            f"division by zero in {sign}", hint="NULLIF(divisor, 0) makes the result NULL there"
+            f"division by zero in {sign}", hint="use NULLIF(divisor, 0) to get NULL instead"
         )
 
 
@@ -153,6 +153,6 @@ def _any(mask: Datum) -> bool:
 
 def _overflow(sign: str, spark_type: str) -> ExecutionError:
     return ExecutionError(
-        f"overflow of {spark_type.upper()} in {sign}",
+        f"{spark_type.upper()} overflow in {sign}",
         hint="cast an operand to a wider type first",
     )

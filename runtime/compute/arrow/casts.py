@@ -68,7 +68,7 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
         return pc.cast(exact, type_)
     except pa.ArrowInvalid as error:
         raise ExecutionError(
-            f"a value of type {source.upper()} does not fit {target.upper()} in CAST",
+            f"value out of range for CAST from {source.upper()} to {target.upper()}",
             hint="cast to a wider type",
         ) from error
 
@@ -92,7 +92,7 @@ def _midnight(value: Datum) -> Datum:
     try:
         return pc.cast(pc.multiply_checked(days, pa.scalar(_DAY_US)), pa.timestamp("us"))
     except pa.ArrowInvalid as error:
-        raise ExecutionError("a value of type DATE does not fit TIMESTAMP_NTZ in CAST") from error
+        raise ExecutionError("value out of range for CAST from DATE to TIMESTAMP_NTZ") from error
 
 
 def _truncate(value: Datum, source: str, target: str) -> Datum:
@@ -118,6 +118,6 @@ def _does_not_fit(value: Datum, fits: Datum, source: str, target: str) -> Execut
     if not isinstance(value, pa.Scalar):
         value = value.filter(pc.invert(fits))[0]
     return ExecutionError(
-        f"{value.as_py()} of type {source.upper()} does not fit {target.upper()} in CAST",
+        f"{value.as_py()} is out of range for CAST from {source.upper()} to {target.upper()}",
         hint="cast to a wider type",
     )

@@ -106,8 +106,8 @@ def _column(column: ColumnRef, rows: pa.RecordBatch) -> pa.Array:
     if values.type == type_:
         return values
     wrong = ExecutionError(
-        f"column {column.name} holds {values.type}, which is no {column.type.upper()}",
-        hint="declare the column with the type that the file has",
+        f"column {column.name} contains {values.type} instead of {column.type.upper()}",
+        hint="declare the column with the type in the file",
     )
     if pa.types.is_timestamp(values.type) and (values.type.tz is None) != (type_.tz is None):
         # Arrow would interpret wall-clock times as instants.

@@ -74,13 +74,13 @@ def _check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner
     start = int(assigner.window_start(assigner.first_window_end(ends))[0])
     end = int(assigner.last_window_end(ends)[1])
     for is_outside, time_us, bound in (
-        (earliest_us <= -_FAR_US and start > 0, earliest_us, "begins before the first"),
-        (latest_us >= _FAR_US and end < 0, latest_us, "ends after the last"),
+        (earliest_us <= -_FAR_US and start > 0, earliest_us, "starts before the minimum"),
+        (latest_us >= _FAR_US and end < 0, latest_us, "ends after the maximum"),
     ):
         if is_outside:
             raise ExecutionError(
                 f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
-                hint="leave out rows with such times in WHERE, or make their times NULL",
+                hint="exclude rows with such times in WHERE, or set their times to NULL",
             )
 
 

@@ -227,7 +227,7 @@ def calendar_slices(window: CalendarWindow) -> SliceAssigner:
         case CalendarCumulate():
             if window.step_us:
                 if window.step_us < 0 or window.size_months <= 0:
-                    raise AnalysisError("CUMULATE needs a step and a size above zero")
+                    raise AnalysisError("CUMULATE requires a positive step and size")
                 return CalendarStepSlices(window)
             over_months = Cumulate(window.step_months, window.size_months, window.offset_months)
     return CalendarSlices(even_slices(over_months), Months(window.offset_us))

@@ -175,9 +175,9 @@ def even_slices(window: Tumble | Hop | Cumulate) -> SliceAssigner:
             _check_positive("CUMULATE", "size", window.size_us)
             if window.size_us % window.step_us:
                 raise AnalysisError(
-                    f"CUMULATE's size of {window.size_us} us is no multiple of its step of "
-                    f"{window.step_us} us",
-                    hint="choose a step that divides the size",
+                    f"the size of CUMULATE, {window.size_us} us, is not a multiple of "
+                    f"its step, {window.step_us} us",
+                    hint="use a step that divides the size",
                 )
             return CumulateSlices(window)
 
@@ -185,7 +185,7 @@ def even_slices(window: Tumble | Hop | Cumulate) -> SliceAssigner:
 def _check_positive(function: str, parameter: str, length_us: int) -> None:
     if length_us <= 0:
         raise AnalysisError(
-            f"{function}'s {parameter} is {length_us} us",
+            f"the {parameter} of {function} is {length_us} us",
             hint=f"the {parameter} must be positive",
         )
 

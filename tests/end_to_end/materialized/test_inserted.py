@@ -115,13 +115,13 @@ def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
         f"INSERT INTO m {QUERY.replace('SUM(fare)', 'MAX(fare)')}", "the query of its definition"
     )
     refused(f"INSERT INTO m {QUERY} HAVING COUNT(*) > 1", "the query of its definition")
-    refused("SELECT * FROM `m__inserted_rows`", "keeps slices of the rows that were inserted")
+    refused("SELECT * FROM `m__inserted_rows`", "stores slices of the inserted rows")
     for setting, value in (
         ("table.optimizer.agg-phase-strategy", "ONE_PHASE"),
         ("sqlwin.optimizer.disabled-rules", "answer_from_slices"),
     ):
         fresh_session.execute(f"SET '{setting}' = '{value}'")
-        refused("SELECT * FROM m", "keeps slices of the rows that were inserted")
+        refused("SELECT * FROM m", "stores slices of the inserted rows")
         fresh_session.execute(f"RESET '{setting}'")
     fresh_session.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
     assert fresh_session.sql("SELECT * FROM m").toArrow().num_rows

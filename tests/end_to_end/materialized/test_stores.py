@@ -228,6 +228,7 @@ def test_slices_are_where_they_can_be(lake: sqlwin.Session, tmp_path: Path) -> N
     Base(tmp_path / "in").write("day", 10)
     lake.execute(TABLE.format(tmp_path / "in"))
     with pytest.raises(
-        CatalogError, match=r"slices cannot be stored at hdfs://h/m: .* on no file system"
+        CatalogError,
+        match=r"slices cannot be stored at hdfs://h/m: .* is not on a local file system",
     ):
         lake.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = 'hdfs://h/m') AS {QUERY}")

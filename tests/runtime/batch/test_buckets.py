@@ -100,6 +100,6 @@ def test_the_files_go_where_the_reader_stops_early(tmp_path, monkeypatch):
 def test_a_local_directory_that_is_not_there_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "missing"))
     with pytest.raises(
-        ExecutionError, match=r"cannot be written to disk: No such.*spark.local.dir"
+        ExecutionError, match=r"cannot be spilled to disk: No such.*spark.local.dir"
     ):
         list(bucket_tables(blobs_of([(0, [("a", 1)])]), ("k",), 1, 0))

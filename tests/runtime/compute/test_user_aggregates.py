@@ -120,10 +120,10 @@ class Wrong(UserDefinedAggregateFunction):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({}, "Wrong.accumulate returned no `n`"),
-        ({"n": [1]}, "Wrong.accumulate returned 1 values as `n` for 2 groups"),
-        ({"n": ["a", "b"]}, "Wrong.accumulate returned `n` as no array of BIGINT: "),
-        (None, "Wrong.accumulate returned no dict"),
+        ({}, "the result of Wrong.accumulate has no key `n`"),
+        ({"n": [1]}, "Wrong.accumulate: `n` has 1 values for 2 groups"),
+        ({"n": ["a", "b"]}, "Wrong.accumulate: `n` cannot be converted to BIGINT: "),
+        (None, "Wrong.accumulate must return a dict"),
     ],
 )
 def test_what_an_aggregate_returns_wrongly_is_an_error(answer, message):
@@ -135,5 +135,5 @@ def test_what_an_aggregate_returns_wrongly_is_an_error(answer, message):
 def test_what_an_aggregate_raises_is_reported_with_its_method():
     with pytest.raises(ExecutionError, match=r"Wrong\.merge failed: ZeroDivisionError: no luck"):
         merged(Wrong({}), np.array([0]), 1, [pa.array([5])])
-    with pytest.raises(ExecutionError, match=r"Wrong\.finish returned 1 values as its"):
+    with pytest.raises(ExecutionError, match=r"Wrong\.finish: the result has 1 values"):
         finished(Wrong({}), [pa.array([5, 6])])

@@ -145,5 +145,5 @@ def test_settings_that_change_what_files_mean_leave_the_scan_to_spark(spark, tab
 def test_paths_elsewhere_leave_the_scan_to_spark(spark):
     source = scan_source(spark, "viewfs://data/events", [Column("ts", "timestamp")])
     assert source == NotScannable(
-        "viewfs://data/events is on a file system that Arrow does not know"
+        "viewfs://data/events is on a file system that Arrow does not support"
     )

@@ -17,9 +17,17 @@ import sqlwin
         ("ADD JAR 'file:{}/no.jar'", "file file:{}/no.jar does not exist", 9),
         ("ADD FILE '{}/no.txt'", "file {}/no.txt does not exist", 10),
         ("CREATE FUNCTION f AS 'a.B' USING JAR '{}/no.jar'", "file {}/no.jar does not exist", 38),
-        ("CREATE FUNCTION f AS 'no.such.Class'", "there is no class no.such.Class", None),
-        ("CREATE OR REPLACE FUNCTION f AS 'no.such.Class'", "no class no.such.Class", None),
-        ("CREATE TEMPORARY FUNCTION f AS 'no.such.Class'", "no class no.such.Class", None),
+        ("CREATE FUNCTION f AS 'no.such.Class'", "Spark cannot find the class no.such.Class", None),
+        (
+            "CREATE OR REPLACE FUNCTION f AS 'no.such.Class'",
+            "cannot find the class no.such.Class",
+            None,
+        ),
+        (
+            "CREATE TEMPORARY FUNCTION f AS 'no.such.Class'",
+            "cannot find the class no.such.Class",
+            None,
+        ),
     ],
 )
 def test_what_is_missing_is_an_error(

@@ -209,7 +209,7 @@ def test_small_tables_of_state_are_not_packed():
 
 @pytest.mark.parametrize("blob", [b"", b"\x01old", b"\x08new"])
 def test_state_of_another_version_is_refused(blob):
-    with pytest.raises(ExecutionError, match=r"holds state of version .*, this sqlwin reads"):
+    with pytest.raises(ExecutionError, match=r"has state of version .*, but this sqlwin reads"):
         decode_table(blob)
-    with pytest.raises(ExecutionError, match=r"start with a new checkpoint directory"):
+    with pytest.raises(ExecutionError, match=r"or another checkpoint directory"):
         decode_facts(blob)

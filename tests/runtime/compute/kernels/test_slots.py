@@ -27,7 +27,7 @@ def test_a_window_that_fits_has_its_bounds(window: AlignedWindow, time_us: int) 
 @pytest.mark.parametrize("window", [w for w in WINDOWS if w != Hop(20 * S, 5 * S)])
 @pytest.mark.parametrize(
     ("time_us", "bound"),
-    [(INT64.max, "ends after the last"), (INT64.min, "begins before the first")],
+    [(INT64.max, "ends after the maximum"), (INT64.min, "starts before the minimum")],
 )
 def test_a_window_that_does_not_fit_is_an_error(
     window: AlignedWindow, time_us: int, bound: str

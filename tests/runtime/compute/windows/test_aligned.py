@@ -127,11 +127,11 @@ def test_rows_in_a_gap_between_windows_belong_to_none():
 @pytest.mark.parametrize(
     ("window", "fault"),
     [
-        (Tumble(0), "TUMBLE's size"),
-        (Hop(0, 5), "HOP's slide"),
-        (Hop(5, -1), "HOP's size"),
-        (Cumulate(0, 5), "CUMULATE's step"),
-        (Cumulate(4, 10), "no multiple of its step"),
+        (Tumble(0), "the size of TUMBLE"),
+        (Hop(0, 5), "the slide of HOP"),
+        (Hop(5, -1), "the size of HOP"),
+        (Cumulate(0, 5), "the step of CUMULATE"),
+        (Cumulate(4, 10), "is not a multiple of its step"),
     ],
 )
 def test_lengths_that_make_no_windows_are_errors(window, fault):

@@ -302,7 +302,7 @@ def test_a_file_of_another_type_leaves_the_table_to_spark(tmp_path):
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
     written_by_hand(tmp_path, [field], [added(file)])
     found = scan_source_of(loaded(tmp_path).snapshot, [Column("k", "bigint")])
-    assert isinstance(found, NotScannable) and "is INT, and BIGINT in the table" in found.reason
+    assert isinstance(found, NotScannable) and "is INT, but BIGINT in the table" in found.reason
 
 
 def test_partitions_of_instants_need_the_zone_that_they_are_written_in(tmp_path):
