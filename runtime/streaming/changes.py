@@ -93,9 +93,9 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
     )
     if before != after:
         texts = (", ".join(key.expr for key in operator.keys) or "none" for operator in (old, new))
-        return "the keys of operator {} were {}, now {}".format(number, *texts)
+        return "the keys of operator {} have changed from {} to {}".format(number, *texts)
     if (folded(old.time[0]), old.time[1]) != (folded(new.time[0]), new.time[1]):
-        return f"the time of operator {number} was {old.time[0]}, now {new.time[0]}"
+        return f"the time of operator {number} has changed from {old.time[0]} to {new.time[0]}"
     if (change := _changed_rows(old, new) or _other_types(old, new)) is not None:
         return f"operator {number} {change}"
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
@@ -112,7 +112,7 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         )
         if stored is not None:
             if (change := _other_state(stored, accumulator)) is not None:
-                return f"operator {number} keeps {change}"
+                return f"the state of operator {number} has {change}"
             left.remove(stored)
         elif (source := _source(accumulator, old.accumulators)) is not None:
             fresh = tuple(f"{column}~{old.generation + 1}" for column in accumulator.columns)
@@ -121,14 +121,15 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
         else:
             available = ", ".join(other.name for other in old.accumulators) or "no aggregate"
             return (
-                f"operator {number} keeps {available}, and {accumulator.name} cannot be had of that"
+                f"the state of operator {number} has {available}, from which "
+                f"{accumulator.name} cannot be computed"
             )
         new_accumulators.append(replace(accumulator, columns=stored.columns, source=stored.source))
         columns |= zip(accumulator.columns, stored.columns, strict=True)
     changes = [
-        *([f"{_text(was)} has become {_text(window)}"] if window != was else []),
-        *(f"{name} is added" for name in added),
-        *(f"{accumulator.name} is dropped" for accumulator in left),
+        *([f"{_text(was)} changed to {_text(window)}"] if window != was else []),
+        *(f"{name} was added" for name in added),
+        *(f"{accumulator.name} was removed" for accumulator in left),
     ]
     names = [key.name for key in old.keys]
     keys = tuple(replace(key, name=name) for key, name in zip(new.keys, names, strict=True))
@@ -179,10 +180,10 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
 def may_change(operators: Sequence[KeptOperator]) -> str:
     """Return what may change in a stream, for a hint."""
     all_slices = [_slices(operator.window) for operator in operators]
-    words = "HAVING, columns, ranks, fewer aggregates"
+    words = "HAVING, the selected columns and ranks, and removed aggregates"
     if any(slices is not None for slices in all_slices):
-        words += ", and windows that are made of the same slices"
-    return f"{words} may change"
+        words += ", and windows of the same slices"
+    return f"allowed changes: {words}"
 
 
 def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
@@ -191,18 +192,18 @@ def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
         return None
     if was[1] != is_[1]:
         texts = (" AND ".join(operator.rows.where) or "none" for operator in (old, new))
-        return "had the conditions {}, now {}".format(*texts)
+        return "had the conditions {}, but now has {}".format(*texts)
     read = [_read(operator.rows.base) for operator in (old, new)]
     if None in read or read[0] == read[1]:
-        return "reads other rows"
-    return "read {}, now {}".format(*read)
+        return "reads different rows"
+    return "read {}, but now reads {}".format(*read)
 
 
 def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
     """Describe an input column whose type has changed, if there is one."""
     for name, type_ in new.types.items():
         if old.types.get(name, type_) != type_:
-            return f"read `{name}` as {old.types[name]}, now as {type_}"
+            return f"read `{name}` as {old.types[name]}, but now reads it as {type_}"
     return None
 
 
@@ -214,7 +215,7 @@ def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
     )
     if is_other or (old.type and new.type and old.type != new.type):
         was, is_ = (accumulator.type or ", ".join(accumulator.fields) for accumulator in (old, new))
-        return f"{old.name} as {was}, and it is {is_} now"
+        return f"{old.name} as {was}, but the query needs {is_}"
     return None
 
 
@@ -241,19 +242,19 @@ def _source(new: KeptAccumulator, stored: Sequence[KeptAccumulator]) -> KeptAccu
 
 def _other_window(was: Window, is_: Window) -> str | None:
     """Return why a window cannot be computed from another one's slices, or None."""
-    change = f"was {_text(was)}, now {_text(is_)}"
+    change = f"had the window {_text(was)}, but now has {_text(is_)}"
     if isinstance(was, SessionWindow) or isinstance(is_, SessionWindow):
-        return f"{change}: sessions are not made of slices"
+        return f"{change}: sessions have no slices"
     if isinstance(was, Cumulate | CalendarCumulate):
-        return f"{change}: what CUMULATE has closed is one slice, which cannot be taken apart"
+        return f"{change}: a closed window of CUMULATE is a single slice"
     has_gaps = isinstance(was, Hop) and was.slide_us > was.size_us
     has_gaps |= isinstance(was, CalendarHop) and was.slide_months > was.size_months
     if has_gaps:
-        return f"{change}: rows between its windows are not kept"
+        return f"{change}: rows between its windows were not stored"
     slices = _slices(was)
     if slices is None or slices != _slices(is_):
         of = "" if slices is None else f", which are {_width(slices)} wide"
-        return f"{change}: it is not made of the slices that are kept{of}"
+        return f"{change}: its windows do not consist of the stored slices{of}"
     return None
 
 

@@ -41,7 +41,7 @@ _END_MARK = "end-of-input/end.json"
 # Maximum number of checkpoint names in a hint
 _MANY = 8
 _SPARK = "spark"
-_WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
+_WRITABLE = "SET 'execution.checkpointing.dir' to a directory with write permission"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
         # a run that was killed right at its start may have left the id
         if _below_but_id(files, new):
             raise ExecutionError(
-                f"{directory} is no checkpoint of sqlwin: {FILE} is missing", hint=ANOTHER
+                f"{directory} is not a checkpoint of sqlwin: {FILE} does not exist", hint=ANOTHER
             )
         return _create(files, new, identity)
     checkpoint, written = _read(files, directory)
@@ -197,7 +197,8 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
                 files.delete(leftover)
             return _create(files, new, identity)
         raise ExecutionError(
-            f"the checkpoint in {directory} is another query's: {change}", hint=change_hint(old)
+            f"the query does not match its checkpoint in {directory}: {change}",
+            hint=change_hint(old),
         )
     if change:
         checkpoint = replace(checkpoint, resumed=change)
@@ -228,10 +229,10 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     except OtherVersionError as error:
         raise ExecutionError(
             f"{path} has format {error.version}, and this sqlwin reads format {_VERSION}",
-            hint=f"run the sqlwin that wrote it, or {ANOTHER}",
+            hint=f"use the sqlwin version that wrote it, or {ANOTHER}",
         ) from error
     except ValueError as error:
-        raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
+        raise ExecutionError(f"cannot read {path}: {error}", hint=ANOTHER) from error
     checkpoint = Checkpoint(
         directory,
         content.key_groups,
@@ -255,17 +256,17 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
     """
     if not files.exists(f"{directory}/{FILE}"):
         if not files.exists(directory):
-            raise ExecutionError(f"there is no directory {directory}")
+            raise ExecutionError(f"directory {directory} does not exist")
         shared = part_of(files, directory)
         if shared is not None:
             raise ExecutionError(
-                f"the INSERT of {directory} is part of the checkpoint in {shared}",
-                hint="name that one",
+                f"the INSERT in {directory} is part of the checkpoint in {shared}",
+                hint="use {shared}",
             )
         below = [n for n in files.names_in(directory) if files.exists(f"{directory}/{n}/{FILE}")]
         raise ExecutionError(
-            f"{directory} is no checkpoint of sqlwin: {FILE} is missing",
-            hint=f"there are checkpoints in it: {', '.join(below[:_MANY])}" if below else None,
+            f"{directory} is not a checkpoint of sqlwin: {FILE} does not exist",
+            hint=f"checkpoints below it: {', '.join(below[:_MANY])}" if below else None,
         )
     return _read(files, directory)
 

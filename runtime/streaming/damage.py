@@ -25,10 +25,10 @@ from runtime.errors import ErrorKind, ExecutionError
 from runtime.files import Files
 
 _RESTORE = (
-    "restore the directory from a copy, or start anew in another 'execution.checkpointing.dir'"
+    "restore the directory from a backup, or start over with another 'execution.checkpointing.dir'"
 )
 # Damage of a file that was copied from another checkpoint
-OF_ANOTHER = "is of another checkpoint"
+OF_ANOTHER = "belongs to another checkpoint"
 # Spark's file with the id of the query
 METADATA = "metadata"
 # A version of a task's state, or its checksum
@@ -57,9 +57,9 @@ def unwritable_checkpoint(directory: str, why: str, *, may_resume: bool) -> Exec
     """
     return ExecutionError(
         f"the checkpoint in {directory} cannot be written: {why}",
-        hint="when it can, the same statement goes on where it stopped"
+        hint="once it can be written, run the same statement again: it resumes"
         if may_resume
-        else "SET 'execution.checkpointing.dir' to a directory that can",
+        else "SET 'execution.checkpointing.dir' to a directory with write permission",
         kind=ErrorKind.CHECKPOINT,
     )
 
@@ -148,7 +148,7 @@ class _SparkFiles:
         """Check the id of Spark's query."""
         metadata = self._json(METADATA, self._text(METADATA))
         if not isinstance(metadata, dict):
-            raise self._damaged(METADATA, "is not what Spark writes there")
+            raise self._damaged(METADATA, "was not written by Spark")
         if metadata.get("id") != spark_id:
             raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
 
@@ -231,7 +231,7 @@ class _SparkFiles:
         """Return the lines of a file of Spark's logs after the line with the version."""
         version, *lines = self._text(name).splitlines() or [""]
         if not re.fullmatch(r"v\d+", version):
-            raise self._damaged(name, "is not what Spark writes there")
+            raise self._damaged(name, "was not written by Spark")
         for line in [*lines[:1], *lines[-1:]]:
             # offsets of some sources are not JSON
             if line.startswith(("{", "[")):
@@ -242,7 +242,7 @@ class _SparkFiles:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise self._damaged(name, "is cut short, or is not what Spark wrote") from error
+            raise self._damaged(name, "is truncated or was not written by Spark") from error
 
     def _text(self, name: str) -> str:
         if name not in self._names:

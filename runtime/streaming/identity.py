@@ -101,7 +101,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     for name in sorted({*old.settings, *new.settings}):
         was, is_ = old.settings.get(name), new.settings.get(name)
         if was != is_ and not (name == _TIME_ZONE and _are_utc(was, is_)):
-            return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
+            return f"'{name}' has changed from '{was or 'off'}' to '{is_ or 'off'}'"
     before, after = (
         {n.lower(): (n, t) for n, t in identity.tables.items()} for identity in (old, new)
     )
@@ -127,11 +127,11 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
             return "its plan has changed"
         return f"its plan has changed: {_first_change(old.plan, new.plan)}"
     if before.keys() != after.keys():
-        return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
+        return f"it read {', '.join(old.tables)}, but now reads {', '.join(new.tables)}"
     orders = [[name.lower() for name in identity.sources] for identity in (old, new)]
     if orders[0] != orders[1]:
         was, is_ = (", ".join(identity.sources) for identity in (old, new))
-        return f"its sources were in the order {was}, now {is_}"
+        return f"the order of its sources has changed from {was} to {is_}"
     return outcome
 
 
@@ -141,7 +141,7 @@ def _are_utc(*zones: str | None) -> bool:
 
 def _resume_operators(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
     if len(old.operators) != len(new.operators):
-        return f"it had {_operators(old)}, now {_operators(new)}"
+        return f"it had {_operators(old)}, but now has {_operators(new)}"
     operators = []
     for number, pair in enumerate(zip(old.operators, new.operators, strict=True)):
         operator = resumed(number, *pair)
@@ -162,11 +162,11 @@ def change_hint(old: Identity) -> str:
     Args:
         old: Identity in the checkpoint.
     """
-    anew = "start anew in another 'execution.checkpointing.dir'"
+    anew = "start over with another 'execution.checkpointing.dir'"
     is_free = len(old.form) == 1 and _UPDATES not in old.settings
     if not (is_free and old.operators):
-        return f"undo it to resume, or {anew}"
-    return f"{may_change(old.operators)}; undo the rest to resume, or {anew}"
+        return f"undo the change to resume, or {anew}"
+    return f"{may_change(old.operators)}; undo other changes to resume, or {anew}"
 
 
 def _in_order(identity: Identity) -> Identity:
@@ -231,12 +231,12 @@ def _changed_table(before: str, after: str) -> str | None:
     for name in sorted({*was_kept, *is_kept}):
         if was_kept.get(name) != is_kept.get(name):
             texts = [_short(json.dumps(properties.get(name))) for properties in (was_kept, is_kept)]
-            return f"its {name}: `{texts[0]}` has become `{texts[1]}`"
+            return f"its {name} changed from `{texts[0]}` to `{texts[1]}`"
     spelled = [_normalized_lines(table) for table in (old, new)]
     if spelled[0] == spelled[1]:
         return None
     if sorted(spelled[0]) == sorted(spelled[1]):
-        return "its columns are in another order"
+        return "the order of its columns"
     gone = [
         line
         for line, spelling in zip(old.lines, spelled[0], strict=True)
@@ -297,7 +297,7 @@ def _first_change(before: str, after: str) -> str:
     gone = next((line for line in old if line not in new), None)
     come = next((line for line in new if line not in old), None)
     if gone is None and come is None:
-        return "its parts are in another order"
+        return "the order of its parts"
     return _change(gone, come)
 
 
@@ -305,7 +305,7 @@ def _change(gone: str | None, come: str | None) -> str:
     if gone is None or come is None:
         what, line = ("left out", gone) if come is None else ("added", come)
         return f"{what} `{_short(line or '')}`"
-    return f"`{_short(gone)}` has become `{_short(come)}`"
+    return f"`{_short(gone)}` changed to `{_short(come)}`"
 
 
 def _short(line: str, most: int = 160) -> str:

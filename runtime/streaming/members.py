@@ -16,7 +16,7 @@ from runtime.records import from_text, to_text
 
 # The file that makes a directory a checkpoint, see `runtime.streaming.checkpoint`
 FILE = "sqlwin.json"
-ANOTHER = "take another 'execution.checkpointing.dir'"
+ANOTHER = "use another 'execution.checkpointing.dir'"
 # The file of an INSERT that is part of another directory's checkpoint
 SET_FILE = "set.json"
 _VERSION = 1
@@ -48,8 +48,8 @@ def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
             raise _is_part(member, str(shared))
         if member != directory and files.exists(f"{member}/{FILE}"):
             raise ExecutionError(
-                f"the INSERT with the checkpoint in {member} would begin anew in {directory}, with "
-                "INSERTs that share its slices",
+                f"the INSERT with the checkpoint in {member} would start over in "
+                f"{directory}, together with INSERTs that share its slices",
                 hint="SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices' to resume it, "
                 f"or {ANOTHER}",
             )
@@ -86,13 +86,13 @@ def part_of(files: Files, directory: str) -> str | None:
     try:
         checkpoint = from_text(_Part, files.read_text(path), _VERSION).checkpoint
     except ValueError as error:
-        raise ExecutionError(f"{path} cannot be read: {error}", hint=ANOTHER) from error
+        raise ExecutionError(f"cannot read {path}: {error}", hint=ANOTHER) from error
     return checkpoint if files.exists(f"{checkpoint}/{FILE}") else None
 
 
 def _is_part(directory: str, shared: str) -> ExecutionError:
     return ExecutionError(
-        f"the INSERT of {directory} is part of the checkpoint in {shared}, which it shares with "
-        "others of its statement set",
-        hint=f"run that set to resume, or {ANOTHER}",
+        f"the INSERT in {directory} is part of the checkpoint in {shared}, shared with "
+        "other INSERTs of its statement set",
+        hint=f"run the whole statement set to resume, or {ANOTHER}",
     )

@@ -97,8 +97,8 @@ def rescale(
     with holding(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
         if not is_ours:
             raise ExecutionError(
-                f"a stream runs on the checkpoint in {directory}",
-                hint="stop it first: STOP STREAM, or Ctrl-C where it was started",
+                f"a stream is running on the checkpoint in {directory}",
+                hint="stop it first with STOP STREAM, or with Ctrl-C where it was started",
             )
         return _rescale(spark, files, checkpoint, partitions, groups_per_task)
 
@@ -115,9 +115,9 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
     if checkpoint.key_groups * into > MOST_KEY_GROUPS:
         most = MOST_KEY_GROUPS // groups_per_task
         raise ExecutionError(
-            f"the checkpoint in {checkpoint.directory} cannot be spread over {partitions} tasks: "
-            f"it can be over {most} at most",
-            hint="start anew in another 'execution.checkpointing.dir' for more",
+            f"the checkpoint in {checkpoint.directory} cannot be rescaled to "
+            f"{partitions} tasks; its maximum is {most}",
+            hint="for more tasks, start over with another 'execution.checkpointing.dir'",
         )
     return Split(checkpoint.key_groups, into)
 
@@ -129,16 +129,14 @@ def _rescale(
     if before.has_ended:
         raise ExecutionError(f"the input of the checkpoint in {directory} has ended")
     if before.partitions == partitions:
-        raise ExecutionError(
-            f"the checkpoint in {directory} is spread over {partitions} tasks already"
-        )
+        raise ExecutionError(f"the checkpoint in {directory} already has {partitions} tasks")
     split = split_for(before, partitions, groups_per_task)
     batch = check_checkpoint(files, before)
     if batch is None:
         raise ExecutionError(
-            f"the stream of the checkpoint in {directory} has not processed anything yet",
-            hint="there is nothing to rescale: delete the directory, and set "
-            "'sqlwin.exchange.partitions' for a new one",
+            f"the stream of the checkpoint in {directory} has not processed any rows",
+            hint="nothing to rescale: delete the directory, and set "
+            "'sqlwin.exchange.partitions' for a new stream",
         )
     for name in files.names_in(directory):
         if re.fullmatch(r"spark(-\d+)?", name) and name != before.spark_name:
@@ -181,7 +179,7 @@ def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Che
             text = files.read_text(path)
             text, n_replaced = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
             if not n_replaced:
-                raise damaged(before.directory, path, "does not say over how many tasks it is")
+                raise damaged(before.directory, path, "has no number of tasks")
             files.write_text(f"{new}{name}", text)
         elif _ABOUT_STATE.match(name):
             text = _STORE_PARTITIONS.sub(rf"\g<1>{after.partitions}", files.read_text(path))
@@ -243,7 +241,7 @@ def _rewrite_state(
         import pyspark
 
         raise ExecutionError(
-            f"PySpark {pyspark.__version__} cannot rewrite the state of a checkpoint",
+            f"PySpark {pyspark.__version__} does not support rescaling a checkpoint",
             hint="pip install 'pyspark>=4.3'",
         ) from error
     try:
@@ -294,7 +292,7 @@ def _regroup(
                 schema = batch.schema
                 _, key, value, family = (column[row].as_py() for column in batch.columns)
                 if family != STATE_NAME:
-                    raise ExecutionError(f"the checkpoint has state by the name of {family}")
+                    raise ExecutionError(f"the checkpoint has an unknown kind of state, {family}")
                 blobs[_map_key(key, number)] = _blob(value)
             assert schema is not None
             if not key_columns(blobs):
@@ -381,7 +379,7 @@ def _blob(value: bytes) -> bytes:
 
 
 def _unknown_layout() -> ExecutionError:
-    return ExecutionError("this Spark writes its state in a way that this sqlwin does not know")
+    return ExecutionError("this version of Spark writes state in an unknown format")
 
 
 def _check_key_groups(
@@ -409,4 +407,6 @@ def _check_key_groups(
                 for row in state.select("partition_key.key_group").distinct().collect()
             }
             if stored_groups not in (every, alone):
-                raise damaged(checkpoint.directory, f"state of operator {operator}", "is not whole")
+                raise damaged(
+                    checkpoint.directory, f"state of operator {operator}", "is incomplete"
+                )

@@ -43,7 +43,7 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
         by this source and others; PATHS if it has no rows. Empty if unknown.
     """
     return unless_missing(
-        "rows that a stream reads several times count several times",
+        "rows that a stream reads several times are counted several times",
         lambda: _reads_of_sources(dataframe),
         (),
     )

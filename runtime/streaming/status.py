@@ -246,7 +246,7 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
         n_rows: Rows emitted so far, if known.
     """
     if status.batch is None:
-        return "the first micro-batch is not done yet"
+        return "the first micro-batch is still running"
     if status.incomplete and status.operators:
         return awaits_files(status)
     for operator in status.operators:
@@ -259,16 +259,17 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     if dropped and not n_rows:
         return f"all rows were dropped: {dropped}"
     if status.operators:
-        return "no window waits: all that have rows are closed and emitted"
-    return "rows are emitted as they come" if status.n_input_rows else "no rows come in"
+        return "all windows with rows are closed and emitted"
+    return "rows are emitted as they arrive" if status.n_input_rows else "no rows arrive"
 
 
 def awaits_files(status: StreamStatus) -> str:
     """Explain in one sentence that the watermarks wait for files."""
     names = " and ".join(f"`{name}`" for name in status.incomplete)
     return (
-        f"the watermark waits for files of {names} that its writer has not published yet, unlike "
-        "others of the same micro-batch; run the writer again if it was killed"
+        f"the watermark waits for files of {names} that a writer has not published yet, "
+        "unlike other files of the same micro-batch; run the writer again if it was "
+        "killed"
     )
 
 
@@ -287,9 +288,9 @@ def _waits(operator: OperatorStatus, end: int) -> str:
 def _no_watermark(operator: OperatorStatus) -> str:
     silent = [s.name for s in operator.sources if s.watermark_us is None and not s.is_idle]
     if not silent:
-        return "there is no watermark yet: no row with a time has come"
+        return "there is no watermark yet, because no row with a time has arrived"
     names = " and ".join(f"`{name}`" for name in silent)
-    return f"there is no watermark yet: no row with a time has come from {names}"
+    return f"there is no watermark yet, because no row with a time has arrived from {names}"
 
 
 def held_back_by(operator: OperatorStatus) -> str | None:
@@ -327,11 +328,11 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
         rows = counted(late, "rows")
         suffix = "" if late_table is None else f" and went to `{late_table}`"
         texts.append(
-            f"{rows} came when all their windows had closed{suffix} (numLateRecordsDropped)"
+            f"{rows} arrived after all their windows had closed{suffix} (numLateRecordsDropped)"
         )
     if null:
         rows = counted(null, "rows") + (" has" if null == 1 else " have")
-        texts.append(f"{rows} no time and so no window (numNullRowTimeRecordsDropped)")
+        texts.append(f"{rows} no time and therefore no window (numNullRowTimeRecordsDropped)")
     return tuple(texts)
 
 

@@ -35,7 +35,7 @@ from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
 _ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
-_LATEST = "leave `version` out to see the last one"
+_LATEST = "omit `version` to read the latest one"
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class StoredState:
             map(str, numbers)
         )
         if number is None:
-            raise ExecutionError(available, hint=f"write which one: operator => {numbers[0]}")
-        raise ExecutionError(f"there is no operator {number}: {available}")
+            raise ExecutionError(available, hint=f"choose one: operator => {numbers[0]}")
+        raise ExecutionError(f"operator {number} does not exist: {available}")
 
 
 def open_state(
@@ -182,17 +182,17 @@ def open_state(
             if name.isdecimal()
         )
     except OSError as error:
-        raise ExecutionError(f"{directory} cannot be read: {error.strerror or error}") from error
+        raise ExecutionError(f"cannot read {directory}: {error.strerror or error}") from error
     if not versions:
         raise ExecutionError(f"the stream of {directory} has not completed a micro-batch yet")
     if version is not None and version not in versions:
         raise ExecutionError(
-            f"the checkpoint in {directory} has no version {version}: there are {versions[0]} to "
-            f"{versions[-1]}",
+            f"the checkpoint in {directory} has no version {version}; available "
+            f"versions: {versions[0]} to {versions[-1]}",
             hint=_LATEST,
         )
     if not ids:
-        raise ExecutionError(f"the stream of {directory} keeps no state")
+        raise ExecutionError(f"the stream of {directory} has no state")
     chosen = versions[-1] if version is None else version
     states = [_operator(spark, checkpoint, chosen, operator_id) for operator_id in ids]
     stored_numbers = [_number(facts) for facts, *_ in states]
@@ -219,9 +219,10 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     if not places and any(blob.kind is BlobKind.GENERAL for blob in stored.blobs.values()):
         size = sum(stored.sizes.values())
         raise ExecutionError(
-            f"the state of operator {stored.number} is that of windows() with Python functions, "
-            f"which these alone can read: {len(stored.blobs):,} cells, {size:,} bytes",
-            hint="SHOW STATE OF shows how much it is",
+            f"the state of operator {stored.number} belongs to windows() with Python "
+            f"functions, and only these can read it: {len(stored.blobs):,} cells, "
+            f"{size:,} bytes",
+            hint="use SHOW STATE OF for its size",
         )
     marks = [(group, blob.taken) for (group, _), blob in places.items() if blob.taken]
     sample = next(iter(places), None)
@@ -312,7 +313,7 @@ def _operator(
         buckets = {group: facts_of_buckets(facts_blobs[group], own) for group, own in facts.items()}
     except KeyError as error:
         raise ExecutionError(
-            f"the state in {checkpoint.directory} is damaged: it lacks the blob {error.args[0]}"
+            f"the state in {checkpoint.directory} is damaged: blob {error.args[0]} is missing"
         ) from error
     sizes = {(group, name): size for group, name, size, _ in rows if not is_facts(name)}
     return facts, buckets, sizes
@@ -357,7 +358,7 @@ def _collect(checkpoint: Checkpoint, rows: DataFrame) -> list[Any]:
 
 def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
     message = translate(error).message
-    return ExecutionError(f"the state in {checkpoint.directory} cannot be read: {message}")
+    return ExecutionError(f"cannot read the state in {checkpoint.directory}: {message}")
 
 
 def _number(facts: Mapping[int, GroupFacts]) -> int | None:

@@ -156,9 +156,10 @@ class KeyGroupTask:
             self._of_head = reduced(progress), clock_us
         elif self._of_head is None or progress or clock_us is not None:
             raise ExecutionError(
-                f"key group {group} is not in the task of Spark's that it belongs to, with those "
-                "that share its watermark",
-                hint="'spark.sql.shuffle.partitions' of a stream is what its checkpoint says",
+                f"key group {group} was processed by the wrong task, without the others that "
+                "share its watermark",
+                hint="do not change 'spark.sql.shuffle.partitions' of a stream that has a "
+                "checkpoint",
             )
         return self._of_head
 

@@ -146,7 +146,7 @@ def check_general_key(name: str, type_: str) -> None:
         ("array", "map", "struct", "variant", "interval")
     ):
         raise AnalysisError(
-            f"the key `{name}` is {type_}, which cannot be a key of a stream",
+            f"the key `{name}` is {type_}, which is not supported as a key of a stream",
             subjects=(name,),
-            hint="CAST it to DECIMAL or STRING, or take a part of it",
+            hint="CAST it to DECIMAL or STRING, or use a part of it",
         )

@@ -75,7 +75,7 @@ def operator_output(
     types = tuple(source.time_type for source in step.sources)
     if any(type_ != "timestamp_ntz" for type_ in types) and not is_known_zone(step.time_zone):
         raise AnalysisError(
-            f"the time zone {step.time_zone} is known to Java only",
+            f"the time zone {step.time_zone} exists in Java only",
             hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",
         )
     for key, value in _STATE_SETTINGS.items():

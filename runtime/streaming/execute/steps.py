@@ -111,7 +111,7 @@ def _windows(
     local = step.input
     if isinstance(local.window, SessionWindow) and options.emits_updates:
         raise AnalysisError(
-            "a SESSION is emitted once: it knows no early firing and no allowed lateness",
+            "SESSION windows do not support early firing or allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
     wrap = _wrap(meter, local.label)

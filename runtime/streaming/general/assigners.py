@@ -78,7 +78,7 @@ class SessionAssigner(Assigner):
         """
         gap_us = self.gap_us(value) if callable(self.gap_us) else self.gap_us
         if gap_us <= 0:
-            raise AnalysisError(f"a session gap of {gap_us} us", hint="it must be above zero")
+            raise AnalysisError(f"the session gap is {gap_us} us", hint="it must be positive")
         return [TimeWindow(time_us, time_us + gap_us)]
 
 

@@ -59,11 +59,11 @@ class WindowJob:
     def __post_init__(self) -> None:
         """Check the allowed lateness."""
         if self.allowed_lateness_us < 0:
-            raise AnalysisError("a negative allowed lateness", hint="give zero or more")
+            raise AnalysisError("the allowed lateness is negative", hint="it must be zero or more")
         if self.allowed_lateness_us and self.is_processing_time:
             raise AnalysisError(
-                "windows on processing time know no late rows",
-                hint="leave the allowed lateness out",
+                "windows on processing time have no late rows",
+                hint="remove the allowed lateness",
             )
 
 

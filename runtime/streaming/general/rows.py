@@ -35,8 +35,8 @@ def results_batch(emissions: Sequence[Emission], n_keys: int, schema: pa.Schema)
             arrays.append(pa.array(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ExecutionError(
-                f"a window function's values for `{field.name}` are not {field.type}: {error}",
-                hint="return what `output` says, or say it differently there",
+                f"values of a window function for `{field.name}` are not {field.type}: {error}",
+                hint="return the types declared in `output`, or change `output`",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -56,14 +56,14 @@ def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
     if isinstance(result, dict):
         if set(result) != set(names):
             raise ExecutionError(
-                f"a window function gave the fields {', '.join(map(str, result))}",
-                hint=f"the output was said to be: {', '.join(names)}",
+                f"a window function returned the fields {', '.join(map(str, result))}",
+                hint=f"`output` declares {', '.join(names)}",
             )
         return tuple(result[name] for name in names)
     row = tuple(result) if isinstance(result, tuple | list) else (result,)
     if len(row) != len(names):
         raise ExecutionError(
-            f"a window function gave {len(row)} values",
-            hint=f"the output was said to be: {', '.join(names)}",
+            f"a window function returned {len(row)} values",
+            hint=f"`output` declares {', '.join(names)}",
         )
     return row

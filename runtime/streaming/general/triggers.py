@@ -100,7 +100,7 @@ class Trigger(ABC):
             AnalysisError: the trigger cannot be used with windows that merge.
         """
         raise AnalysisError(
-            f"{type(self).__name__} cannot be used with sessions",
+            f"{type(self).__name__} is not supported for sessions",
             hint="use EventTimeTrigger, ProcessingTimeTrigger, CountTrigger or ContinuousTrigger",
         )
 

@@ -168,8 +168,8 @@ class KeyGroupOperator(ABC):
         contents = self._before.contents
         if not isinstance(contents, kind):
             raise ExecutionError(
-                "the state in the checkpoint is damaged: it is of another operator",
-                hint="restore the checkpoint's directory from a copy",
+                "the state in the checkpoint is damaged: it belongs to another operator",
+                hint="restore the checkpoint's directory from a backup",
             )
         return contents
 

@@ -70,7 +70,7 @@ def known_blob(store: BlobStore, name: str) -> bytes:
 def lacks_blob(name: str) -> ExecutionError:
     """Return the error for a missing blob."""
     return ExecutionError(
-        f"the state in the checkpoint is damaged: it lacks the blob {name}",
-        hint="restore the checkpoint's directory from a copy, or start anew in another "
+        f"the state in the checkpoint is damaged: blob {name} is missing",
+        hint="restore the checkpoint's directory from a backup, or start over with another "
         "'execution.checkpointing.dir'",
     )

@@ -109,9 +109,7 @@ def decode_cell(blob: bytes) -> OperatorState:
     return state
 
 
-_OF_ANOTHER_VERSION = (
-    "run it with the sqlwin that wrote it, or start with a new checkpoint directory"
-)
+_OF_ANOTHER_VERSION = "use the sqlwin version that wrote it, or another checkpoint directory"
 
 
 def _plain(contents: bytes) -> bytes:
@@ -127,7 +125,8 @@ def _contents_of(blob: bytes) -> int:
     if not blob or blob[0] != _PLAIN:
         version = blob[0] if blob else "none"
         raise ExecutionError(
-            f"the checkpoint holds state of version {version}, this sqlwin reads version {_PLAIN}",
+            f"the checkpoint has state of version {version}, but this sqlwin reads version "
+            f"{_PLAIN}",
             hint=_OF_ANOTHER_VERSION,
         )
     return 1

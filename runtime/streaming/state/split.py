@@ -103,7 +103,7 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     try:
         of_buckets = facts_of_buckets(blobs, facts)
     except KeyError as error:
-        raise _damaged(f"it lacks the blob {error.args[0]}") from error
+        raise _damaged(f"blob {error.args[0]} is missing") from error
     if split.into <= n_buckets:
         per_group = n_buckets // split.into
         return [
@@ -354,7 +354,7 @@ class _Splitter:
         n_groups = self._split.n_groups * self._split.into
         number = bucket_of(columns, table.num_rows, n_groups) - self._group * self._split.into
         if len(number) and (number.min() < 0 or number.max() >= self._split.into):
-            raise _damaged(f"key group {self._group} has keys of another one")
+            raise _damaged(f"key group {self._group} has keys of another key group")
         for group in np.unique(number).tolist():
             yield group, table.filter(pa.array(number == group)).combine_chunks()
 
@@ -374,12 +374,12 @@ def _hashed_columns(facts: GroupFacts) -> list[str]:
 def _required_blob(get: Get, name: str) -> bytes:
     blob = get(name)
     if blob is None:
-        raise _damaged(f"it lacks the blob {name}")
+        raise _damaged(f"blob {name} is missing")
     return blob
 
 
 def _damaged(what: str) -> ExecutionError:
     return ExecutionError(
         f"the state in the checkpoint is damaged: {what}",
-        hint="restore the checkpoint's directory from a copy",
+        hint="restore the checkpoint's directory from a backup",
     )

@@ -117,7 +117,7 @@ def test_a_damaged_log_is_named(name: str, damage: Damage, run: Run, checkpoint:
     said, hint = message(run, checkpoint)
     assert said.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {path} ")
     assert hint == (
-        "restore the directory from a copy, or start anew in another 'execution.checkpointing.dir'"
+        "restore the directory from a backup, or start over with another 'execution.checkpointing.dir'"
     )
 
 
@@ -140,7 +140,7 @@ def test_damaged_state_is_named(case: tuple[str, Damage], run: Run, checkpoint: 
     said, hint = message(run, checkpoint)
     state = f"{checkpoint}/totals/spark/state"
     assert said.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {state}")
-    assert hint.startswith("restore the directory from a copy")
+    assert hint.startswith("restore the directory from a backup")
 
 
 @pytest.mark.slow
@@ -169,4 +169,4 @@ def test_what_another_checkpoint_had_is_refused(
     assert (
         said == f"the checkpoint in {checkpoint}/totals is damaged: {into} is of another checkpoint"
     )
-    assert hint.startswith("restore the directory from a copy")
+    assert hint.startswith("restore the directory from a backup")

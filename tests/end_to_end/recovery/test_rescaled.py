@@ -104,7 +104,7 @@ def test_rows_are_the_same(
     assert (done.after.partitions, done.after.key_groups) == (5, 16)
     assert [path.name for path in checkpoint.glob("spark*")] == [done.after.spark_name]
     assert {p.name for p in checkpoint.glob("spark*/state/0/[0-9]*")} == set("01234")
-    with pytest.raises(ExecutionError, match="is spread over 5 tasks already"):
+    with pytest.raises(ExecutionError, match="already has 5 tasks"):
         rescale_checkpoint(spark, str(checkpoint), 5)
     streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     write(source, 1)

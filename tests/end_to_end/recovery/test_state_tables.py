@@ -82,10 +82,13 @@ def test_state_is_what_the_windows_hold_that_come_later(
     ("sql", "message"),
     [
         ("SHOW STATE OF '{}/nowhere'", "there is no directory {}/nowhere"),
-        ("SHOW STATE OF '{}/in'", "{}/in is no checkpoint of sqlwin: sqlwin.json is missing"),
+        (
+            "SHOW STATE OF '{}/in'",
+            "{}/in is not a checkpoint of sqlwin: sqlwin.json does not exist",
+        ),
         (
             "SELECT * FROM TABLE(STATE('{}/in'))",
-            "{}/in is no checkpoint of sqlwin: sqlwin.json is missing",
+            "{}/in is not a checkpoint of sqlwin: sqlwin.json does not exist",
         ),
     ],
 )
@@ -138,8 +141,8 @@ def test_a_version_that_is_gone_and_an_operator_that_is_not_there(
     insert(stream, "TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '7' MINUTES)")
     where = f"{tmp_path}/ck/totals"
     for argument, message in [
-        ("version => 9", f"the checkpoint in {where} has no version 9: there are 0 to 1"),
-        ("operator => 4", f"there is no operator 4: the stream of {where} has the operators 0"),
+        ("version => 9", f"the checkpoint in {where} has no version 9; available versions: 0 to 1"),
+        ("operator => 4", f"operator 4 does not exist: the stream of {where} has the operators 0"),
     ]:
         with pytest.raises(SqlwinError) as caught:
             stream.execute(f"SELECT * FROM TABLE(STATE('{where}', {argument}))")

@@ -57,7 +57,9 @@ def test_rows_behind_a_far_watermark_are_late_and_counted(
         write(tmp_path / "in", time_us)
     result = db.execute(STREAMING + COUNTS)[-1]
     assert [tuple(row) for row in result.rows] == [("a", 1, FAR_US + 10_000_000)]
-    assert any(note.startswith("2 rows came when all their windows had") for note in result.notes)
+    assert any(
+        note.startswith("2 rows arrived after all their windows had") for note in result.notes
+    )
 
 
 def test_a_checkpoint_behind_a_far_watermark_goes_on(db: sqlwin.Session, tmp_path: Path) -> None:

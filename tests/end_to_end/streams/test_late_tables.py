@@ -124,7 +124,7 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     """)
     assert late_rows(fresh_session) == [late(3, "a", 3, 12)]
     assert first.notes[0] == (
-        "1 row came when all their windows had closed and went to `too_late` (numLateRecordsDropped)"
+        "1 row arrived after all their windows had closed and went to `too_late` (numLateRecordsDropped)"
     )
     # in the first micro-batch nothing can be late, in the second what ends up to 12 s
     assert given == [{0: -FINAL_US}, {0: us(12.001)}]
@@ -374,7 +374,7 @@ def test_what_cannot_be_is_said_before_a_stream_starts(
             "SELECT COUNT(*) FROM TABLE(TUMBLE((SELECT r.ts FROM readings r JOIN totals t "
             "ON r.sensor = t.sensor), DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
             "GROUP BY window_start, window_end",
-            "more than filters and projections is below the window",
+            "only filters and projections are supported below the window",
         ),
     ):
         with pytest.raises(AnalysisError, match=message) as raised:

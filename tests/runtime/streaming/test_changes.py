@@ -61,9 +61,9 @@ def test_columns_keep_the_names_that_they_have_in_state() -> None:
 
 def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
     found = went_on(kept(), kept(COUNT))
-    assert found.changes == ("SUM(v) is dropped",) and found.operator.generation == 1
+    assert found.changes == ("SUM(v) was removed",) and found.operator.generation == 1
     assert resumed(0, found.operator, kept()) == (
-        "operator 0 keeps COUNT(*), and SUM(v) cannot be had of that"
+        "the state of operator 0 has COUNT(*), from which SUM(v) cannot be computed"
     )
 
 
@@ -148,14 +148,17 @@ def test_the_first_window_that_is_whole_is_known(
     [
         (
             replace(kept(), keys=(KeptKey("k", "k", "bigint"),)),
-            "the keys of operator 0 were k, now k",
+            "the keys of operator 0 have changed from k to k",
         ),
-        (replace(kept(), time=("at", "timestamp_ntz")), "the time of operator 0 was ts, now at"),
+        (
+            replace(kept(), time=("at", "timestamp_ntz")),
+            "the time of operator 0 has changed from ts to at",
+        ),
         (
             replace(kept(), rows=replace(ROWS, where=("v > 3",))),
-            "operator 0 had the conditions none, now v > 3",
+            "operator 0 had the conditions none, but now has v > 3",
         ),
-        (replace(kept(), rows=KeptRows({"table": "s"})), "operator 0 read `r`, now `s`"),
+        (replace(kept(), rows=KeptRows({"table": "s"})), "operator 0 read `r`, but now reads `s`"),
     ],
 )
 def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:

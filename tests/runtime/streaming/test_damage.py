@@ -68,7 +68,7 @@ def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> N
     with pytest.raises(ExecutionError) as caught:
         check_spark_files(LocalFiles(), str(tmp_path), "1b1f3c4e")
     assert caught.value.message == (
-        f"the checkpoint in {tmp_path} is damaged: {spark} is of another checkpoint"
+        f"the checkpoint in {tmp_path} is damaged: {spark} belongs to another checkpoint"
     )
 
 

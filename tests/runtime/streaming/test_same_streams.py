@@ -111,17 +111,17 @@ def test_a_table_is_the_same_in_other_words(table: str) -> None:
         (
             PARQUET,
             PARQUET.replace("at /data", "at /home"),
-            "`'path' in /data/in` has become `'path' in /home/in`",
+            "`'path' in /data/in` changed to `'path' in /home/in`",
         ),
         (
             PARQUET.replace("'in'", "'/data/in'"),
             PARQUET.replace("at /data", "at /home"),
-            "`'path' = '/data/in'` has become `'path' = 'in'`",
+            "`'path' = '/data/in'` changed to `'path' = 'in'`",
         ),
         (
             PARQUET,
             PARQUET.replace("'Strict'", "'strict'"),
-            "`'read.mode' = 'Strict'` has become `'read.mode' = 'strict'`",
+            "`'read.mode' = 'Strict'` changed to `'read.mode' = 'strict'`",
         ),
         (PARQUET, PARQUET + "\n'csv.x' = '1'", "added `'csv.x' = '1'`"),
         (PARQUET + "\n'csv.x' = '1'", PARQUET, "left out `'csv.x' = '1'`"),
@@ -129,23 +129,23 @@ def test_a_table_is_the_same_in_other_words(table: str) -> None:
         (
             JSON,
             JSON.replace("column k", "column K"),
-            "`column k BIGINT` has become `column K BIGINT`",
+            "`column k BIGINT` changed to `column K BIGINT`",
         ),
         (
             PARQUET,
             PARQUET.replace("v + 1", "v + 2"),
-            "`column w  v + 1` has become `column w  v + 2`",
+            "`column w  v + 1` changed to `column w  v + 2`",
         ),
         (
             PARQUET,
             PARQUET.replace("'3' SECOND", "'3' MINUTE"),
-            "`WATERMARK FOR ts AS ts - INTERVAL '3' SECOND` has become "
+            "`WATERMARK FOR ts AS ts - INTERVAL '3' SECOND` changed to "
             "`WATERMARK FOR ts AS ts - INTERVAL '3' MINUTE`",
         ),
         (
             PARQUET,
             PARQUET.replace("column k BIGINT\ncolumn v BIGINT", "column v BIGINT\ncolumn k BIGINT"),
-            "its columns are in another order",
+            "the order of its columns",
         ),
     ],
     ids=lambda text: None,
@@ -168,7 +168,7 @@ def test_a_place_is_kept_without_secrets() -> None:
 def test_sources_are_in_the_order_in_which_spark_numbers_them() -> None:
     whole = replace(reads(PARQUET), tables=dict.fromkeys("ab", PARQUET))
     old, new = (replace(whole, sources=tuple(names)) for names in ("ab", "bA"))
-    assert difference(old, new) == "its sources were in the order a, b, now b, A"
+    assert difference(old, new) == "the order of its sources has changed from a, b to b, A"
     assert isinstance(difference(old, replace(old, sources=("A", "B"))), tuple)
 
 
@@ -181,7 +181,7 @@ def test_dataframes_without_a_name_are_told_by_their_order_in_the_stream() -> No
     assert isinstance(difference(old, windows_over("dataframe_4", "dataframe_7")), tuple)
     assert isinstance(difference(windows_over("dataframe_2", "dataframe_1"), old), tuple)
     assert difference(old, windows_over("dataframe_4", "rows")) == (
-        "table `m1` has changed: `Aligned over SELECT * FROM dataframe_2` has become "
+        "table `m1` has changed: `Aligned over SELECT * FROM dataframe_2` changed to "
         "`Aligned over SELECT * FROM rows`"
     )
 
@@ -193,7 +193,7 @@ def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
 
     assert isinstance(difference(made(rows="`V` > 1"), made()), tuple)
     assert difference(made(), made(300)) == (
-        'table `made` has changed: its window: `{"size_us": 60}` has become `{"size_us": 300}`'
+        'table `made` has changed: its window changed from `{"size_us": 60}` to `{"size_us": 300}`'
     )
     assert "its rows" in str(difference(made(), made(rows="v > 2")))
 
@@ -221,22 +221,22 @@ def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
         (
             kept(),
             kept(types={"v": "double"}),
-            "operator 0 read `v` as bigint, now as double",
+            "operator 0 read `v` as bigint, but now reads it as double",
         ),
         (
             kept(),
             kept(replace(SUM, type="double")),
-            "operator 0 keeps SUM(v) as bigint, and it is double now",
+            "the state of operator 0 has SUM(v) as bigint, but the query needs double",
         ),
         (
             kept(OWN),
             kept(replace(OWN, columns=("m$total",), type="total double")),
-            "operator 0 keeps mean(v) as total double, n bigint, and it is total double now",
+            "the state of operator 0 has mean(v) as total double, n bigint, but the query needs total double",
         ),
         (
             kept(replace(OWN, type="")),
             kept(replace(OWN, columns=("m$n", "m$total"), type="")),
-            "operator 0 keeps mean(v) as total, n, and it is n, total now",
+            "the state of operator 0 has mean(v) as total, n, but the query needs n, total",
         ),
     ],
     ids=["column", "aggregate", "fields", "order of fields"],

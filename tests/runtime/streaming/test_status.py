@@ -63,7 +63,7 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
         ),
         (
             [operator(source("a", 2 * HOUR), source("b", None), next_window_end_us=3 * HOUR)],
-            "there is no watermark yet: no row with a time has come from `b`",
+            "there is no watermark yet, because no row with a time has arrived from `b`",
         ),
         (
             [operator(source("a", 2 * HOUR), source("b", None, is_idle=True), next_window_end_us=3 * HOUR)],
@@ -75,10 +75,10 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
             "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
             "1970-01-01 01:00:00, 2 h 00 min before it",
         ),
-        ([operator(source("a", None))], "there is no watermark yet: no row with a time has come from `a`"),
+        ([operator(source("a", None))], "there is no watermark yet, because no row with a time has arrived from `a`"),
         ([operator(source("a", HOUR), n_late=5, n_null_times=1)], "all rows were dropped: 5 late, 1 without a time"),
-        ([operator(source("a", MAX))], "no window waits: all that have rows are closed and emitted"),
-        ([], "rows are emitted as they come"),
+        ([operator(source("a", MAX))], "all windows with rows are closed and emitted"),
+        ([], "rows are emitted as they arrive"),
     ],
 )  # fmt: skip
 def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> None:
@@ -87,18 +87,18 @@ def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> Non
 
 
 def test_before_the_first_micro_batch_is_done_that_is_the_reason() -> None:
-    assert silence(StreamStatus(), None) == "the first micro-batch is not done yet"
+    assert silence(StreamStatus(), None) == "the first micro-batch is still running"
 
 
 def test_files_that_are_not_published_yet_are_the_reason() -> None:
     waiting = (operator(source("a", 1)),)
     status = StreamStatus(batch=3, operators=waiting, incomplete=("a", "b"))
     assert silence(status, 5) == (
-        "the watermark waits for files of `a` and `b` that its writer has not published yet, "
-        "unlike others of the same micro-batch; run the writer again if it was killed"
+        "the watermark waits for files of `a` and `b` that a writer has not published yet, "
+        "unlike other files of the same micro-batch; run the writer again if it was killed"
     )
     # nothing waits for a watermark
-    assert silence(replace(status, operators=()), 5) == "no rows come in"
+    assert silence(replace(status, operators=()), 5) == "no rows arrive"
 
 
 def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
@@ -134,8 +134,8 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
     assert (status.batch, status.n_input_rows, status.batch_seconds) == (2, 5, 0.4)
     assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
     assert status_notes(status) == (
-        "5 rows came when all their windows had closed (numLateRecordsDropped)",
-        "3 rows have no time and so no window (numNullRowTimeRecordsDropped)",
+        "5 rows arrived after all their windows had closed (numLateRecordsDropped)",
+        "3 rows have no time and therefore no window (numNullRowTimeRecordsDropped)",
     )
     assert found.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
     assert stream_status([], [["bids"]], Tally(1)) == StreamStatus()

@@ -64,13 +64,13 @@ def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(
     message, place, line, _, hint = result.stderr.splitlines()[-5:]
     directory = Path("cp/counts").absolute()
     assert message.startswith(
-        f"error: the checkpoint in {directory} is another query's: operator 0 was "
+        f"error: the query does not match its checkpoint in {directory}: operator 0 had the window "
     )
-    assert "TUMBLE(size=10 s), now TUMBLE(size=5 s)" in message
+    assert "TUMBLE(size=10 s), but now has TUMBLE(size=5 s)" in message
     assert place == "  at job.sql, line 8, column 1"
     assert line == "    INSERT INTO counts"
     assert hint.endswith(
-        "undo the rest to resume, or start anew in another 'execution.checkpointing.dir'"
+        "undo other changes to resume, or start over with another 'execution.checkpointing.dir'"
     )
 
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run)
         "  at job.sql, line 7, column 1",
         "    INSERT INTO counts",
         "    ^^^^^^^^^^^^^^^^^^",
-        "  SET 'execution.checkpointing.dir' to a directory that this program may write to",
+        "  SET 'execution.checkpointing.dir' to a directory with write permission",
     ]
     assert written() == []
 
@@ -99,7 +99,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
     assert result.exit_code == 3
     assert written() == []
     first, *rest = result.stderr.splitlines()[-3:]
-    assert "2.json, line 2: '{\"k\":' is no JSON" in first + rest[0]
+    assert "2.json, line 2: '{\"k\":' is not valid JSON" in first + rest[0]
 
 
 @pytest.mark.long
@@ -117,7 +117,7 @@ def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
         (
             EVENTS.replace(", WATERMARK FOR ts AS ts", "") + COUNT,
             1,
-            "error: `events` has no watermark, so that no window over it would ever close",
+            "error: `events` has no watermark, so windows over it would never close",
         ),
         (
             EVENTS.replace("ts AS ts)", "k AS k)") + COUNT,
@@ -132,7 +132,7 @@ def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
         (
             EVENTS + "SET 'table.exec.emit.early-fire.enabled' = 'true';\n" + COUNT,
             1,
-            "error: `counts` (connector 'filesystem') cannot take updates",
+            "error: `counts` (connector 'filesystem') does not support updates",
         ),
         (EVENTS.replace("'in'", "'nowhere.json'") + COUNT, 3, "nowhere.json"),
     ],

@@ -82,7 +82,7 @@ def test_a_stream_without_a_report_is_there_too() -> None:
     each, _ = stream()
     (view,) = snapshot([watched(each)]).streams
     assert (view.state, view.batch, view.points) == ("running", None, ())
-    assert view.waits_for == "the first micro-batch is not done yet"
+    assert view.waits_for == "the first micro-batch is still running"
 
 
 def test_an_idle_report_keeps_how_the_operators_stand() -> None:

@@ -252,7 +252,7 @@ def test_only_cells_with_rows_or_timers_are_read() -> None:
 def test_a_result_that_does_not_fit_its_column_is_named() -> None:
     function = WholeWindowFunction(lambda key, window, rows: ["text"])
     group = Group(WindowJob(AlignedAssigner(Tumble(10 * MS)), function))
-    with pytest.raises(ExecutionError, match="a window function's values for `values`"):
+    with pytest.raises(ExecutionError, match="values of a window function for `values`"):
         group.batch([("a", 3, 1), ("a", 30, 1)])
 
 

@@ -171,7 +171,7 @@ def test_a_missing_span_is_an_error_that_names_it():
         del stream.store.blobs[names[0]]
         CACHE.clear()
         if until == 190 * S:
-            with pytest.raises(ExecutionError, match=f"lacks the blob {names[0]}"):
+            with pytest.raises(ExecutionError, match=f"blob {names[0]} is missing"):
                 stream.micro_batch([("a", 199_999, 1)], 200_000)
             lacking += 1
         assert after < until

@@ -167,7 +167,7 @@ def test_a_field_that_this_version_does_not_know_is_refused(
     message = caught.value.message
     assert message.startswith(f"the state in the checkpoint cannot be read: {problem}")
     assert "\n" not in message
-    assert "start with a new checkpoint directory" in (caught.value.hint or "")
+    assert "or another checkpoint directory" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 9])
@@ -180,5 +180,5 @@ def test_facts_of_another_version_are_refused(version: int) -> None:
 def test_facts_of_another_operator_are_refused() -> None:
     store = Memory()
     store.put("facts", encode_facts(SESSION))
-    with pytest.raises(ExecutionError, match="is damaged: it is of another operator"):
+    with pytest.raises(ExecutionError, match="is damaged: it belongs to another operator"):
         Stream(Tumble(10_000), store=store).micro_batch([("a", 1, 1)], 2)

@@ -55,5 +55,5 @@ def test_a_missing_blob_is_an_error_and_no_result_without_it(made):
         # names are other ones each time
         missing = [name for name in store.blobs if name != "facts"][number]
         del store.blobs[missing]
-        with pytest.raises(ExecutionError, match=f"lacks the blob {missing}"):
+        with pytest.raises(ExecutionError, match=f"blob {missing} is missing"):
             go_on()

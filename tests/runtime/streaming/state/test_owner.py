@@ -23,7 +23,7 @@ def test_state_of_another_checkpoint_is_refused() -> None:
     with pytest.raises(ExecutionError) as caught:
         fed(store, OWN)
     assert caught.value.message == (
-        "the checkpoint in /ck/t is damaged: /ck/t/spark/state is of another checkpoint"
+        "the checkpoint in /ck/t is damaged: /ck/t/spark/state belongs to another checkpoint"
     )
     assert caught.value.hint
     fed(store, OTHER)
@@ -32,5 +32,5 @@ def test_state_of_another_checkpoint_is_refused() -> None:
 def test_state_without_a_signature_is_refused() -> None:
     store = Memory()
     fed(store, None)
-    with pytest.raises(ExecutionError, match="is of another checkpoint"):
+    with pytest.raises(ExecutionError, match="belongs to another checkpoint"):
         fed(store, OWN)

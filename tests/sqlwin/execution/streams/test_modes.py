@@ -60,8 +60,8 @@ def test_tables_are_streams_by_their_options_and_the_mode(mode: str, streams: se
     [
         (table("datagen"), {}, "cannot be written"),
         (LINES, {}, "cannot be written"),
-        (FILES, {"overwrite": True}, "INSERT OVERWRITE of `t` cannot take a stream"),
-        (FILES, {"emits_updates": True}, "`t` (connector 'filesystem') cannot take updates"),
+        (FILES, {"overwrite": True}, "INSERT OVERWRITE is not supported on streams: table `t`"),
+        (FILES, {"emits_updates": True}, "`t` (connector 'filesystem') does not support updates"),
         (DELTA, {"emits_updates": True}, "RESET 'table.exec.emit.allow-lateness'"),
     ],
 )
