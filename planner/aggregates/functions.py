@@ -120,16 +120,16 @@ def _plan(call: AggregateCall) -> AggregatePlan:
         name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
     recipe = recipes.get(call.function)
     if recipe is None:
-        reason = f"{name} cannot be merged from partial results"
+        reason = f"{name} cannot be merged from partials"
         if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
-            reason += ": LISTAGG(x, ',') alone is, which lists by time"
+            reason += ", except LISTAGG(x, ','), which lists by time"
         raise NotMergeable(reason)
     return recipe(call)
 
 
 def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
     if not has_accumulator:
-        raise NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        raise NotMergeable(f"{call.function} of {call.type} cannot be merged from partials")
 
 
 def _double(value: exp.Expr) -> exp.Expr:
@@ -222,7 +222,9 @@ def _number_set(call: AggregateCall) -> Partial:
     Types other than integers and decimals become DOUBLE.
     """
     if not (_is_summable(call.type) or _has_average(call.type)):
-        raise NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
+        raise NotMergeable(
+            f"{call.function}(DISTINCT) of {call.type} cannot be merged from partials"
+        )
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
         # Cast before removing duplicates, as Spark does: '1' and '1.0' are the same number.
         args = tuple(_double(arg) for arg in call.args)
@@ -237,10 +239,12 @@ def _is_exact_or_double(type_: str) -> bool:
 def _value_set(call: AggregateCall) -> Partial:
     """Collect the distinct non-NULL values of a slice; several arguments become structs."""
     if not call.arg_types:
-        raise NotMergeable(f"{call.text} cannot be merged from partial results")
+        raise NotMergeable(f"{call.text} cannot be merged from partials")
     for type_ in call.arg_types:
         if not is_flat_type(type_):
-            raise NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
+            raise NotMergeable(
+                f"{call.function}(DISTINCT) of {type_} cannot be merged from partials"
+            )
     value, condition = call.args[0], call.condition
     if len(call.args) > 1:
         value = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)})
@@ -257,7 +261,7 @@ def _operand(expr: exp.Expr) -> exp.Expr:
 def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
     """Plan a user-defined aggregate. Its partial columns are the fields of its state."""
     if call.distinct:
-        raise NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+        raise NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partials")
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)
     partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
     output = Column(f"{call.name}$value", aggregate.returns)
@@ -304,7 +308,7 @@ def _pick(kind: str) -> Recipe:
 
     def recipe(call: AggregateCall) -> AggregatePlan:
         if call.order is None and len(call.args) != 2:
-            raise NotMergeable(f"{call.function} has no order to go by")
+            raise NotMergeable(f"{call.function} has no defined order")
         _check_type(call, is_flat_type(call.type))
         names = (f"{call.name}$order", f"{call.name}$value")
         partial = Partial(f"{call.name}$0", picked(call, kind), names)

@@ -25,9 +25,9 @@ def listagg(call: AggregateCall) -> AggregatePlan:
     """Plan LISTAGG([DISTINCT] x [, separator]), which skips NULLs."""
     separator = _separator(call)
     if call.type != "string" or call.order is None:
-        raise NotMergeable(f"{call.text} has no accumulator")
+        raise NotMergeable(f"{call.text} cannot be merged from partials")
     if separator is None:
-        raise NotMergeable(f"{call.text}: the separator must be a string to merge it")
+        raise NotMergeable(f"{call.text} can only be merged with a string constant as separator")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
     joined = ListAgg((partial.name,), output, separator, call.distinct)

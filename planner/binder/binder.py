@@ -280,7 +280,7 @@ class _Binder(Relations):
             # Binding the outer query reports a name that is not a column of that query either.
             if error.kind is not ErrorKind.UNKNOWN_COLUMN or not query.find_ancestor(exp.Select):
                 raise
-            reason = f"`{error.subject}` is read from the query around it"
+            reason = f"`{error.subject}` belongs to the outer query"
             self.notes.append(LeftToSpark(reason, "Spark aggregates the rows of the windows"))
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
@@ -302,10 +302,10 @@ class _Binder(Relations):
         qualify = query.args.get("qualify")
         if self.strict and qualify is not None and not qualify.find(exp.Window):
             raise strict_error(
-                "QUALIFY must contain the function with OVER itself",
+                "QUALIFY must contain the function with OVER",
                 qualify.this,
                 self.sql,
-                "write the function there in place of its name",
+                "write the function instead of its alias",
             )
         return unfold_qualify(query, input_names) or query
 
@@ -390,7 +390,7 @@ class _Binder(Relations):
     def _expand_view(self, table: exp.Table, scope: Scope) -> None:
         """Replace a view by its query, so that windows in it are found."""
         if not table.db and (table.name.lower() in scope or self.is_placeholder(table.name)):
-            refuse_options(table, "the name of a query", self.sql)
+            refuse_options(table, "a query", self.sql)
             return
         name = name_parts(table)
         query = self._view(name)
@@ -440,7 +440,7 @@ class _Binder(Relations):
         """Return the relation that `TABLE name` refers to in a window function."""
         name = name_parts(table)
         if not table.db and table.name.lower() in scope:
-            refuse_options(table, "the name of a query", self.sql)
+            refuse_options(table, "a query", self.sql)
             cte = scope[table.name.lower()]
             whole = None if cte.args["alias"].columns else self.whole_relation(cte.this)
             return whole or self.sql_query(select_all_from(relation(table.name)), scope)

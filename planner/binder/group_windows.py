@@ -58,21 +58,21 @@ def rewrite_group_windows(select: exp.Select, sql: str) -> None:
     for key in calls:
         kind = _AZURE_NAMES.get(key.name.upper())
         if kind is not None:
-            message = f"{key.name} is a window of Azure Stream Analytics"
-            raise error_at(sql, message, key, hint=f"write GROUP BY {_usage(kind)}")
+            message = f"{key.name} is a function of Azure Stream Analytics"
+            raise error_at(sql, message, key, hint=f"use GROUP BY {_usage(kind)}")
         if key.name.upper() == "CUMULATE":
             hint = (
-                "FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
+                "use FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
                 "window_start, window_end"
             )
-            raise error_at(sql, "CUMULATE has no form in GROUP BY", key, hint=hint)
+            raise error_at(sql, "CUMULATE is not supported in GROUP BY", key, hint=hint)
     windows = [key for key in calls if key.name.upper() in _PARAMETERS]
     if not windows:
         _refuse_misplaced(select, None, sql)
         return
     if len(windows) > 1:
-        hint = "put one window over the other: a subquery that groups by the first"
-        raise error_at(sql, "GROUP BY holds two group window functions", windows[1], hint=hint)
+        hint = "use a subquery that groups by the first window"
+        raise error_at(sql, "GROUP BY contains two group window functions", windows[1], hint=hint)
     _Rewrite(select, windows[0], sql).run()
 
 
@@ -107,13 +107,13 @@ def _refuse_misplaced(select: exp.Select, window: exp.Anonymous | None, sql: str
         if auxiliary is not None and window is None:
             kind, _ = auxiliary
             usage = ", ".join(("ts", *(f"<{p}>" for p in _PARAMETERS[kind])))
-            message = f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none"
+            message = f"{call.name.upper()} requires {kind} in GROUP BY"
             hint = f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))"
             raise error_at(sql, message, call, hint=hint)
         if _looks_like_window(call):
             kind = call.name.upper()
-            message = f"{kind}(...) stands in GROUP BY or, as a table, in FROM; not here"
-            hint = f"{kind}_START(...) and {kind}_END(...) say which window a row is about"
+            message = f"{kind}(...) is only allowed in GROUP BY and, as a table function, in FROM"
+            hint = f"use {kind}_START(...) and {kind}_END(...) for the bounds of the window"
             raise error_at(sql, message, call, hint=hint)
 
 
@@ -131,8 +131,11 @@ class _Rewrite:
         where = self.select.args.get("where")
         for call in _calls_in(self.select, ("where",)):
             if call.name.upper() in _AUXILIARIES:
-                message = f"{call.name.upper()} is not known yet in WHERE, where rows are chosen"
-                raise self._error(message, "a condition on windows stands in HAVING", call)
+                message = (
+                    f"{call.name.upper()} is not available in WHERE, which filters rows "
+                    "before windows are assigned"
+                )
+                raise self._error(message, "use HAVING for conditions on windows", call)
         uses_time = self._replace_auxiliaries()
         _refuse_misplaced(self.select, self.window, self.sql)
         start, end, time = GROUP_WINDOW_COLUMNS
@@ -162,15 +165,15 @@ class _Rewrite:
         if n_given != n_wanted:
             raise self._error(
                 f"{self.kind} in GROUP BY takes {n_wanted} arguments, got {n_given}",
-                f"GROUP BY {_usage(self.kind)}; an offset takes TABLE({self.kind}(...))",
+                f"use GROUP BY {_usage(self.kind)}, or TABLE({self.kind}(...)) for an offset",
             )
         if self.kind == "SESSION" and has_groupings(self.select.args["group"]):
             raise self._error(
-                "SESSION in GROUP BY has no GROUPING SETS, CUBE or ROLLUP beside it",
-                "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap))",
+                "SESSION in GROUP BY does not support GROUPING SETS, CUBE or ROLLUP",
+                "use FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap))",
             )
         if self.select.args.get("from_") is None:
-            raise self._error(f"{self.kind} needs a FROM", "name the table")
+            raise self._error(f"{self.kind} requires FROM", "add FROM with the table")
 
     # -- auxiliary functions -------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class _Rewrite:
             arguments = ", ".join(to_sql(arg) for arg in self.window.expressions)
             ending = call.name.upper().removeprefix(kind)
             message = f"{call.name.upper()} does not match the {self.kind} in GROUP BY"
-            raise self._error(message, f"write {self.kind}{ending}({arguments})", call)
+            raise self._error(message, f"use {self.kind}{ending}({arguments})", call)
 
     # -- the source ----------------------------------------------------------------------------
 

@@ -70,15 +70,15 @@ class GroupingBlock:
         """Raise NotBound if the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
         if group is not None and group.args.get("totals"):
-            raise NotBound("WITH TOTALS is computed by Spark over rows")
+            raise NotBound("WITH TOTALS is not supported on slices")
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
-            raise NotBound("the select list holds a *")
+            raise NotBound("the select list contains *")
         for key in ("qualify", "windows", "distinct"):
             clause = self.select.args.get(key)
             if clause is not None and (key != "distinct" or clause.args.get("on")):
-                raise NotBound(f"{key.upper()} is computed by Spark over rows")
+                raise NotBound(f"{key.upper()} is not supported on slices")
         if len(self.items) != len(self.schema):
-            raise NotBound("the select list holds an expression that yields several columns")
+            raise NotBound("the select list contains an expression that produces several columns")
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
         """Return the expression with unqualified columns."""
@@ -113,7 +113,7 @@ class GroupingBlock:
         keys: dict[str, NamedExpr] = {}
         for expr in exprs:
             if expr.find(exp.Query):
-                raise NotBound("a subquery stands in GROUP BY")
+                raise NotBound("GROUP BY contains a subquery")
             column = column_named(self.windowed.schema, bare_column(expr) or "")
             name = column.name if column else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
@@ -172,7 +172,7 @@ class GroupingBlock:
                 outer.set(clause, self.select.args[clause].copy())
         unknown = _unknown_columns(outer, names | {c.name.lower() for c in self.schema})
         if unknown:
-            raise NotBound(f"`{unknown}` is read outside of the aggregates that are known here")
+            raise NotBound(f"`{unknown}` is used outside of a supported aggregate")
         return relations.sql_query(outer, scope, self.schema)
 
     def _post(self, expr: exp.Expr) -> exp.Expr:

@@ -92,9 +92,9 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     number = prod(map(_number_of_sets, parts))
     if number > _MOST_SETS:
         raise AnalysisError(
-            f"GROUP BY stands for {number:,} groupings, and {_MOST_SETS:,} are the most",
+            f"GROUP BY expands to {number:,} grouping sets, but the maximum is {_MOST_SETS:,}",
             subjects=("CUBE", "GROUPING SETS", "ROLLUP", "GROUP BY"),
-            hint="name the ones that are needed: GROUPING SETS ((a, b), (a), ())",
+            hint="list only the grouping sets that you need: GROUPING SETS ((a, b), (a), ())",
         )
     sets = [tuple(chain(*chosen)) for chosen in product(*(_sets(part) for part in parts))]
     leaves = list(chain(*map(_leaves, parts)))
@@ -195,9 +195,9 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
                 asked = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
                 listed = ", ".join(to_sql(key) for key in groupings.keys)
                 raise AnalysisError(
-                    f"`{to_sql(call)}` asks about `{asked}`, which is not among the group keys",
+                    f"the argument `{asked}` of `{to_sql(call)}` is not a group key",
                     subjects=(to_sql(call), asked),
-                    hint=f"the keys are {listed}",
+                    hint=f"group keys: {listed}",
                 )
 
 

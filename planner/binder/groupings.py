@@ -48,18 +48,18 @@ def expand_groupings(
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
     if isinstance(windowed.window, SessionWindow):
-        raise NotBound("several groupings of sessions are computed by Spark over rows")
+        raise NotBound("several grouping sets over SESSION are not supported on slices")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     own: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
             if not all(position in grouping for grouping in groupings.sets):
                 raise NotBound(
-                    f"there is a grouping without {key.name}", "Spark computes it over rows"
+                    f"a grouping set does not contain {key.name}", "Spark aggregates all rows"
                 )
             block.bits[canonical(key.expr)] = never_grouped_away()
         elif column_names(key.expr) & windows:
-            raise NotBound(f"the key {to_sql(key.expr)} reads a window column in a grouping set")
+            raise NotBound(f"the key {to_sql(key.expr)} of a grouping set reads a window column")
         else:
             own.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()

@@ -60,18 +60,18 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     join_type = _TYPES.get(join_words(join))
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
-        raise NotBound(f"a {' '.join(words)} JOIN of windows")
+        raise NotBound(f"a {' '.join(words)} JOIN of windows is not supported")
     if _nested_queries(select, source.this, *(j.this for j in joins)):
-        raise NotBound("a subquery stands beside a join of windows")
+        raise NotBound("a join of windows contains a subquery")
     if left.attached.spec != right.attached.spec:
-        raise NotBound("the two sides of a join have different windows")
+        raise NotBound("the sides of the join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
     _check_using(join, sides, relations.sql)
     if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
-        raise NotBound(f"USING in a {join.side} JOIN of windows with further relations behind it")
+        raise NotBound(f"USING in a {join.side} JOIN of windows is followed by other joins")
     methods = [other.method for other in joins[1:] if other.method]
     if methods:
-        raise NotBound(f"a {methods[0]} JOIN behind a join of windows")
+        raise NotBound(f"a join of windows is followed by a {methods[0]} JOIN")
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
     is_comma = condition is None and not sides.using
@@ -98,8 +98,12 @@ def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
             if named.name.lower() not in names:
                 side_names = [c.name for c in side.node.schema]
                 close = nearest(named.name, side_names)
-                hint = f"did you mean `{close}`?" if close else f"it has {', '.join(side_names)}"
-                message = f"USING names `{named.name}`, which `{side.name}` has not"
+                hint = (
+                    f"did you mean `{close}`?"
+                    if close
+                    else f"available columns: {', '.join(side_names)}"
+                )
+                message = f"column `{named.name}` in USING does not exist in `{side.name}`"
                 raise error_at(sql, message, named, hint=hint, subjects=(named.name, side.name))
 
 
@@ -167,10 +171,10 @@ def _above(
         columns = _star(item, sides) if item.is_star else None
         if columns is not None:
             if rest and isinstance(item, exp.Star):
-                raise NotBound("a * over a join of windows and further relations")
+                raise NotBound("* over a join of windows and other tables")
             items += [_prefix(column, prefix) for column in columns]
         elif item.is_star and not (rest and isinstance(item, exp.Column)):
-            raise NotBound("the select list of a join of windows holds a * with more to it")
+            raise NotBound("the select list of a join of windows contains * with modifiers")
         else:
             items.append(item)  # the star of a later relation
     result.set("expressions", items)
@@ -179,7 +183,7 @@ def _above(
     names = [c.name for c in checked]
     if not any(item.is_star for item in items):
         if len(names) != len(items):
-            raise NotBound("the select list holds an expression that yields several columns")
+            raise NotBound("the select list contains an expression that produces several columns")
         result.set(
             "expressions",
             [

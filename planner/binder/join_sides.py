@@ -136,9 +136,9 @@ class Sides:
                 key_places.append(span)
         if not is_identified(left_window.spec, [role for role, _ in windows]):
             ends = left_window.end or left_window.start or "window_end"
-            reason = f"ON does not say that {ends} of both sides is equal"
+            reason = f"ON does not compare {ends} of both sides"
             if self.using:
-                reason = f"USING does not name {ends}"
+                reason = f"USING does not contain {ends}"
             raise NotBound(reason, "Spark joins all rows")
         left, right = self.left.node, self._renamed_right()
         semi = self.join_type in _LEFT_ALONE

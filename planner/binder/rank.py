@@ -57,13 +57,11 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
     function = over.this.name.upper()
     if not identifies_window(attached, partition):
         ends = attached.end or attached.start or "window_end"
-        raise NotBound(f"{function} ranks without {ends} in PARTITION BY", "Spark ranks all rows")
+        raise NotBound(f"{function} has no {ends} in PARTITION BY", "Spark ranks all rows")
     name = item.alias
     chosen = _rank_range(outer, name, source.alias_or_name)
     if chosen is None:
-        raise NotBound(
-            f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
-        )
+        raise NotBound(f"no condition limits {name}", "Spark ranks all rows")
     first, last, rest = chosen
     windows = tuple(p for p in partition if attached.role_of(p) is not None)
     ranked: Node = WindowRank(

@@ -49,8 +49,8 @@ def check_table(table: exp.Table, sql: str) -> None:
         AnalysisError: Flink rejects the table. Has a source position.
     """
     if path_of_files(table.name) is not None:
-        hint = "CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) gives them one"
-        raise strict_error("a table has a name, and is no path", table.this, sql, hint)
+        hint = "use CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...)"
+        raise strict_error("a path cannot be used as a table", table.this, sql, hint)
 
 
 def check_function(function: WindowFunctionCall, window: Window, sql: str) -> None:
@@ -69,14 +69,14 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
     flag = function.args.get("emitonlyonupdate")
     if flag is not None:
-        raise strict_error("CUMULATE has no EMITONLYONUPDATE", flag, sql, "leave it out")
+        raise strict_error("CUMULATE does not support EMITONLYONUPDATE", flag, sql, "remove it")
     for parameter in _PARAMETERS:
         if function.args.get(parameter) is not None:
             _check_interval(function.args[parameter], sql)
     if isinstance(window, Tumble) and abs(window.offset_us) >= window.size_us:
         size, rest = map(render_duration, (window.size_us, window.offset_us % window.size_us))
-        message = f"an offset of TUMBLE is shorter than its size, {size}"
-        hint = f"the same windows have the offset {rest}"
+        message = f"the offset of TUMBLE must be shorter than its size, {size}"
+        hint = f"use the offset {rest} for the same windows"
         raise strict_error(message, function.args["offset"], sql, hint)
 
 
@@ -92,31 +92,33 @@ def strict_error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisE
 
 
 def _in_flink(message: str) -> str:
-    return f"{message}, in Flink (sqlwin.strict-flink is on)"
+    return f"{message} in Flink (sqlwin.strict-flink is on)"
 
 
 def _check_interval(expr: exp.Expr, sql: str) -> None:
     """Require a single literal with a quoted value and one of Flink's units."""
     if not isinstance(expr, exp.Interval):
-        hint = "write one literal, such as INTERVAL '10' MINUTE"
-        raise strict_error(f"a window takes INTERVAL literals, not {to_sql(expr)}", expr, sql, hint)
+        hint = "use one literal, such as INTERVAL '10' MINUTE"
+        raise strict_error(
+            f"windows require INTERVAL literals, not {to_sql(expr)},", expr, sql, hint
+        )
     value, unit = expr.this, expr.args.get("unit")
     value = value.this if isinstance(value, exp.Neg) else value
     if unit is None:
-        raise strict_error(
-            "the unit stands after the quotes", expr, sql, "write INTERVAL '10' MINUTE"
-        )
+        raise strict_error("the unit must follow the quotes", expr, sql, "use INTERVAL '10' MINUTE")
     first = unit.this.name if isinstance(unit, exp.IntervalSpan) else unit.name
     name = first.upper().removesuffix("S")
     if not (isinstance(value, exp.Literal) and value.is_string):
-        hint = f"write INTERVAL '{to_sql(value)}' {name}"
-        raise strict_error("the value of an INTERVAL is quoted", expr, sql, hint)
+        hint = f"use INTERVAL '{to_sql(value)}' {name}"
+        raise strict_error("the value of an INTERVAL must be quoted", expr, sql, hint)
     if name in _CALENDAR:
-        message = "windows are of weeks, days, hours, minutes and seconds; not of months or years"
-        raise strict_error(message, expr, sql, "take days, or switch sqlwin.strict-flink off")
+        message = "windows of months or years are not supported"
+        raise strict_error(message, expr, sql, "use days, or SET 'sqlwin.strict-flink' = 'false'")
     if name not in _UNITS:
         part = "'0.25' SECOND for 250 milliseconds"
-        raise strict_error(f"there is no unit {first.upper()}", expr, sql, f"write INTERVAL {part}")
+        raise strict_error(
+            f"the unit {first.upper()} does not exist", expr, sql, f"use INTERVAL {part}"
+        )
     _check_precision(expr, value.name, name, sql)
 
 
@@ -133,8 +135,10 @@ def _check_precision(expr: exp.Expr, value: str, unit: str, sql: str) -> None:
     )
     precision = int(precision_clause[1]) if precision_clause else _DEFAULT_PRECISION
     if digits > precision:
-        message = f"INTERVAL '{value}' {unit} has more than {precision} digits"
-        raise strict_error(message, expr, sql, f"write INTERVAL '{value}' {unit}({digits})")
+        message = (
+            f"INTERVAL '{value}' {unit} has more than {precision} digits, which is not supported"
+        )
+        raise strict_error(message, expr, sql, f"use INTERVAL '{value}' {unit}({digits})")
 
 
 def check_plan(plan: Node, is_stream: bool) -> None:
@@ -150,13 +154,15 @@ def check_plan(plan: Node, is_stream: bool) -> None:
     window = getattr(plan, "window", None)
     if isinstance(window, SessionWindow) and not is_stream:
         raise AnalysisError(
-            _in_flink("SESSION windows run on streams alone"), hint="switch sqlwin.strict-flink off"
+            _in_flink("SESSION windows are supported on streams only"),
+            hint="SET 'sqlwin.strict-flink' = 'false'",
         )
     if isinstance(plan, WindowAggregate):
         _check_aggregate(plan, is_stream)
     if isinstance(plan, WindowRank) and is_stream and plan.rank_type != "ROW_NUMBER":
         raise AnalysisError(
-            _in_flink(f"{plan.rank_type} ranks no windows of a stream"), hint="write ROW_NUMBER"
+            _in_flink(f"{plan.rank_type} is not supported for windows of a stream"),
+            hint="use ROW_NUMBER",
         )
     for child in plan.inputs:
         check_plan(child, is_stream)
@@ -167,16 +173,16 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
     if isinstance(window, Hop) and is_stream and window.size_us % window.slide_us:
         raise AnalysisError(
             _in_flink(
-                f"the size of HOP, {render_duration(window.size_us)}, must be a multiple of its "
-                f"slide, {render_duration(window.slide_us)}"
+                f"the size of HOP, {render_duration(window.size_us)}, must be a multiple "
+                f"of its slide, {render_duration(window.slide_us)},"
             ),
-            hint="take such a slide, or switch sqlwin.strict-flink off",
+            hint="use such a slide, or SET 'sqlwin.strict-flink' = 'false'",
         )
     below = node.input
     while len(below.inputs) == 1 and not isinstance(below, WindowTableFunction | WindowAggregate):
         below = below.inputs[0]
     if isinstance(below, WindowTableFunction):
         raise AnalysisError(
-            _in_flink("a window over the rows of another window cannot be aggregated"),
-            hint="aggregate the inner windows first, and take their window_time",
+            _in_flink("a window over rows of another window cannot be aggregated"),
+            hint="aggregate the inner windows first, and use their window_time",
         )

@@ -176,12 +176,12 @@ def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scop
     windowed = block.windowed
     if nested:
         if not isinstance(windowed, WindowTableFunction):
-            raise NotBound("a subquery stands in WHERE")
+            raise NotBound("WHERE contains a subquery")
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
             raise NotBound("a subquery in WHERE reads window columns")
         if isinstance(windowed.window, SessionWindow):
-            raise NotBound("a subquery in WHERE would take rows out of the middle of sessions")
+            raise NotBound("a subquery in WHERE would remove rows from sessions")
         data = windowed.input
         condition = exp.Where(this=exp.and_(*nested))
         query = relations.select([exp.Star()], data, where=condition)

@@ -75,8 +75,8 @@ class _Parameters:
         if gap.months:
             raise self._error(
                 "gap",
-                f"SESSION needs a gap of a fixed length, and {_text(gap)} has none",
-                "give the gap in days: INTERVAL '30' DAYS",
+                f"the gap of SESSION must have a fixed length, but {_text(gap)} does not",
+                "use days: INTERVAL '30' DAYS",
             )
         return SessionWindow(gap.us)
 
@@ -92,9 +92,9 @@ class _Parameters:
         if bool(slide.months) != bool(size.months):
             raise self._error(
                 "slide",
-                "HOP needs a slide and a size of one kind, calendar months or fixed lengths: "
-                f"slide {_text(slide)}, size {_text(size)}",
-                "give both in months, quarters or years, or both in weeks, days or less",
+                "the slide and the size of HOP must both be calendar months or both "
+                f"fixed lengths: slide {_text(slide)}, size {_text(size)}",
+                "use months, quarters or years for both, or weeks, days or smaller units for both",
             )
         offset = self._offset(slide, "slide")
         if slide.months:
@@ -105,9 +105,9 @@ class _Parameters:
         if windows > MAX_WINDOWS_PER_ROW:
             raise self._error(
                 "slide",
-                f"HOP would put every row into {windows:,} windows: size {_text(size)}, slide "
-                f"{_text(slide)}",
-                f"a row may be in {MAX_WINDOWS_PER_ROW:,} windows at most: take a longer slide",
+                f"HOP would assign every row to {windows:,} windows: size {_text(size)}, "
+                f"slide {_text(slide)}",
+                f"the maximum is {MAX_WINDOWS_PER_ROW:,} windows per row: use a longer slide",
             )
         return hop if slide.months else Hop(slide.us, size.us, offset.us)
 
@@ -124,33 +124,33 @@ class _Parameters:
         if window.slices_per_window > MAX_WINDOWS_PER_ROW:
             raise self._error(
                 "step",
-                f"CUMULATE would put a row into {window.slices_per_window:,} windows",
-                f"a row may be in {MAX_WINDOWS_PER_ROW:,} windows at most: take a longer step",
+                f"CUMULATE would assign a row to {window.slices_per_window:,} windows",
+                f"the maximum is {MAX_WINDOWS_PER_ROW:,} windows per row: use a longer step",
             )
         return window
 
     def _check_step(self, step: IntervalValue, size: IntervalValue) -> None:
         sizes = f"step {_text(step)}, size {_text(size)}"
-        hint = "CUMULATE takes the step first and then the largest size, a multiple of the step"
+        hint = "CUMULATE takes the step first, then the maximum size, a multiple of the step"
         if step.months and not size.months:
             raise self._error(
                 "step",
-                f"CUMULATE needs a size in months where the step is in months: {sizes}",
-                f"{hint}; here they look swapped",
+                f"the size of CUMULATE must be in months if the step is: {sizes}",
+                f"{hint}; they look swapped",
             )
         if size.months and step.us:
             # Any step is valid, because the last one of a window is cut off at its end.
             if step.us < size.months * LONGEST_MONTH_US:
                 return
             raise self._error(
-                "step", f"CUMULATE needs a step that is shorter than the size: {sizes}", hint
+                "step", f"the step of CUMULATE must be shorter than the size: {sizes}", hint
             )
         whole, part = (size.months, step.months) if size.months else (size.us, step.us)
         if whole % part:
             if part > whole and part % whole == 0:
-                hint += "; here they look swapped"
+                hint += "; they look swapped"
             raise self._error(
-                "step", f"CUMULATE needs a size that is a multiple of the step: {sizes}", hint
+                "step", f"the size of CUMULATE must be a multiple of the step: {sizes}", hint
             )
 
     def _interval(self, parameter: str) -> IntervalValue:
@@ -167,14 +167,14 @@ class _Parameters:
         if value.months and value.us:
             raise self._error(
                 parameter,
-                f"{self.kind} needs a {parameter} in months or in a fixed length, but "
-                f"{_text(value)} is both",
-                "give it in months, quarters or years, or in weeks, days or less",
+                f"the {parameter} of {self.kind} must be in months or a fixed length, "
+                f"but {_text(value)} mixes both",
+                "use months, quarters or years, or weeks, days or smaller units",
             )
         if value.months < 0 or value.us < 0 or not (value.months or value.us):
             raise self._error(
                 parameter,
-                f"{self.kind} needs a {parameter} above zero, but got {_text(value)}",
+                f"the {parameter} of {self.kind} must be positive, not {_text(value)}",
                 f"for example INTERVAL '10' MINUTE as the {parameter}",
             )
         return value
@@ -192,9 +192,9 @@ class _Parameters:
         if offset.months and not stride.months:
             raise self._error(
                 "offset",
-                f"{self.kind} cannot move windows by months where the {parameter} is "
+                f"the offset of {self.kind} cannot be in months if the {parameter} is "
                 f"{_text(stride)}",
-                "give the offset in weeks, days, hours, minutes or seconds",
+                "use weeks, days, hours, minutes or seconds for the offset",
             )
         if is_in_weeks(self.function.args[parameter]):
             return IntervalValue(0, offset.us + _MONDAY_US)
@@ -207,8 +207,8 @@ class _Parameters:
         if not isinstance(flag, exp.Boolean):
             raise self._error(
                 "emitonlyonupdate",
-                "EMITONLYONUPDATE takes TRUE or FALSE",
-                "write EMITONLYONUPDATE => true",
+                "EMITONLYONUPDATE must be TRUE or FALSE",
+                "use EMITONLYONUPDATE => true",
             )
         return bool(flag.this)
 
@@ -242,7 +242,7 @@ def time_column(
     descriptor = function.args["timecol"]
     column = column_named(schema, descriptor.name)
     times = [f"`{c.name}`" for c in schema if is_timestamp(c.type)]
-    hint = "columns of that type: " + ", ".join(times) if times else None
+    hint = "time columns: " + ", ".join(times) if times else None
     if column is None:
         close = nearest(descriptor.name, [c.name for c in schema])
         raise error_at(
@@ -258,8 +258,8 @@ def time_column(
     if not is_timestamp(column.type):
         raise error_at(
             sql,
-            f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
-            f"but `{column.name}` is {column.type.upper()}",
+            f"the time column of {function.kind} must be TIMESTAMP or TIMESTAMP_LTZ, but "
+            f"`{column.name}` is {column.type.upper()}",
             descriptor,
             hint=hint or _time_of(column, schema),
             subjects=(column.name,),
@@ -273,13 +273,13 @@ def _time_of(time: Column, schema: Schema) -> str:
     date = next((c for c in schema if c.type == "date"), None)
     if time.type == "string" and date is not None:
         day = column(date.name).sql(SparkSql)
-        return f"if it is a time of day, write {day} + {name}: a date and a time of day are a time"
+        return f"if it is a time of day, add the date: {day} + {name}"
     if time.type in ("int", "bigint"):
         return (
-            f"make one in a subquery: TIMESTAMP_MILLIS({name}), TIMESTAMP_SECONDS or "
+            f"convert it in a subquery: TIMESTAMP_MILLIS({name}), TIMESTAMP_SECONDS or "
             "TIMESTAMP_MICROS"
         )
-    return f"make one in a subquery: CAST({name} AS TIMESTAMP)"
+    return f"convert it in a subquery: CAST({name} AS TIMESTAMP)"
 
 
 def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
@@ -385,8 +385,8 @@ def renamed_columns(
     names = [c.name for c in alias.columns]
     if len(names) != len(source.schema) + 3:
         n_columns = len(source.schema) + 3
-        message = f"{function.kind} yields {n_columns} columns, but the alias names {len(names)}"
-        hint = "the data's columns come first, then window_start, window_end, window_time"
+        message = f"{function.kind} produces {n_columns} columns, but the alias names {len(names)}"
+        hint = "the columns of the data come first, then window_start, window_end, window_time"
         raise error_at(sql, message, alias, hint=hint)
     renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, names, strict=False))
     old_names = [c.name for c in source.schema]

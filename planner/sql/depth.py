@@ -45,7 +45,7 @@ def deep_trees(sql: str) -> Iterator[None]:
         raise TooDeepError(
             "the statement is nested too deeply",
             sql=sql,
-            hint="give parts of it names: CREATE VIEW, or WITH ... AS (...)",
+            hint="move parts of it into views, or into WITH ... AS (...)",
         ) from error
     finally:
         with _lock:

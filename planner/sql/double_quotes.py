@@ -44,10 +44,10 @@ def check_names(query: exp.Query, sql: str) -> None:
         )
         if is_part and is_in_double_quotes(node):
             raise _error(
-                f'"{node.name}" in double quotes is a string, and a name is expected here',
+                f'"{node.name}" in double quotes is a string, but a name is expected here',
                 node,
                 sql,
-                hint=f"write {_quote(node.name)}, or {_SETTING} to read double quotes as names",
+                hint=f"use {_quote(node.name)}, or {_SETTING} to read double quotes as names",
             )
 
 
@@ -79,10 +79,10 @@ def check_texts(query: exp.Query, columns: Collection[str], sql: str) -> None:
 def double_quotes_error(node: exp.Expr, name: str, sql: str) -> AnalysisError:
     """Return the error for a double-quoted string that could be the column `name`."""
     return _error(
-        f'"{node.name}" is a string in double quotes, and a column is called {_quote(name)}',
+        f'"{node.name}" in double quotes is a string, but there is also a column {_quote(name)}',
         node,
         sql,
-        hint=f"write {_quote(name)} for the column or {quote_string(node.name)} for the string; "
+        hint=f"use {_quote(name)} for the column or {quote_string(node.name)} for the string; "
         f"{_SETTING} (or 'string') gives double quotes one meaning",
     )
 

@@ -143,7 +143,7 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
     value, unit_node = call.expressions
     unit = unit_node.name.upper()
     if unit not in (*_TIME_UNITS, *_DATE_UNITS) or (type_ == "date" and unit in _TIME_UNITS[:3]):
-        hint = "the units are SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
+        hint = "available units: SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
         message = f"{call.name.upper()} cannot round {type_.upper()} to {unit}"
         raise error_at(sql, message, call, hint=hint)
     floor = _FLOORS.get(type_, _floor_instant)(value, unit)

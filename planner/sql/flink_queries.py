@@ -75,11 +75,11 @@ def _rewrite(node: exp.Expr, sql: str | None) -> exp.Expr | None:
             options = node.args.get("limit_options")
             if options and (options.args.get("percent") or options.args.get("with_ties")):
                 raise _error(
-                    "FETCH takes a number of rows: FETCH FIRST n ROWS ONLY",
+                    "FETCH requires a number of rows: FETCH FIRST n ROWS ONLY",
                     node.args["count"],
                     sql,
-                    "rows as great as the last one have a RANK() that is not above n, and a share "
-                    "of all rows a PERCENT_RANK()",
+                    "use RANK() <= n for rows with equal values, or PERCENT_RANK() for "
+                    "a share of the rows",
                 )
             return None
         case exp.Between() if node.args.get("symmetric") is not None:
@@ -129,17 +129,17 @@ def _unnest(select: exp.Select, sql: str | None) -> bool:
             continue
         if not _is_plain(join):
             raise _error(
-                "UNNEST is joined by CROSS JOIN, or by JOIN or LEFT JOIN with ON TRUE",
+                "UNNEST supports CROSS JOIN, and JOIN or LEFT JOIN with ON TRUE",
                 join.this,
                 sql,
-                "put a condition into WHERE",
+                "move the condition into WHERE",
             )
         if any(not isinstance(later.this, exp.Unnest) for later in joins[i + 1 :]):
             raise _error(
-                "a join stands behind UNNEST",
+                "UNNEST must be the last join",
                 join.this,
                 sql,
-                "put UNNEST behind all joins, or into a subquery",
+                "move UNNEST behind all joins, or into a subquery",
             )
         rows, alias = _generator_of(join.this, sql)
         view = exp.Lateral(this=rows, view=True, outer=join.side == "LEFT", alias=alias)

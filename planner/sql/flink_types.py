@@ -106,8 +106,8 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
     if not all(kinds) and (is_inside or node.find_ancestor(exp.Lambda)):
         # Anything else is an error that Spark reports.
         unknown = left if not kinds[0] else right
-        message = f"the type of {to_sql(unknown)} is not known here, and `/` depends on it in Flink"
-        raise error_at(sql, message, node, hint="write CAST(... AS ...) around each side")
+        message = f"cannot determine the type of {to_sql(unknown)}, which decides how Flink divides"
+        raise error_at(sql, message, node, hint="add CAST(... AS ...) to both sides")
     if all(kind in _INTEGERS for kind in kinds):
         widest = max(kinds, key=_INTEGERS.index)
         whole = exp.IntDiv(this=_operand(left), expression=_operand(right))
@@ -146,8 +146,8 @@ def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
         text = _with_milliseconds(text)
     elif kind.startswith(_NESTED):
         what = kind.partition("<")[0].partition(" ")[0].upper()
-        hint = "TO_JSON(x) is a text of it" if what != "INTERVAL" else "EXTRACT takes it apart"
-        message = f"the text of {what} is another one in Flink (sqlwin.strict-flink is on)"
+        hint = "use TO_JSON(x) for text" if what != "INTERVAL" else "use EXTRACT for its parts"
+        message = f"the text of {what} differs in Flink (sqlwin.strict-flink is on)"
         raise error_at(sql, message, node, hint=hint)
     length = node.to.meta.get(LENGTH)
     if length is not None:
@@ -195,17 +195,17 @@ def _call(node: exp.Anonymous, name: str, types: _Types, sql: str) -> exp.Expr |
     if name == "SIGN" and (kind := types.of(value)) and kind != "double":
         return exp.Cast(this=node.copy(), to=exp.DataType.build(kind))
     if name == "TYPEOF":
-        message = "TYPEOF gives other names of types in Flink (sqlwin.strict-flink is on)"
-        raise error_at(sql, message, node, hint="leave it out, or switch sqlwin.strict-flink off")
+        message = "TYPEOF returns other type names in Flink (sqlwin.strict-flink is on)"
+        raise error_at(sql, message, node, hint="remove it, or SET 'sqlwin.strict-flink' = 'false'")
     return None
 
 
 def _spread_error(node: exp.Expr, name: str, item: exp.Expr, sql: str) -> AnalysisError:
     return error_at(
         sql,
-        f"{name} of integers is computed in integers in Flink (sqlwin.strict-flink is on)",
+        f"{name} of integers is an integer in Flink (sqlwin.strict-flink is on)",
         node,
-        hint=f"{name}(CAST({to_sql(item)} AS DOUBLE)) is the same in both",
+        hint=f"use {name}(CAST({to_sql(item)} AS DOUBLE)), which is the same in both",
     )
 
 

@@ -57,7 +57,7 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
         raise AnalysisError(
             f"expected an interval, but `{_sql(expr)}` is a number",
             subjects=(_sql(expr),),
-            hint=f"write the unit: INTERVAL '{value}' MINUTE",
+            hint=f"add the unit: INTERVAL '{value}' MINUTE",
         )
     return value.whole(_sql(expr))
 
@@ -177,7 +177,7 @@ def _literal(interval: exp.Interval) -> ExactInterval:
         return interval_of_text(text, _sql(interval)).times(sign)
     number = decimal(text)
     if number is None:
-        raise _wrong(interval, f": '{text}' is no number", f"'{text}'")
+        raise _wrong(interval, f": '{text}' is not a number", f"'{text}'")
     return interval_of_unit(number, unit.name, _sql(interval)).times(sign)
 
 
@@ -186,8 +186,8 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactIn
     first, last = unit_name(span.this.name), unit_name(span.expression.name)
     form = _FORMS.get(f"{first} TO {last}")
     if form is None:
-        hint = f"the ranges are {', '.join(_FORMS)}"
-        raise _wrong(interval, f": an interval cannot reach from {first} to {last}", hint=hint)
+        hint = f"available ranges: {', '.join(_FORMS)}"
+        raise _wrong(interval, f": {first} TO {last} is not a valid range", hint=hint)
     all_fields = _YEAR_MONTH_FIELDS if first == "YEAR" else _DAY_TIME_FIELDS
     fields = all_fields[all_fields.index(first) : all_fields.index(last) + 1]
     sign, rest = split_sign(text)
@@ -202,12 +202,12 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactIn
     for i, (field, digits) in enumerate(zip(fields, numbers, strict=True)):
         number_value = decimal(digits) if digits[:1].isdigit() else None
         if number_value is None or not (field == "SECOND" or digits.isdigit()):
-            message = f": '{text}' is not of the form {first} TO {last}"
+            message = f": '{text}' does not have the form {first} TO {last}"
             hint = f"for example INTERVAL '{form}' {first} TO {last}"
             raise _wrong(interval, message, f"'{text}'", hint=hint)
         if i and number_value >= _BOUNDS[field]:
-            message = f": {digits} {field}S do not fit below {fields[i - 1]}"
-            hint = f"{field} goes from 0 to {_BOUNDS[field] - 1} here"
+            message = f": {digits} {field}S exceed the range below {fields[i - 1]}"
+            hint = f"{field} must be from 0 to {_BOUNDS[field] - 1} here"
             raise _wrong(interval, message, hint=hint)
         total += interval_of_unit(number_value, field, _sql(interval))
     return total.times(sign)

@@ -21,8 +21,11 @@ def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analysis
         for col in where.find_all(exp.Column) if where is not None else ():
             if col.name == error.subject and col.name.lower() in late and not col.table:
                 name = col.name
-                message = f"`{name}` is not known yet in WHERE: it is computed from the rows left"
-                hint = f"put the condition around the query, or write QUALIFY {name} ..."
+                message = (
+                    f"column alias `{name}` is not available in WHERE, because its function "
+                    "is computed after WHERE"
+                )
+                hint = f"filter in an outer query, or use QUALIFY {name} ..."
                 return error_at(sql, message, col, hint=hint)
     return error
 
@@ -42,7 +45,7 @@ def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> Analys
         arguments = {column.name for column in call.find_all(exp.Column)}
         if close and error.kind is ErrorKind.UNKNOWN_COLUMN and error.subject in arguments:
             return AnalysisError(
-                f"there is no window function {call.name}",
+                f"unknown window function {call.name}",
                 subjects=(call.name,),
                 sql=sql,
                 hint=f"did you mean {close}?",

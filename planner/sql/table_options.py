@@ -52,8 +52,8 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
         AnalysisError: There are options.
     """
     if TABLE_OPTIONS in table.meta:
-        message = f"OPTIONS are those of a table, and `{table.name}` is {what}"
-        hint = "write them behind the table that it reads"
+        message = f"OPTIONS must follow a table name, but `{table.name}` is {what}"
+        hint = "add them to the table that it reads"
         raise error_at(sql, message, table.this, hint=hint, subjects=(table.name,))
 
 

@@ -1,4 +1,4 @@
--- Some aggregates cannot be merged from partial results: an exact percentile needs all of a window's
+-- Some aggregates cannot be merged from partials: an exact percentile needs all of a window's
 -- values at once. Such a query runs in one phase: rows are copied into their windows and Spark
 -- aggregates there. The SQL is the same, and EXPLAIN says which aggregate is the reason.
 CREATE TABLE flights WITH (

@@ -205,7 +205,7 @@ def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
     with pytest.raises(AnalysisError) as raised:
         planned(f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED}, CUBE ({keys})")
     assert raised.value.message == (
-        "GROUP BY stands for 1,073,741,824 groupings, and 16,384 are the most"
+        "GROUP BY expands to 1,073,741,824 grouping sets, but the maximum is 16,384"
     )
 
 

@@ -128,16 +128,19 @@ def test_distinct_changes_nothing_where_repetition_does_not_count(function):
 @pytest.mark.parametrize(
     "aggregate, reason",
     [
-        (call("COUNT", "bigint", "array<int>"), "COUNT(DISTINCT) of array<int> has no accumulator"),
+        (
+            call("COUNT", "bigint", "array<int>"),
+            "COUNT(DISTINCT) of array<int> cannot be merged from partials",
+        ),
         (
             call("COUNT", "bigint", "int", "string collate UNICODE_CI"),
-            "COUNT(DISTINCT) of string collate UNICODE_CI has no accumulator",
+            "COUNT(DISTINCT) of string collate UNICODE_CI cannot be merged from partials",
         ),
         (call("COUNT", "bigint", args=("*",)), "COUNT(DISTINCT *) cannot be merged"),
         (call("STDDEV", "double", "int"), "STDDEV(DISTINCT) cannot be merged"),
         (
             call("SUM", "interval month", "interval month"),
-            "SUM(DISTINCT) of interval month has no accumulator",
+            "SUM(DISTINCT) of interval month cannot be merged from partials",
         ),
         (call("PERCENTILE", "double", "int"), "PERCENTILE(DISTINCT) cannot be merged"),
     ],

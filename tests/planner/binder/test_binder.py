@@ -73,7 +73,7 @@ def test_exists_of_an_aggregate_is_no_join_since_it_is_always_true(
 def test_the_join_behind_joins_of_windows_is_named() -> None:
     joins = "".join(f" JOIN {FARES} AS {x} ON {x}.window_end = a.window_end" for x in "bc")
     found = bound(f"SELECT a.window_end FROM {FARES} AS a{joins} NATURAL JOIN {FARES} AS d")
-    assert str(found.notes[0]) == "a NATURAL JOIN behind a join of windows"
+    assert str(found.notes[0]) == "a join of windows is followed by a NATURAL JOIN"
 
 
 def test_a_view_that_is_wrong_is_still_a_view_when_it_is_read_again() -> None:

@@ -72,4 +72,4 @@ def test_using_is_equality_of_each_column() -> None:
     alone = sides("Inner", "k")
     with pytest.raises(NotBound) as left:
         alone.join(alone.equalities(), [None])
-    assert str(left.value.note) == "USING does not name window_end: Spark joins all rows"
+    assert str(left.value.note) == "USING does not contain window_end: Spark joins all rows"

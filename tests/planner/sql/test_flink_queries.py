@@ -94,17 +94,17 @@ def test_clauses(flink: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("flink", "message", "marked"),
     [
-        ("t LEFT JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t RIGHT JOIN UNNEST(arr) AS u(x) ON TRUE", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t NATURAL JOIN UNNEST(arr) AS u(x)", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t JOIN UNNEST(arr) AS u(x) USING (x)", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t LEFT SEMI JOIN UNNEST(arr) AS u(x)", "UNNEST is joined by CROSS JOIN", "arr"),
-        ("t, UNNEST(arr) AS u(x) RIGHT JOIN s ON TRUE", "a join stands behind UNNEST", "arr"),
-        ("t, UNNEST(arr) AS u(x), s", "a join stands behind UNNEST", "arr"),
+        ("t LEFT JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST supports CROSS JOIN", "arr"),
+        ("t JOIN UNNEST(arr) AS u(x) ON x > 1", "UNNEST supports CROSS JOIN", "arr"),
+        ("t RIGHT JOIN UNNEST(arr) AS u(x) ON TRUE", "UNNEST supports CROSS JOIN", "arr"),
+        ("t NATURAL JOIN UNNEST(arr) AS u(x)", "UNNEST supports CROSS JOIN", "arr"),
+        ("t JOIN UNNEST(arr) AS u(x) USING (x)", "UNNEST supports CROSS JOIN", "arr"),
+        ("t LEFT SEMI JOIN UNNEST(arr) AS u(x)", "UNNEST supports CROSS JOIN", "arr"),
+        ("t, UNNEST(arr) AS u(x) RIGHT JOIN s ON TRUE", "UNNEST must be the last join", "arr"),
+        ("t, UNNEST(arr) AS u(x), s", "UNNEST must be the last join", "arr"),
         ("t, UNNEST(arr, m) AS u(x, y)", "UNNEST takes one array or map", "arr"),
-        ("t ORDER BY x FETCH FIRST 5 PERCENT ROWS ONLY", "FETCH takes a number of rows", "5"),
-        ("t ORDER BY x FETCH FIRST 5 ROWS WITH TIES", "FETCH takes a number of rows", "5"),
+        ("t ORDER BY x FETCH FIRST 5 PERCENT ROWS ONLY", "FETCH requires a number of rows", "5"),
+        ("t ORDER BY x FETCH FIRST 5 ROWS WITH TIES", "FETCH requires a number of rows", "5"),
     ],
 )
 def test_what_spark_cannot_say_is_refused(flink: str, message: str, marked: str) -> None:
