@@ -47,7 +47,7 @@ def cast(value: Expression, target: str, time_zone: str) -> Expression:
         return _convert(value, target)
     literal = cast_string(text, target, time_zone)
     if literal is None:
-        refuse(f"{text!r} as {target.upper()} is left to Spark")
+        refuse(f"{text!r} as {target.upper()} is not supported by the scan")
     return Constant(literal, target)
 
 
@@ -63,7 +63,9 @@ def _convert(value: Expression, target: str) -> Expression:
         if inner.type == "date":
             return inner  # a date becomes midnight and then a date again
     if not can_cast(value.type, target):
-        refuse(f"the cast from {value.type.upper()} to {target.upper()} is left to Spark")
+        refuse(
+            f"the cast from {value.type.upper()} to {target.upper()} is not supported by the scan"
+        )
     return Call("cast", (value,), target)
 
 
@@ -74,7 +76,10 @@ def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
     for operand in operands:
         wider = common_type(target, operand.type)
         if wider is None:
-            refuse(f"{target.upper()} together with {operand.type.upper()} is left to Spark")
+            refuse(
+                f"{target.upper()} together with {operand.type.upper()} is not supported by "
+                "the scan"
+            )
         target = wider
     return tuple(_convert(operand, target) for operand in operands)
 
@@ -102,7 +107,9 @@ def _as_instant(value: Expression, time_zone: str) -> Expression:
         return Constant(None, "timestamp")
     instant = instant_of_wall_clock_us(value.value, time_zone)
     if instant is None:
-        refuse("a TIMESTAMP_NTZ beside a TIMESTAMP is left to Spark in this time zone")
+        refuse(
+            "TIMESTAMP_NTZ together with TIMESTAMP is not supported by the scan in this time zone"
+        )
     return Constant(instant, "timestamp")
 
 
@@ -144,16 +151,16 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
     types = {left.type, right.type} - {VOID}
     if not types or not all(map(is_numeric, types)):
         names = " and ".join(value.type.upper() for value in (left, right))
-        refuse(f"{function.upper()} of {names} is not evaluated by the scan")
+        refuse(f"{function.upper()} of {names} is not supported by the scan")
     operands = with_one_type((left, right))
     type_ = operands[0].type
     if decimal_digits(type_) is not None:
-        refuse(f"{function.upper()} of decimals is not evaluated by the scan")
+        refuse(f"{function.upper()} of decimals is not supported by the scan")
     if function == "/":
         return Call("/", tuple(_convert(value, "double") for value in (left, right)), "double")
     if function == "div":
         if not is_integer(type_):
-            refuse(f"DIV of {type_.upper()} is not evaluated by the scan")
+            refuse(f"DIV of {type_.upper()} is not supported by the scan")
         return Call("div", tuple(_convert(v, "bigint") for v in operands), "bigint")
     return Call(function, operands, type_)
 
@@ -161,14 +168,14 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
 def negative(value: Expression) -> Expression:
     """Build `-value`."""
     if not is_numeric(value.type):
-        refuse(f"- of {value.type.upper()} is not evaluated by the scan")
+        refuse(f"- of {value.type.upper()} is not supported by the scan")
     return Call("neg", (value,), value.type)
 
 
 def absolute(value: Expression) -> Expression:
     """Build `ABS(value)`."""
     if not is_numeric(value.type):
-        refuse(f"ABS of {value.type.upper()} is not evaluated by the scan")
+        refuse(f"ABS of {value.type.upper()} is not supported by the scan")
     zero: Expression = Constant(0, "int")
     if value.type in ("float", "double"):
         # 0.0 - x turns -0.0 into 0.0; neither x nor -x does that for both zeros.
@@ -182,7 +189,7 @@ def absolute(value: Expression) -> Expression:
 def from_epoch(value: Expression, unit_us: int) -> Expression:
     """Return the instant `value` units of `unit_us` microseconds after 1970."""
     if not is_integer(value.type):
-        refuse(f"an instant of {value.type.upper()} is not evaluated by the scan")
+        refuse(f"an instant of {value.type.upper()} is not supported by the scan")
     units = _convert(value, "bigint")
     return Call("from_epoch", (units, Constant(unit_us, "bigint")), "timestamp")
 
@@ -192,7 +199,7 @@ def as_condition(value: Expression) -> Expression:
     if value.type == VOID:
         return Constant(None, "boolean")
     if value.type != "boolean":
-        refuse(f"{value.type.upper()} is no condition")
+        refuse(f"{value.type.upper()} is not a condition")
     return value
 
 
@@ -213,7 +220,10 @@ def compare(function: str, left: Expression, right: Expression, time_zone: str) 
     for value, other in ((left, right), (right, left)):
         if is_integer(value.type) and _is_beyond_bigint(other):
             # Spark returns the same result for all rows, even for those with NULL.
-            refuse(f"{value.type.upper()} against a number beyond BIGINT is left to Spark")
+            refuse(
+                f"{value.type.upper()} compared with a number beyond BIGINT is not supported "
+                "by the scan"
+            )
     left, right = to_compare((left, right), time_zone)
     if left.type == VOID:
         return Constant(True if function == "<=>" else None, "boolean")
@@ -230,7 +240,7 @@ def choose(conditions: Sequence[Expression], values: Sequence[Expression]) -> Ex
     """Build CASE WHEN. `values` has one more element than `conditions`: the ELSE."""
     *branches, default = with_one_type(values)
     if default.type == VOID:
-        refuse("a CASE of nothing but NULLs is left to Spark")
+        refuse("CASE with only NULL results is not supported by the scan")
     args: list[Expression] = []
     for condition, branch in zip(conditions, branches, strict=True):
         args += (as_condition(condition), branch)
@@ -241,7 +251,7 @@ def coalesce(args: Sequence[Expression]) -> Expression:
     """Build `COALESCE(args)`."""
     values = with_one_type(args)
     if values[0].type == VOID:
-        refuse("a COALESCE of nothing but NULLs is left to Spark")
+        refuse("COALESCE with only NULL arguments is not supported by the scan")
     return values[0] if len(values) == 1 else Call("coalesce", values, values[0].type)
 
 

@@ -62,7 +62,7 @@ def to_arrow_expression(
     except RecursionError:
         return "the expression is too large for the scan"
     if result.type == VOID:
-        return "NULL has no type of its own"
+        return "NULL without a type is not supported by the scan"
     return result if _is_small(result) else "the expression is too large for the scan"
 
 
@@ -89,7 +89,7 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
         name = node.name.upper()
     else:
         name = node.sql_name() if isinstance(node, exp.Func) else _quote(node)
-    refuse(f"{name} is not evaluated by the scan")
+    refuse(f"{name} is not supported by the scan")
 
 
 def _quote(node: exp.Expr) -> str:
@@ -115,11 +115,11 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
     folded = node.name.lower()
     column = column_named(scope.schema, folded)
     if column is None or sum(c.name.lower() == folded for c in scope.schema) > 1:
-        refuse(f"{_quote(node)} is not one column of the scan")
+        refuse(f"{_quote(node)} is not a column of the scan")
     if not is_flat_type(column.type):
-        refuse(f"{column.name} is {column.type.upper()}, which the scan does not evaluate")
+        refuse(f"{column.name} is {column.type.upper()}, which is not supported by the scan")
     if "." in column.name:
-        refuse(f"{_quote(node)} has a dot in its name, as fields of structs have")
+        refuse(f"{_quote(node)} has a dot in its name, like a struct field")
     return ColumnRef(column.name, column.type)
 
 
@@ -131,10 +131,10 @@ def _field(node: exp.Column, scope: _Scope) -> Expression:
     # The name before the point is a table, if one of that name exists.
     may_be_table = scope.has_tables and column_named(scope.schema, names[1]) is not None
     if column is None or field is None or len(names) > 2 or may_be_table:
-        refuse(f"{_quote(node)} may be a field of a column")
+        refuse(f"{_quote(node)} may be a struct field")
     name, type_ = field
     if not is_flat_type(type_):
-        refuse(f"{_quote(node)} is {type_.upper()}, which the scan does not evaluate")
+        refuse(f"{_quote(node)} is {type_.upper()}, which is not supported by the scan")
     return ColumnRef(f"{column.name}.{name}", type_)
 
 
@@ -144,7 +144,7 @@ def _literal(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _number(text: str) -> Constant:
-    return number_constant(text) or refuse(f"{text} is left to Spark")
+    return number_constant(text) or refuse(f"{text} is not supported by the scan")
 
 
 # -- casts and arithmetic ------------------------------------------------------------------------
@@ -153,10 +153,10 @@ def _number(text: str) -> Constant:
 def _cast(node: exp.Expr, scope: _Scope) -> Expression:
     target = cast_type(node.args.get("to"))
     if target is None or any(node.args.get(key) for key in ("format", "safe", "action")):
-        refuse(f"{_quote(node)} is not evaluated by the scan")
+        refuse(f"{_quote(node)} is not supported by the scan")
     if target == "float" and is_number_literal(node.this) and not str(node.this.this).isdecimal():
         # `0.1F` is rounded once, CAST(0.1D AS FLOAT) twice. sqlglot parses both to the same tree.
-        refuse(f"{_quote(node)} is left to Spark")
+        refuse(f"{_quote(node)} is not supported by the scan")
     return calls.cast(_translate(node.this, scope), target, scope.time_zone)
 
 
@@ -173,7 +173,7 @@ def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
         if not isinstance(_cast(operand, scope), Constant):
             # -128::TINYINT casts -128, while -CAST(128 AS TINYINT) casts 128. Both parse to the
             # same tree.
-            refuse(f"{_quote(node)} is left to Spark")
+            refuse(f"{_quote(node)} is not supported by the scan")
     return calls.negative(_translate(operand, scope))
 
 
@@ -225,7 +225,7 @@ def _check_grouping(node: exp.Expr) -> None:
     if isinstance(right, exp.Predicate | exp.Not) or (
         isinstance(left, exp.Predicate | exp.Not) and not is_chain
     ):
-        refuse(f"{_quote(node)} is left to Spark: it has no parentheses")
+        refuse(f"{_quote(node)} without parentheses is not supported by the scan")
 
 
 def _connector(node: exp.Expr, scope: _Scope) -> Expression:
@@ -247,12 +247,12 @@ def _is(node: exp.Expr, scope: _Scope) -> Expression:
     if isinstance(node.expression, exp.Boolean):
         truth = Constant(bool(node.expression.this), "boolean")
         return Call("<=>", (calls.as_condition(value), truth), "boolean")
-    refuse(f"{_quote(node)} is not evaluated by the scan")
+    refuse(f"{_quote(node)} is not supported by the scan")
 
 
 def _between(node: exp.Expr, scope: _Scope) -> Expression:
     if node.args.get("symmetric"):
-        refuse("BETWEEN SYMMETRIC is not evaluated by the scan")
+        refuse("BETWEEN SYMMETRIC is not supported by the scan")
     value, low, high = (_translate(node.args[key], scope) for key in ("this", "low", "high"))
     at_least = calls.compare(">=", value, low, scope.time_zone)
     at_most = calls.compare("<=", value, high, scope.time_zone)
@@ -261,7 +261,7 @@ def _between(node: exp.Expr, scope: _Scope) -> Expression:
 
 def _in(node: exp.Expr, scope: _Scope) -> Expression:
     if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
-        refuse("IN of a subquery is not evaluated by the scan")
+        refuse("IN with a subquery is not supported by the scan")
     parts = [_translate(part, scope) for part in (node.this, *node.expressions)]
     value, *members = calls.to_compare(parts, scope.time_zone)
     if value.type == VOID:
@@ -277,7 +277,7 @@ def _like(node: exp.Expr, scope: _Scope) -> Expression:
     text = pattern.value if isinstance(pattern, Constant) else None
     prefix = text.removesuffix("%") if isinstance(text, str) else "%"
     if value.type != "string" or any(char in prefix for char in "%_\\"):
-        refuse(f"{_quote(node)} is not evaluated by the scan: its pattern is not just a prefix")
+        refuse(f"{_quote(node)} is not supported by the scan: its pattern is more than a prefix")
     function = "=" if prefix == text else "starts_with"
     result = Call(function, (value, Constant(prefix, "string")), "boolean")
     return calls.negation(result) if node.args.get("negate") else result
@@ -336,7 +336,7 @@ def _function(node: exp.Expr, scope: _Scope) -> Expression:
     signature = _FUNCTIONS.get(name)
     n_args = len(node.expressions)
     if signature is None or n_args < signature[0] or n_args > (signature[1] or n_args):
-        refuse(f"{name} is not evaluated by the scan")
+        refuse(f"{name} is not supported by the scan")
     return signature[2]([_translate(arg, scope) for arg in node.expressions], scope.time_zone)
 
 

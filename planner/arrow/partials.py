@@ -100,15 +100,15 @@ def arrow_partials(
 def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialColumns[Expression]:
     into = call.into
     if isinstance(into, UserDefined | Summaries):
-        refuse(f"{call.text} is not computed by the scan")
+        refuse(f"{call.text} is not supported by the scan")
     args = tuple(map(rows.expression, call.args))
     condition = None if call.condition is None else rows.expression(call.condition)
     if isinstance(into, CollectRegisters):
         if not _is_hashed(args[0].type):
-            refuse(f"{call.text} of {args[0].type} is not computed by the scan")
+            refuse(f"{call.text} of {args[0].type} is not supported by the scan")
         args = (Call("register", (args[0], Constant(into.precision, "int")), "int"),)
     if into == Merge(into.columns, MergeOp.SUM) and not is_numeric(args[0].type):
-        refuse(f"{call.text} of this type is not computed by the scan")
+        refuse(f"{call.text} of this type is not supported by the scan")
     return PartialColumns(into, args, condition, call.text)
 
 

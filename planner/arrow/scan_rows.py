@@ -24,7 +24,7 @@ from runtime.spec.table import Column
 # Expression that computes a column, or the reason why the scan cannot
 _Made = Expression | str
 
-_TOO_MUCH = "a query that does more than filter and project stands between it and the table"
+_TOO_MUCH = "the query below it does more than filter and project"
 
 # Returns the source rows of a node or of a table in a query, or None
 Source = Callable[[Node | exp.Table], "RowsOfScan | None"]
@@ -82,10 +82,10 @@ class RowsOfScan:
             refuse(made)
         if field:
             if not isinstance(made, ColumnRef):
-                refuse(f"{expression.name} is a field of what is no column of the files")
+                refuse(f"{expression.name} is a field of a column that the files do not have")
             return ColumnRef(f"{made.name}.{field}", expression.type)
         if made.type != expression.type:
-            refuse(f"{expression.name} is {made.type.upper()} to the scan")
+            refuse(f"the scan reads {expression.name} as {made.type.upper()}")
         return made
 
 
@@ -136,7 +136,7 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
             return replace(below, schema=node.schema, columns=made)
         case SqlQuery():
             return _of_query(node, source)
-    refuse(f"{type(node).__name__} stands between the aggregate and the table")
+    refuse(f"{type(node).__name__} is between the aggregate and the table")
 
 
 def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> RowsOfScan:
@@ -214,7 +214,7 @@ def _filter(
 def _make(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
     if isinstance(expr, exp.Column) and not expr.table:
         # Accept any type: the column may be passed on as a whole, or one of its fields read.
-        return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is no column of the scan")
+        return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is not a column of the scan")
     try:
         return rows.expression(expr, has_tables=has_tables)
     except NotEvaluated as reason:
@@ -238,7 +238,7 @@ def window_projection(
     try:
         rows = rows_of_windows(node, zone, bounds, types)
         if len(node.column_names) < len(node.schema):
-            refuse("two columns have one name")
+            refuse("two columns have the same name")
         columns = tuple((column.name, _project(rows, column)) for column in node.schema)
     except NotEvaluated:
         return None
@@ -271,7 +271,9 @@ def rows_of_windows(
             elif column.type == "timestamp_ntz":
                 made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
             else:
-                made[column.name.lower()] = f"{column.name} is an instant, which Spark makes"
+                made[column.name.lower()] = (
+                    f"{column.name} is an instant, which only Spark can produce"
+                )
         return RowsOfScan((), made, schema, made, (), (), zone)
 
     return rows_above(node, source)
@@ -282,5 +284,5 @@ def _project(rows: RowsOfScan, column: Column) -> Expression:
     if isinstance(made, str):
         refuse(made)
     if made.type != column.type or not is_flat_type(column.type):
-        refuse(f"{column.name} is {column.type.upper()}, which Spark makes")
+        refuse(f"{column.name} is {column.type.upper()}, which only Spark can produce")
     return made

@@ -240,7 +240,7 @@ def _lower_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
                 or expression.type != part.type
                 or not is_flat_type(part.type)
             ):
-                refuse(f"{part.name} is left to Spark")
+                refuse(f"{part.name} is not supported in the driver")
             columns.append((part.name, expression))
     except NotEvaluated:
         return None

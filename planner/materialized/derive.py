@@ -63,19 +63,19 @@ def _derive(
 ) -> Derivation:
     time = expression_text(expressions.time)
     if (form.time, form.time_type) != (time, node.time_type):
-        refuse(f"its slices are of {form.time}, the windows are on {time}")
+        refuse(f"its slices are based on {form.time}, but the windows on {time}")
     if form.time_zone not in ("", zone):
-        refuse(f"its slices are on the wall clock of {form.time_zone}, not of {zone}")
+        refuse(f"its slices use the time zone {form.time_zone}, not {zone}")
     if isinstance(node.window, SessionWindow):
-        refuse("the rows themselves say where windows of SESSION begin and end")
+        refuse("SESSION windows cannot be computed from slices")
     grid = slice_grid(node.window)
     assert not isinstance(grid, str)
     if not is_made_of(grid, form.grid):
-        refuse(f"the windows are not made of slices of {grid_text(form.grid)}")
+        refuse(f"the windows do not consist of slices of {grid_text(form.grid)}")
     conditions = {expression_text(each): each for each in expressions.rows.filters}
     missing = [text for text in form.conditions if text not in conditions]
     if missing:
-        refuse(f"it keeps only rows where {missing[0]}")
+        refuse(f"it contains only rows where {missing[0]}")
     over_keys = _OverKeys({key.text: ColumnRef(key.name, key.type) for key in form.keys})
     filters, bounds = [], _Bounds(form, zone)
     for text, condition in conditions.items():
@@ -125,7 +125,7 @@ class _OverKeys:
         if made is None:
             others = ", ".join(sorted(columns_of(expression) - self.keys.keys()))
             read = others or expression_text(expression)
-            refuse(f"{what} reads {read}, which is no key of it")
+            refuse(f"{what} reads {read}, which is not one of its keys")
         return made
 
 
@@ -156,7 +156,9 @@ class _Bounds:
         for edge in bounds:
             if edge is not None and not self._is_cut(self._on_wall_clock(edge)):
                 width = grid_text(self._form.grid)
-                refuse(f"{expression_text(term)} cuts through its slices of {width}")
+                refuse(
+                    f"{expression_text(term)} does not match the bounds of its slices of {width}"
+                )
         if starts is not None:
             # A slice that starts at or after the bound ends after it.
             self.after.append(self._on_wall_clock(starts))
@@ -206,7 +208,7 @@ def _partial(
         else:
             columns = None
     if columns is None:
-        refuse(f"it does not keep {partial_text(partial)}")
+        refuse(f"it does not store {partial_text(partial)}")
     return PartialColumns(partial.into, tuple(columns), None, partial.text)
 
 

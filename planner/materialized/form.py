@@ -74,7 +74,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
     partials: dict[str, SlicePartial] = {}
     for partial in expressions.partials:
         if not isinstance(partial.into, MaterializedAccumulator):
-            return f"{partial.text} is not kept in slices"
+            return f"{partial.text} cannot be stored in slices"
         text = partial_text(partial)
         if text not in partials:
             into = replace(partial.into, columns=_column_names(text, partial.into, name))
@@ -110,7 +110,7 @@ def slice_grid(window: Window) -> SliceGrid | str:
     """Return the widest uniform slices that make up a window, or the reason why it has none."""
     match window:
         case SessionWindow():
-            return "the rows themselves say where windows of SESSION begin and end"
+            return "SESSION windows cannot be computed from slices"
         case CalendarTumble():
             return _months(window.size_months, window.offset_months, window.offset_us)
         case CalendarHop():
@@ -292,7 +292,7 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
         case Pick():
             text = f"{'MAX' if into.is_last else 'MIN'}_BY({args[1]}, {args[0]})"
         case _:
-            raise TypeError(f"{type(into).__name__} is not kept in slices")
+            raise TypeError(f"{type(into).__name__} cannot be stored in slices")
     condition = "" if partial.condition is None else expression_text(partial.condition)
     if isinstance(into, Pick | CollectRegisters) and condition == f"(NOT ({args[0]} IS NULL))":
         return text  # rows without an order or a value are ignored anyway

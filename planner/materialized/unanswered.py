@@ -52,7 +52,7 @@ def _out_of_reach(
         is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
         if not is_made_of(grid, wide) or not is_cut:
             width = render_duration(tier.width_us)
-            return f"its slices up to {time_text(tier.until_us)} are of {width}"
+            return f"its slices up to {time_text(tier.until_us)} are {width} wide"
     return None
 
 
@@ -66,14 +66,14 @@ def check_kept_rows(plan: Node, trace: Trace) -> None:
     if table is None:
         return
     reasons = (entry.reason for entry in trace.entries if entry.rule == "answer_from_slices")
-    why = next(filter(None, reasons), "it does more with them than to aggregate windows")
+    why = next(filter(None, reasons), "the query does more than aggregate windows")
     name = table_of_rows(table)
     raise AnalysisError(
-        f"`{name}` keeps slices of the rows that were inserted, which do not answer this: {why}",
+        f"`{name}` stores slices of the inserted rows, which cannot answer this query: {why}",
         subjects=(name,),
-        hint="RESET the setting that keeps slices from being read"
+        hint="RESET the setting that disables reading slices"
         if "sqlwin." in why
-        else "windows on its grid, and conditions on its keys, are answered",
+        else "aggregate windows on its grid, with conditions on its keys only",
     )
 
 

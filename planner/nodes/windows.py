@@ -34,8 +34,8 @@ from planner.sql.parts import operands
 from runtime.spec.windows import CalendarHop, Hop, Window
 
 _GAPS = (
-    "HOP's slide ({}) is longer than its size ({}), so that rows between two windows are in none; "
-    "the slide comes first: HOP(data, time, slide, size)"
+    "the slide ({}) of HOP is longer than its size ({}), so rows between two windows "
+    "are in no window; the slide comes first: HOP(data, time, slide, size)"
 )
 _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT SEMI", "LEFT ANTI"})
 

@@ -82,7 +82,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
         elif table.form.base == base:
             answer = _answer(table, node, expressions, options, catalog)
         else:
-            answer = f"it is over {table.form.base}"
+            answer = f"its base table is {table.form.base}"
         if isinstance(answer, str):
             reasons.append(f"{table.name}: {answer}")
         else:
@@ -114,8 +114,8 @@ def _answer(
     """Answer the node from one table, or return why that is impossible."""
     if table.is_inserted and not is_inserted_rows(table.form.base) and not options.reads_stale:
         return (
-            f"its rows come by INSERT, and may be others than those of {table.form.base}: "
-            "'sqlwin.materialized.stale-read' = 'allow' takes them"
+            f"its rows come from INSERT and may differ from {table.form.base}: SET "
+            "'sqlwin.materialized.stale-read' = 'allow' to use them"
         )
     derivation = derived(table.form, node, expressions, options.time_zone)
     if isinstance(derivation, str):

@@ -42,13 +42,13 @@ def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal 
     if not isinstance(node, WindowRank) or (node.rank_start, node.rank_end) != (1, 1):
         return None
     if node.rank_type != "ROW_NUMBER":
-        return Refusal(f"{node.rank_type} keeps all rows that tie for the first place")
+        return Refusal(f"{node.rank_type} keeps all rows that tie for first place")
     if len(node.order_by) != 1:
         return Refusal("rows are ordered by more than their time")
     (ordered,) = node.order_by
     key = ordered.this.name
     if key.lower() not in {name.lower() for name in node.attached.times}:
-        return Refusal(f"{key} is no time column of the window")
+        return Refusal(f"{key} is not a time column of the window")
     return WindowDeduplicate(
         node.schema,
         node.input,

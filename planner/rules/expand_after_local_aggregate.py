@@ -46,7 +46,7 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
         return None
     local = node.input
     if any(plan.call.user is not None for plan in local.plans):
-        return Refusal("a user-defined aggregate has no partials in Spark")
+        return Refusal("Spark has no partials for a user-defined aggregate")
     below, conditions = below_choices(local.input)
     if not isinstance(below, Expand):
         return None

@@ -52,7 +52,7 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
         return None
     if isinstance(node.input, Filter) and isinstance(node.input.input, WindowTableFunction):
         text = ", ".join(to_sql(conjunct) for conjunct in node.input.conjuncts)
-        return Refusal(f"{text} is a condition on single rows and their windows")
+        return Refusal(f"{text} filters single rows by their windows")
     if not isinstance(node.input, WindowTableFunction):
         return None
     windowed = node.input
@@ -91,8 +91,8 @@ def _split_reason(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) ->
     for name in windowed.window.partition:
         if name not in grouped:
             return (
-                f"SESSION is partitioned by {name}, which is no group key: "
-                "equal sessions of several partitions are one group"
+                f"the PARTITION BY column {name} of SESSION is not a group key, so "
+                "sessions of several partitions are one group"
             )
     return None
 
@@ -102,7 +102,7 @@ def _ambiguity_reason(keys: tuple[WindowKey, ...], windowed: WindowTableFunction
     if is_identified(windowed.window, {key.role for key in keys}):
         return None
     if not keys:
-        return f"no window column among the keys: add {windowed.columns.end} to GROUP BY"
+        return f"no window column is a group key: add {windowed.columns.end} to GROUP BY"
     return (
         f"{windowed.columns.start} alone does not identify a CUMULATE window: add "
         f"{windowed.columns.end} to GROUP BY"

@@ -47,6 +47,6 @@ def pull_window_filter_above_aggregate(node: Node, options: Options) -> Node | R
     staying = tuple(c for c in filter_.conjuncts if c not in movable)
     if not movable:
         text = ", ".join(to_sql(conjunct) for conjunct in staying)
-        return Refusal(f"{text} reads more than the grouped window columns")
+        return Refusal(f"{text} reads columns other than grouped window columns")
     below: Node = Filter(filter_.schema, windowed, staying) if staying else windowed
     return Filter(node.schema, node.with_inputs(below), movable)

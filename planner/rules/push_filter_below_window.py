@@ -59,7 +59,7 @@ def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | N
         elif any(f.name.upper() in _NON_DETERMINISTIC for f in conjunct.find_all(exp.Anonymous)):
             reasons.append(f"{to_sql(conjunct)} is not deterministic")
         elif partition is not None and not column_names(conjunct) <= partition:
-            reasons.append(f"{to_sql(conjunct)} would take rows out of the middle of sessions")
+            reasons.append(f"{to_sql(conjunct)} would remove rows from sessions")
         else:
             movable.append(conjunct)
             continue

@@ -70,7 +70,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
         followed = stream.watermark
         delay_us = None if followed is None else plain_delay_us(followed)
         if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
-            return Refusal("the watermark is not the time column, or a fixed time before it")
+            return Refusal("the watermark is not the time column with a constant delay")
     scan: FileScan | SplitScan
     if isinstance(source, ScanSource):
         scan = FileScan(keys, partials, time, zone, rows.filters, source)

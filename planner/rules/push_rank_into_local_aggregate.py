@@ -58,9 +58,9 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
         name = bare_column(ordered.this)
         key = None if name is None else path.key(name)
         if key is None:
-            return Refusal("what ranks them is computed after rows were buffered")
+            return Refusal("the ranked expressions are computed after rows are buffered")
         orders.append(rank_order(key, ordered))
     if None in by:
-        return Refusal("the columns that they are ranked in are computed after rows were buffered")
+        return Refusal("the ORDER BY columns of the rank are computed after rows are buffered")
     first = FirstRows(tuple(filter(None, by)), tuple(orders), function, last)
     return node.with_inputs(path.over(replace(path.local, first=first)))

@@ -125,7 +125,7 @@ def share_window_slices(
         if len(over_same_rows) > 1:
             groups += _groups(over_same_rows, obstacle, refused)
         elif len(plans) > 1 and first.is_stream:
-            refused.append((first, obstacle(first) or "the other INSERTs read other rows"))
+            refused.append((first, obstacle(first) or "the other INSERTs read different rows"))
     name = share_window_slices.__name__
     for aggregation, reason in refused:
         traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
@@ -225,7 +225,7 @@ def _groups(
 def _obstacle(aggregation: _Aggregation) -> str | None:
     """Return why partials of an aggregation cannot be rolled up to wider slices, or None."""
     if not isinstance(aggregation.node.window, FixedWindow):
-        return "its slices are not all of the same width"
+        return "its slices have different widths"
     rolled_up = _ROLLED_UP if aggregation.is_stream else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:
         if not all(isinstance(accumulator, rolled_up) for accumulator in plan.accumulators):
@@ -235,9 +235,9 @@ def _obstacle(aggregation: _Aggregation) -> str | None:
 
 # Differences that prevent sharing over one input, the most informative first
 _DIFFERENCES: tuple[tuple[Callable[[_Aggregation], object], str], ...] = (
-    (lambda a: (a.local.time_column.lower(), a.local.time_type), "are on another time column"),
+    (lambda a: (a.local.time_column.lower(), a.local.time_type), "have another time column"),
     (lambda a: frozenset(map(to_sql, a.conditions)), "have other conditions"),
-    (lambda a: frozenset(to_sql(key.expr) for key in a.local.keys), "group by other keys"),
+    (lambda a: frozenset(to_sql(key.expr) for key in a.local.keys), "have other keys"),
 )
 
 
@@ -275,7 +275,7 @@ def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
 def _too_fine(aggregation: _Aggregation, alike: Sequence[_Aggregation]) -> str:
     other = next(a for a in alike if a is not aggregation)
     width = common_grid([grid_of(aggregation.window), grid_of(other.window)]).width_us
-    return f"slices common to it and the other windows would be {render_duration(width)} wide"
+    return f"the slices shared with the other windows would be {render_duration(width)} wide"
 
 
 # -- new plans ------------------------------------------------------------------------------

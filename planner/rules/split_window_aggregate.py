@@ -73,12 +73,12 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     if options.agg_phase_strategy == "ONE_PHASE" and not is_stream:
         return Refusal("table.optimizer.agg-phase-strategy is ONE_PHASE")
     if node.time_type == "proctime":
-        return Refusal("the window is on processing time")
+        return Refusal("the window uses processing time")
     for key in node.keys:
         type_ = _type_of(key.name, node.schema)
         if not (is_flat_type(type_) or is_day_interval(type_)):
             text = to_sql(key.expr)
-            return Refusal(f"the key {text} is {type_}, which the exchange does not carry")
+            return Refusal(f"the key {text} is {type_}, which the exchange does not support")
     try:
         plans = tuple(map(plan_aggregate, node.calls))
     except NotMergeable as reason:
@@ -93,7 +93,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         read = {k.name.lower() for k in node.keys if k.is_plain_column}
         if distributed_by <= read:
             by = f"by {', '.join(sorted(distributed_by))}" if distributed_by else "to one task"
-            return Refusal(f"the input is distributed {by} already")
+            return Refusal(f"the input is already distributed {by}")
     return _two_phases(node, keys, share_partials(plans))
 
 

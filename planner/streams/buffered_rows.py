@@ -56,9 +56,8 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     for col in schema:
         if not (is_flat_type(col.type) or is_day_interval(col.type)):
             return NotBuffered(
-                "rows of a stream's windows are buffered by numbers, strings, times, intervals and "
-                "booleans; "
-                f"`{col.name}` is {col.type}"
+                f"column `{col.name}` of type {col.type} cannot be buffered on a stream; "
+                "supported types are numbers, strings, times, intervals and booleans"
             )
     roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]
     count = function_call("COUNT", exp.Star())

@@ -38,7 +38,7 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
     """
     if not all(isinstance(node, SqlQuery | TableScan) for node in _nodes(plan)):
         raise StreamRefusal(
-            f"{_CALL} is not computed in a query with windows: they keep watermarks of their own",
+            f"{_CALL} is not supported in a query with windows, which have their own watermarks",
             f"write late rows to a table with the option '{LATE_ROWS}' = '...'; {_HINT}",
             span,
         )
@@ -46,21 +46,21 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
     if len(tables) > 1:
         names = ", ".join(f"`{stream.name}`" for stream in tables)
         raise StreamRefusal(
-            f"{_CALL} needs a query that reads one stream once, and this one reads {names}",
-            f"write a query for each; {_HINT}",
+            f"{_CALL} requires a query that reads one stream once, but this query reads {names}",
+            f"use a separate query for each; {_HINT}",
             span,
         )
     (stream,) = tables
     if stream.watermark is None:
         raise StreamRefusal(
-            f"{_CALL} needs a watermark, and `{stream.name}` has none",
+            f"{_CALL} requires a watermark, but `{stream.name}` has none",
             "declare one: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND",
             span,
             subjects=(stream.name,),
         )
     if stream.split is not None or stream.has_splits:
         raise StreamRefusal(
-            f"{_CALL} is not computed where each partition has a watermark, as in `{stream.name}`",
+            f"{_CALL} is not supported for `{stream.name}`, where each partition has a watermark",
             "SET 'sqlwin.watermark.per-split' = 'false'",
             span,
             subjects=(stream.name,),
@@ -71,9 +71,9 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
             watermark = followed_watermark(argument, dict(query.relations), catalog)
         if watermark != stream.watermark:
             raise StreamRefusal(
-                f"{_CALL} takes `{stream.watermark.column}` of `{stream.name}`, the column that "
-                "its watermark follows, and this is something else",
-                f"write {_CALL}({stream.watermark.column}) where the table is read",
+                f"the argument of {_CALL} must be `{stream.watermark.column}` of "
+                f"`{stream.name}`, the column of its watermark",
+                f"use {_CALL}({stream.watermark.column}) where the table is read",
                 span_of(argument) or span,
                 subjects=(stream.name, stream.watermark.column),
             )

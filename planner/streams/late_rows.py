@@ -23,7 +23,7 @@ from planner.streams.time_columns import is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import LATE_ROWS, Column
 
-DROP = f"leave out '{LATE_ROWS}' of the table, which counts late rows and drops them"
+DROP = f"remove '{LATE_ROWS}' from the table; late rows are then counted and dropped"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | N
     if len(tables) > 1:
         names = " and ".join(f"`{name}`" for name in tables)
         raise StreamRefusal(
-            f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
-            f"aggregate them in queries of their own, or {DROP}",
+            f"{names} have '{LATE_ROWS}', but a query supports late rows of one table",
+            f"use a separate query for each, or {DROP}",
             joined_spans([span_of(reference) for reference, _ in list(tables.values())[1:]]),
             subjects=(f"'{LATE_ROWS}'", *tables),
         )

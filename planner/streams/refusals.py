@@ -18,10 +18,10 @@ from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
 
 # Alternative that every query has.
-BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
+BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
 # How to turn off the settings that emit windows more than once.
 NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
-_MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
+_MERGEABLE = f"use aggregates that can be merged, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
 _FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
 # Words before the right side of a set operation, and before joined or grouped expressions
 SET_OPERATION = lead("UNION EXCEPT INTERSECT MINUS ALL DISTINCT", "SELECT", is_alone=True)
@@ -78,7 +78,8 @@ def refuse_one_phase(node: Node) -> None:
         check_keys(node.keys, node.schema)
         check_calls(node.calls)
         raise StreamRefusal(
-            "this window aggregation cannot run on a stream: its windows are not cut into slices",
+            "this window aggregation is not supported on streams, because its windows "
+            "are not computed from slices",
             f"RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
             node.place,
         )
@@ -95,7 +96,7 @@ def check_calls(calls: tuple[AggregateCall, ...]) -> None:
             plan_aggregate(call)
         except NotMergeable as reason:
             raise StreamRefusal(
-                f"this aggregation cannot run on a stream: {reason}",
+                f"this aggregation is not supported on streams: {reason}",
                 _MERGEABLE,
                 span_of(call.expr),
             ) from reason
@@ -120,7 +121,7 @@ def check_flat(name: str, schema: Schema, clause: str, place: TextSpan | None) -
     type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
     if type_ is not None and not is_flat_type(type_):
         raise StreamRefusal(
-            f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
+            f"column `{name}` of type {type_} is not supported in {clause} on streams",
             _FLAT,
             place,
             subjects=(name,),
@@ -150,8 +151,8 @@ def refuse_stateful(
             _refuse_select(select, reads_stream, notes)
         elif not isinstance(select, exp.Union) or select.args.get("distinct"):
             raise _refusal(
-                f"{type(select).__name__.upper()} of streams compares all rows of both sides",
-                "UNION ALL takes the rows of both as they come",
+                f"{type(select).__name__.upper()} of streams would compare all rows of both sides",
+                "use UNION ALL, which keeps all rows",
                 select.expression,
                 SET_OPERATION,
             )
@@ -180,8 +181,8 @@ def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> Stre
         for nested in () if part is None else part.find_all(exp.Query):
             if reads_stream(nested):
                 return _refusal(
-                    f"a subquery over a stream in {where} would never be complete",
-                    "read a bounded table there",
+                    f"a subquery over a stream in {where} never completes",
+                    "use a bounded table in the subquery",
                     nested,
                     lead("SELECT"),
                 )
@@ -200,10 +201,10 @@ def _refuse_clauses(query: exp.Expr) -> None:
         if clause is not None:
             words = f"{key.upper()} BY"
             raise _refusal(
-                f"{words} needs all rows before the first is emitted, and a stream has no last row",
-                "order the whole result of windows, by window_end first: ORDER BY window_end, ..."
+                f"{words} requires all rows, but a stream never ends",
+                ("order the final result of windows, by window_end first: ORDER BY window_end, ...")
                 if key == "order"
-                else "leave it out: windows come in the order of their ends",
+                else "remove it: windows are emitted in the order of their ends",
                 clause,
                 lead(words),
             )
@@ -211,11 +212,13 @@ def _refuse_clauses(query: exp.Expr) -> None:
         clause = query.args.get(key)
         if clause is not None:
             raise _refusal(
-                f"{key.upper()} counts rows that come in no order on a stream",
-                "write it at the end of a SELECT that is no subquery and no INSERT: the stream "
-                "ends after so many rows; or leave it out"
+                f"{key.upper()} is not supported here on a stream, whose rows have no order",
+                (
+                    "move it to the end of a SELECT that is not a subquery or INSERT: the "
+                    "stream then stops after that number of rows; or remove it"
+                )
                 if key == "limit"
-                else "leave it out",
+                else "remove it",
                 clause,
                 lead(f"{key.upper()} FETCH FIRST NEXT"),
             )
@@ -228,8 +231,8 @@ def _refuse_select(
     missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))
     if select.args.get("distinct") is not None:
         raise _refusal(
-            "SELECT DISTINCT compares every row of a stream with all before it",
-            "deduplicate inside a window: GROUP BY the columns, window_start, window_end",
+            "SELECT DISTINCT on a stream would compare each row with all earlier rows",
+            "deduplicate within windows: GROUP BY the columns, window_start, window_end",
             select.expressions[0],
             lead("DISTINCT", is_alone=True),
         )
@@ -238,15 +241,14 @@ def _refuse_select(
     group = select.args.get("group")
     if group or calls:
         raise _refusal(
-            "an aggregation over a stream without a window function never ends",
-            "aggregate over TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and "
-            "window_end",
+            "an aggregation over a stream without windows never ends",
+            "use TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and window_end",
             group or calls[0],
             GROUP_BY if group else None,
         )
     if select.args.get("qualify") or any(select.find_all(exp.Window)):
         raise _refusal(
-            "OVER functions on a stream need all rows of their partition",
+            "OVER functions require all rows of their partition, but a stream never ends",
             f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
             if missing
             else _alternative_to_over(select.find(exp.Window)),
@@ -262,16 +264,17 @@ def _refuse_select(
             condition and condition.find(exp.Interval) for condition in conditions
         ):
             raise _refusal(
-                "a join of two streams within an interval is none of windows",
-                "with L for its length, join HOP(TABLE t, DESCRIPTOR(ts), L, 2 * L) of both, ON "
-                "equal window_start and window_end, what is there now, and a.ts < a.window_start + "
-                "L for the side that the interval begins at: each pair is in one such window",
+                "an interval join of two streams is not supported",
+                "with L as the length of the interval, join HOP(TABLE t, "
+                "DESCRIPTOR(ts), L, 2 * L) of both streams ON window_start, window_end, "
+                "the present conditions, and a.ts < a.window_start + L for the side "
+                "where the interval starts: each pair is in exactly one such window",
                 (streams[1].parent.args.get("on") if streams[1].parent else None) or streams[1],
             )
         raise _refusal(
-            "a join of two streams would keep all rows of both for ever",
-            f"{missing}join rows of the same window, ON equal window_start and window_end of both "
-            "sides" + ("" if missing else "; or join a stream with a bounded table"),
+            "a join of two streams would store all rows of both forever",
+            (f"{missing}join rows of the same window, ON window_start and window_end of both sides")
+            + ("" if missing else "; or join the stream with a bounded table"),
             # In a join of windows, the join condition is the part to correct.
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],
@@ -285,17 +288,19 @@ def _alternative_to_over(over: exp.Window | None) -> str:
     """Return the windowed alternative to a function with OVER."""
     function = "" if over is None else over.this.name.upper()
     if over is None or function in ("LAG", "LEAD", "NTILE"):
-        return "a function in Python sees rows by key in the order of their times: Session.windows"
+        return (
+            "use Session.windows, which passes the rows of a key in time order to a Python function"
+        )
     if function in ("ROW_NUMBER", "RANK", "DENSE_RANK"):
         keys = ", ".join(to_sql(key) for key in over.args.get("partition_by") or [])
         rows = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
         by = f"window_start, window_end{', ' if keys else ''}{keys}"
-        return f"rank in windows: {rows}, PARTITION BY {by}, and a condition such as = 1"
+        return f"rank within windows: {rows}, PARTITION BY {by}, and a condition such as = 1"
     start = (over.args.get("spec") or exp.WindowSpec()).args.get("start")
     if isinstance(start, exp.Interval):
         hop = f"HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, {to_sql(start)})"
-        return f"windows of that length see the same rows, emitted each minute: {hop}"
-    return "aggregate in windows: CUMULATE gives totals so far, HOP those of the last hour"
+        return f"use windows of that length, emitted each minute: {hop}"
+    return "aggregate in windows: CUMULATE for running totals, HOP for the last hour"
 
 
 def _reading_streams(query: exp.Query, is_stream: Callable[[exp.Table], bool]) -> _ReadsStream:

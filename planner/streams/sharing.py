@@ -43,7 +43,7 @@ def stream_obstacle(
     if len(plans) == 1:
         return "the input is a stream"
     if not all(streams_of(plan, catalog) for plan in plans):
-        return "the input is a stream, and other INSERTs of the set read none"
+        return "the input is a stream, but other INSERTs of the set read none"
     if (reason := apart[number]) is not None:
         return reason
     if (above := _other_node_above(plans[number], node)) is not None:
@@ -53,9 +53,9 @@ def stream_obstacle(
     if len(list(stream_tables(plans[number], catalog))) > len(
         list(stream_tables(local.input, catalog))
     ):
-        return "the input is a stream, and the INSERT reads another one"
+        return "the input is a stream, but the INSERT reads another one"
     if is_processing_time(local.input, local.time_column, catalog):
-        return "the windows of the stream are on processing time"
+        return "the windows of the stream use processing time"
     if isinstance(node.window, Cumulate) and node.window.emit_only_on_update:
         return "the windows of the stream are emitted on updates only"
     return None

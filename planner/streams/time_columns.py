@@ -47,9 +47,9 @@ def is_processing_time(
     answers = {_is_processing_time(origin, catalog) for origin in _of_node(node, column, catalog)}
     if len(answers) > 1:
         raise StreamRefusal(
-            f"`{column}` is processing time in one part of this UNION ALL and event time in "
-            "another, so that no watermark says when a window is complete",
-            "take the same kind of time from all of them",
+            f"`{column}` is processing time in one part of this UNION ALL and event time "
+            "in another",
+            "use the same kind of time in all parts",
             place,
             subjects=(column,),
         )
@@ -75,9 +75,9 @@ def check_time(
         if stream.watermark is None and not has_operator:
             column = _time_column(table, time_column, catalog)
             raise StreamRefusal(
-                f"`{stream.name}` has no watermark, so that no window over it would ever close",
-                f"add to it: WATERMARK FOR {column} AS {column} - "
-                "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
+                f"`{stream.name}` has no watermark, so windows over it would never close",
+                f"add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to it, or "
+                "use a column AS PROCTIME() for the windows",
                 span_of(table) or place,
                 subjects=(stream.name,),
             )
@@ -91,9 +91,9 @@ def check_time(
                 is_other = watermark.column.lower() != column.lower()
                 if is_other and column_named(_columns(table, catalog), column) is not None:
                     raise StreamRefusal(
-                        f"windows on `{time_column}` cannot close: the watermark of "
-                        f"`{followed.name}` follows `{watermark.column}`",
-                        f"put the windows on DESCRIPTOR({watermark.column})",
+                        f"windows on `{time_column}` never close, because the watermark "
+                        f"of `{followed.name}` is on `{watermark.column}`",
+                        f"use DESCRIPTOR({watermark.column})",
                         place,
                         subjects=(time_column, followed.name, watermark.column),
                     )
@@ -102,7 +102,7 @@ def check_time(
                     raise StreamRefusal(
                         f"`{time_column}` is the start of a window: the watermark has passed it "
                         "when the window's rows arrive",
-                        "put the outer windows on window_time of the inner ones",
+                        "use window_time of the inner windows for the outer windows",
                         place,
                         subjects=(time_column,),
                     )

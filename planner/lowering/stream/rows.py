@@ -151,9 +151,9 @@ class StreamRows:
         self._refuse_lost_rows("below", node, place)
         if any(node.find_all(GlobalWindowAggregate)):
             raise StreamRefusal(
-                "a window over the results of another window can be reached through filters, "
-                "projections and UNION ALL only",
-                "join or expand the rows before the inner window, or after the outer one",
+                "between a window and a window over its results, only filters, "
+                "projections and UNION ALL are supported",
+                "join or expand the rows before the inner window or after the outer one",
                 _place_of(node) or place,
                 JOIN,
             )
@@ -424,9 +424,9 @@ class StreamRows:
             stream.name == late.table for _, stream in stream_tables(node, self._catalog)
         ):
             raise StreamRefusal(
-                "late rows cannot be kept here: more than filters and projections is "
+                "late rows cannot be stored: only filters and projections are supported "
                 f"{where} the window",
-                f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+                f"use only filters, projections and UNION ALL around the window, or {DROP}",
                 _place_of(node) or place,
                 JOIN,
             )
@@ -441,8 +441,8 @@ def time_type_of(table: str, watermark: Watermark, scan: exp.Query, catalog: Cat
     time = column_named(catalog.analyze(scan, {}), watermark.column)
     if time is None:
         raise StreamRefusal(
-            f"the watermark of `{table}` follows `{watermark.column}`, which is no column of it",
-            "name a TIMESTAMP column in WATERMARK FOR",
+            f"the watermark of `{table}` uses `{watermark.column}`, which is not a column of it",
+            "use a TIMESTAMP column in WATERMARK FOR",
             span_of(scan),
             subjects=(table, watermark.column),
         )

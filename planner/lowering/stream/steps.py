@@ -173,14 +173,14 @@ def lower_stream_rows(
     lowering = _StreamLowering(catalog, time_zone, refusals=refusals, notes=notes)
     if asks_watermark(plan):
         raise StreamRefusal(
-            "windows() cannot read a query with CURRENT_WATERMARK",
-            "leave it out: windows() drops late rows by its own watermark",
+            "windows() does not support CURRENT_WATERMARK",
+            "remove it: windows() drops late rows by its own watermark",
             None,
         )
     for table, stream in stream_tables(plan, catalog):
         if stream.late_rows is not None:
             raise StreamRefusal(
-                f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
+                f"windows() does not support '{LATE_ROWS}' of `{stream.name}`",
                 DROP,
                 span_of(table),
                 subjects=(f"'{LATE_ROWS}'", stream.name),
@@ -226,16 +226,15 @@ class _StreamLowering(WholeWindowsLowering):
                 return select_from(rows, *columns, where=exp.Where(this=column(KEEP)))
             case WindowRows() if self._emits_updates:
                 raise StreamRefusal(
-                    "rows of windows come once, when their windows close: allowed lateness or "
-                    "early firing is on",
+                    "rows of windows are emitted once, so allowed lateness and early "
+                    "firing are not supported",
                     f"{NO_UPDATES}, or aggregate the windows",
                     node.place,
                 )
             case WindowTableFunction(window=SessionWindow()):
                 raise self.rows_not_buffered(
-                    "what session a row is in is known when the session is over, and rows are kept "
-                    "so long by keep_session_rows alone",
-                    "take it out of sqlwin.optimizer.disabled-rules",
+                    "rows of sessions must be buffered, but the rule keep_session_rows is disabled",
+                    "remove it from 'sqlwin.optimizer.disabled-rules'",
                     node.place,
                 )
             case SqlQuery():
@@ -293,15 +292,15 @@ class _StreamLowering(WholeWindowsLowering):
         query = rows.carried(local.input, local.time_column, self._followed, place)
         if self._emits_updates and isinstance(local.window, SessionWindow):
             raise StreamRefusal(
-                "a SESSION is emitted once: it knows no early firing and no allowed lateness",
+                "SESSION windows do not support early firing or allowed lateness",
                 NO_UPDATES,
                 local.place,
             )
         if self._emits_updates and rows.has_operator:
             raise StreamRefusal(
-                "a window over the results of another window cannot take updates: allowed "
-                "lateness or early firing is on",
-                f"{NO_UPDATES}, or leave out the outer window",
+                "a window over the results of another window does not support allowed "
+                "lateness or early firing",
+                f"{NO_UPDATES}, or remove the outer window",
                 local.place,
             )
         is_one = rows.are_carried and len(rows.sources) == 1
@@ -361,8 +360,8 @@ class _StreamLowering(WholeWindowsLowering):
         text = node.query if isinstance(node, SqlQuery) else None
         is_set = isinstance(text, exp.SetOperation)
         raise StreamRefusal(
-            "results that come more than once can only be filtered and projected: allowed lateness "
-            "or early firing is on",
+            "with allowed lateness or early firing, results of windows can only be "
+            "filtered and projected",
             NO_UPDATES,
             span_of(text.expression if is_set else text) if text is not None else node.place,
             SET_OPERATION if is_set else None,

@@ -113,8 +113,8 @@ class WholeWindowsLowering(OperatorLowering):
         """
         if self._emits_updates:
             raise StreamRefusal(
-                "results of windows that come more than once cannot be grouped again, ranked or "
-                "joined: allowed lateness or early firing is on",
+                "with allowed lateness or early firing, results of windows cannot be "
+                "grouped, ranked or joined",
                 NO_UPDATES,
                 node.place,
                 GROUP_BY if isinstance(node, Aggregate) else None,
@@ -137,7 +137,8 @@ class WholeWindowsLowering(OperatorLowering):
         bare = [bare_column(key.expr) for key in node.keys]
         if attached is None or not identifies_window(attached, filter(None, bare)):
             raise StreamRefusal(
-                "this aggregation on a stream never ends: its GROUP BY identifies no window",
+                "this aggregation on a stream never ends, because GROUP BY does not "
+                "identify a window",
                 f"group by window_start and window_end of a window function; {BATCH}",
                 node.place,
                 GROUP_BY,
@@ -215,7 +216,7 @@ class WholeWindowsLowering(OperatorLowering):
             if left != right and not {left, right} <= _INTEGERS:
                 raise StreamRefusal(
                     f"ON compares {left} with {right}",
-                    "CAST one of them to the type of the other before the join",
+                    "CAST one side to the type of the other before the join",
                     place,
                 )
         with self._in_step(node):
@@ -223,8 +224,9 @@ class WholeWindowsLowering(OperatorLowering):
             right_rows, other = self._rows(node.right, node.place)
         if source is None or other is None:
             raise StreamRefusal(
-                "a join of windows on a stream takes window aggregations, filters and projections",
-                f"join bounded tables after the join of the windows; {BATCH}",
+                "a join of windows on a stream supports only window aggregations, "
+                "filters and projections",
+                f"join bounded tables after the join of windows; {BATCH}",
                 node.place,
             )
         step = StreamJoinStep(
@@ -256,9 +258,9 @@ class WholeWindowsLowering(OperatorLowering):
         condition = to_arrow_expression(node.condition, schema, self._time_zone)
         if isinstance(condition, str):
             raise StreamRefusal(
-                "ON of this join of windows on a stream cannot be evaluated with all rows of a "
-                f"window: {condition}",
-                f"compute it before the join, as a column of each side; {BATCH}",
+                "this ON condition of a join of windows cannot be evaluated on a "
+                f"stream: {condition}",
+                f"compute it before the join as a column of each side; {BATCH}",
                 span_of(node.condition) or node.place,
             )
         return condition
@@ -274,9 +276,9 @@ class WholeWindowsLowering(OperatorLowering):
         if _PROCESSING_TIME in awaited and len(awaited) > 1:
             others = ", ".join(sorted(awaited - {_PROCESSING_TIME}))
             raise StreamRefusal(
-                f"windows on {_PROCESSING_TIME} and windows on the watermark of {others} are not "
-                "emitted at the same time",
-                f"put all of them on PROCTIME(), or none; {BATCH}",
+                f"windows on {_PROCESSING_TIME} and windows on the watermark of {others} "
+                "are not emitted together",
+                f"use PROCTIME() for all of them or for none; {BATCH}",
                 node.place,
             )
         before = self._followed
@@ -291,9 +293,9 @@ class WholeWindowsLowering(OperatorLowering):
         """
         if not comes_whole(node, self._catalog):
             raise self.rows_not_buffered(
-                "what groups, ranks or joins windows on a stream takes rows of windows, filters "
-                "and projections of them, and what was grouped, ranked or joined by window before",
-                "read one window function, or results of one, on each side",
+                "on a stream, grouping, ranking and joining by window supports only "
+                "results of windows, with filters and projections",
+                "read one window function, or its results, on each side",
                 place,
             )
         rows = StreamRows(self, self._catalog, self._late)
@@ -313,7 +315,7 @@ class WholeWindowsLowering(OperatorLowering):
         """
         for refusal in self._refusals:
             if isinstance(refusal, NotBuffered):
-                leave_out = "name the columns that are needed, or parts of them, before the window"
+                leave_out = "select the needed columns, or parts of them, before the window"
                 return StreamRefusal(refusal.reason, f"{leave_out}; {BATCH}", place)
         return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
 

@@ -61,7 +61,7 @@ def failure(sql: str) -> AnalysisError:
 )
 def test_text_that_is_also_a_column_is_refused_with_both_ways_out(sql: str, column: str) -> None:
     error = failure(sql)
-    assert f"a column is called `{column}`" in error.message
+    assert f"there is also a column `{column}`" in error.message
     assert error.position is not None
     place = error.position
     written = sql[place.offset : place.offset + place.length]

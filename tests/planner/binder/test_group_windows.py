@@ -117,20 +117,20 @@ def test_subqueries_keep_their_own_group_windows() -> None:
     [
         (
             f"SELECT TUMBLE_END(ts, {HOUR}) FROM t",
-            "there is none",
+            "TUMBLE_END requires TUMBLE in GROUP BY",
             "add GROUP BY TUMBLE(ts, <size>)",
         ),
         (
             f"SELECT HOP_END(ts, {HOUR}, {HOUR}) FROM t GROUP BY TUMBLE(ts, {HOUR})",
             "HOP_END does not match the TUMBLE in GROUP BY",
-            f"write TUMBLE_END(ts, {HOUR})",
+            f"use TUMBLE_END(ts, {HOUR})",
         ),
         (
             f"SELECT TUMBLE_END(ts, INTERVAL '2' HOUR) FROM t GROUP BY TUMBLE(ts, {HOUR})",
             "TUMBLE_END does not match",
-            f"write TUMBLE_END(ts, {HOUR})",
+            f"use TUMBLE_END(ts, {HOUR})",
         ),
-        (f"SELECT TUMBLE(ts, {HOUR}) FROM t", "stands in GROUP BY or", "TUMBLE_START"),
+        (f"SELECT TUMBLE(ts, {HOUR}) FROM t", "is only allowed in GROUP BY", "TUMBLE_START"),
         (
             f"SELECT 1 FROM t GROUP BY TUMBLE(ts, {HOUR}), HOP(ts, {HOUR}, {HOUR})",
             "two group window functions",
@@ -138,16 +138,20 @@ def test_subqueries_keep_their_own_group_windows() -> None:
         ),
         (
             f"SELECT 1 FROM t WHERE TUMBLE_END(ts, {HOUR}) > x GROUP BY TUMBLE(ts, {HOUR})",
-            "TUMBLE_END is not known yet in WHERE",
+            "TUMBLE_END is not available in WHERE",
             "HAVING",
         ),
         (
             f"SELECT 1 FROM t GROUP BY SESSION(ts, {HOUR}), CUBE (k)",
-            "SESSION in GROUP BY has no GROUPING SETS",
+            "SESSION in GROUP BY does not support GROUPING SETS",
             "PARTITION BY k",
         ),
         (f"SELECT 1 FROM t GROUP BY HOP(ts, {HOUR})", "takes 3 arguments, got 2", "slide"),
-        (f"SELECT 1 FROM t GROUP BY CUMULATE(ts, {HOUR}, {HOUR})", "no form", "TABLE(CUMULATE"),
+        (
+            f"SELECT 1 FROM t GROUP BY CUMULATE(ts, {HOUR}, {HOUR})",
+            "CUMULATE is not supported in GROUP BY",
+            "TABLE(CUMULATE",
+        ),
     ],
 )
 def test_what_is_wrong_is_reported_with_the_way_out(sql: str, message: str, hint: str) -> None:

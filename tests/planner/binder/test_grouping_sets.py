@@ -75,5 +75,5 @@ def test_grouping_may_ask_about_a_field_of_a_struct(asked: str, is_key: bool) ->
     if is_key:
         check_grouping_calls(select, groupings)
         return
-    with pytest.raises(AnalysisError, match="is not among the group keys"):
+    with pytest.raises(AnalysisError, match="is not a group key"):
         check_grouping_calls(select, groupings)

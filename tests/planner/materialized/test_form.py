@@ -178,7 +178,7 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
         (grouped("city, SUM(fare) AS a", window="SESSION(TABLE trips, DESCRIPTOR(ts), "
                  "INTERVAL '1' MINUTE)"), "SESSION"),
         (grouped("UPPER(city) AS c, SUM(fare) AS a", keys="UPPER(city)"), "UPPER"),
-        (grouped("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not computed by the scan"),
+        (grouped("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not supported by the scan"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_kept_is_said(sql, reason):

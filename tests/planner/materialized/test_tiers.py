@@ -87,15 +87,15 @@ def test_wide_slices_never_answer_wrongly(tables, window, bound):
     ("window", "bound", "reason"),
     [
         (WIDE[0], "", None),
-        (WIDE[2], "", "m: its slices up to 2026-02-01 00:00:00 are of 4 h"),
+        (WIDE[2], "", "m: its slices up to 2026-02-01 00:00:00 are 4 h wide"),
         (WIDE[2], BOUNDS[2], None),
         (WIDE[3], BOUNDS[2], None),
-        (WIDE[2], BOUNDS[3], "m: its slices up to 2026-02-01 12:00:00 are of 1 h"),
-        (WIDE[0], BOUNDS[5], "m: its slices up to 2026-02-01 00:00:00 are of 4 h"),
+        (WIDE[2], BOUNDS[3], "m: its slices up to 2026-02-01 12:00:00 are 1 h wide"),
+        (WIDE[0], BOUNDS[5], "m: its slices up to 2026-02-01 00:00:00 are 4 h wide"),
         (WIDE[0], BOUNDS[4], None),
         (WINDOWS[0], BOUNDS[1], None),
         (WINDOWS[0], BOUNDS[6], None),
-        (WINDOWS[0], BOUNDS[2], "m: its slices up to 2026-02-01 12:00:00 are of 1 h"),
+        (WINDOWS[0], BOUNDS[2], "m: its slices up to 2026-02-01 12:00:00 are 1 h wide"),
     ],
 )
 def test_windows_that_are_finer_than_slices_read_rows(tables, window, bound, reason):

@@ -189,8 +189,8 @@ def test_the_windows_of_one_side_of_a_join_are_enough_wherever_they_go() -> None
 @pytest.mark.parametrize(
     ("window", "lengths"),
     [
-        (Hop(10 * 60_000_000, 5 * 60_000_000), "HOP's slide (10 min) is longer than its size (5 min)"),
-        (CalendarHop(3, 1), "HOP's slide (3 months) is longer than its size (1 month)"),
+        (Hop(10 * 60_000_000, 5 * 60_000_000), "the slide (10 min) of HOP is longer than its size (5 min)"),
+        (CalendarHop(3, 1), "the slide (3 months) of HOP is longer than its size (1 month)"),
     ],
 )  # fmt: skip
 def test_gaps_between_windows_are_noted_once(window: Window, lengths: str) -> None:

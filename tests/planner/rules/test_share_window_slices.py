@@ -167,10 +167,10 @@ def test_other_keys_conditions_or_times_keep_windows_apart_and_the_reason_says_s
     assert all(isinstance(exchange_below(plan), Exchange) for plan in after)
     others = "the other windows over t"
     assert notes == [
-        [f"{others} group by other keys"],
-        [f"{others} group by other keys"],
+        [f"{others} have other keys"],
+        [f"{others} have other keys"],
         [f"{others} have other conditions"],
-        [f"{others} are on another time column"],
+        [f"{others} have another time column"],
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_window_that_would_cut_slices_too_fine_stays_alone():
     assert isinstance(exchange_below(after[2]), SharedSlices)
     assert notes == [
         [None],
-        ["slices common to it and the other windows would be 1 s wide"],
+        ["the slices shared with the other windows would be 1 s wide"],
         [None],
     ]
 

@@ -149,6 +149,6 @@ def test_a_column_that_cannot_be_grouped_by_is_named() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     _, refused = optimized(windowed(window, "ts", "k", "tags"))
     assert refused == [
-        "rows of a stream's windows are buffered by numbers, strings, times, intervals and booleans; "
-        "`tags` is array<int>"
+        "column `tags` of type array<int> cannot be buffered on a stream; supported types are "
+        "numbers, strings, times, intervals and booleans"
     ]

@@ -71,7 +71,7 @@ def test_a_call_is_written_as_flink_means_it(sql: str, spark: str) -> None:
     [
         ("CAST(a AS STRING)", "TO_JSON"),
         ("CAST(iv AS STRING)", "EXTRACT"),
-        ("TYPEOF(i)", "leave it out"),
+        ("TYPEOF(i)", "remove it"),
         ("VAR_SAMP(i)", "CAST(i AS DOUBLE)"),
         ("TRANSFORM(a, x -> x / 2)", "CAST"),
     ],

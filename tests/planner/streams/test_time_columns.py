@@ -99,7 +99,7 @@ def test_windows_on_another_column_than_the_watermark_follows_are_refused(
     sql: str, name: str
 ) -> None:
     check_time_of(sql.format("ts"), name.format("ts"))
-    with pytest.raises(AnalysisError, match="the watermark of `bids` follows `ts`"):
+    with pytest.raises(AnalysisError, match="the watermark of `bids` is on `ts`"):
         check_time_of(sql.format("other"), name.format("other"))
 
 

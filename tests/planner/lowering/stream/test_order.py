@@ -65,7 +65,7 @@ def test_windows_are_sorted_by_their_time_first(sql: str, keys: list[RankOrder])
 def test_what_would_need_all_rows_is_refused(sql: str) -> None:
     with pytest.raises(StreamRefusal) as raised:
         order(sql)
-    assert "ORDER BY needs all rows" in raised.value.message or "LIMIT" in raised.value.message
+    assert "ORDER BY requires all rows" in raised.value.message or "LIMIT" in raised.value.message
 
 
 def test_windows_that_come_more_than_once_have_no_order() -> None:
@@ -81,7 +81,7 @@ def test_windows_that_come_more_than_once_have_no_order() -> None:
             "PRECEDING AND CURRENT ROW) AS s FROM t",
             "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)",
         ),
-        ("SELECT SUM(x) OVER (ORDER BY ts) AS s FROM t", "CUMULATE gives totals so far"),
+        ("SELECT SUM(x) OVER (ORDER BY ts) AS s FROM t", "CUMULATE for running totals"),
         (
             "SELECT * FROM (SELECT k1, ROW_NUMBER() OVER (PARTITION BY k1, k2 ORDER BY ts) AS rn "
             "FROM t) WHERE rn = 1",

@@ -103,12 +103,12 @@ def test_inserts_are_put_to_the_streams_that_they_go_with():
     assert shared_stream_groups(after, CATALOG) == [[0, 3], [1], [2], [4], [5], [6]]
     assert notes == [
         [None],
-        ["the other INSERTs read other rows"],
-        ["its slices are not all of the same width"],
+        ["the other INSERTs read different rows"],
+        ["its slices have different widths"],
         [None],
-        ["the other windows over t group by other keys"],
+        ["the other windows over t have other keys"],
         ["the other windows over t have other conditions"],
-        ["slices common to it and the other windows would be 1 us wide"],
+        ["the slices shared with the other windows would be 1 us wide"],
     ]
 
 
@@ -162,11 +162,11 @@ def test_processing_time_updates_and_bounded_tables_keep_streams_apart():
     pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
     at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
     for found, reason in (
-        (shared(*on_processing_time), "the windows of the stream are on processing time"),
+        (shared(*on_processing_time), "the windows of the stream use processing time"),
         (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
         (
             shared(*pair, at_rest),
-            "the input is a stream, and other INSERTs of the set read none",
+            "the input is a stream, but other INSERTs of the set read none",
         ),
     ):
         after, notes = found
