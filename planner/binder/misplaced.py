@@ -27,8 +27,8 @@ def check_filters(query: exp.Query, sql: str) -> None:
         for call in where.find_all(exp.Func) if where is not None else ():
             is_own = call.find_ancestor(exp.Window, exp.Select) is select
             if is_own and is_aggregate(call):
-                message = f"{to_sql(call)} cannot stand in WHERE"
-                raise error_at(sql, message, call, hint="HAVING filters after aggregation")
+                message = f"{to_sql(call)} is not allowed in WHERE"
+                raise error_at(sql, message, call, hint="use HAVING to filter after aggregation")
         having = select.args.get("having")
         if having is not None and select.args.get("group") is None and _has_plain_rows(select):
             raise error_at(

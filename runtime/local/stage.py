@@ -209,4 +209,4 @@ def _sum_type(arg: str) -> pa.DataType:
         return pa.int64()
     if pa.types.is_floating(type_):
         return pa.float64()
-    raise AnalysisError(f"SUM of {arg} has no accumulator", hint="cast it to a number")
+    raise AnalysisError(f"SUM of {arg} is not supported", hint="cast it to a number")

@@ -429,7 +429,7 @@ def test_a_field_that_this_version_does_not_know_is_refused_in_a_line(
     path.write_text(text.replace(was, now))
     with pytest.raises(ExecutionError) as caught:
         opened(tmp_path)
-    assert caught.value.message == f"{path} cannot be read: {problem}"
+    assert caught.value.message == f"cannot read {path}: {problem}"
 
 
 any_window = st.sampled_from(
