@@ -3,9 +3,10 @@
 Through the JVM, a partition would be a task result, a block and a fetched copy of it, each as large
 as the partition, and its heap would have to hold them. Here the JVM sees only a job without rows.
 
-A file's name contains the task attempt. Tasks report the names of their files in an accumulator,
-which Spark updates once per partition, when the first attempt succeeds; so files of attempts that
-failed are never read. Partitions are read in order, while later ones are still computed.
+A file's name contains the task attempt, and the job returns the names, so files of attempts that
+failed are never read. To read partitions, in order, while later ones are still computed, tasks also
+report the names in an accumulator: Spark updates it once per partition, when the first attempt
+succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import Stage
@@ -33,8 +34,8 @@ from runtime.spark.jobs import BackgroundWork
 from runtime.spark.workers import prepare_worker
 from runtime.temporary import new_directory
 
-NAMES_DDL = "name string"
-_NAMES = pa.schema([("name", pa.string())])
+NAMES_DDL = "part int, name string"
+_NAMES = pa.schema([("part", pa.int32()), ("name", pa.string())])
 # Runs two stages on the rows in their tasks: the first per source of rows, the second per task
 RunStages = Callable[[Stage, Stage], DataFrame]
 # (run number, partition) -> names of the partition's files
@@ -73,7 +74,7 @@ def batches_from_files(
         write = _write(str(directory), max(1, most_bytes // _FILES_IN_MEMORY))
         with reports.of_run(number) as received:
             job = run_stages(write, _report(reports.accumulator, number))
-            work = BackgroundWork(spark, lambda: _run(job), lambda: received.put(None))
+            work = BackgroundWork(spark, job.collect, lambda: received.put(None))
             try:
                 for names in _in_order(received, work):
                     for name in names:
@@ -84,12 +85,9 @@ def batches_from_files(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(job: DataFrame) -> None:
-    """Run a job whose tasks return no rows."""
-    job.write.format("noop").mode("overwrite").save()
-
-
-def _in_order(received: SimpleQueue[_Report | None], work: BackgroundWork) -> Iterator[list[str]]:
+def _in_order(
+    received: SimpleQueue[_Report | None], work: BackgroundWork[list[Row]]
+) -> Iterator[list[str]]:
     """Yield the file names of each partition in order, as soon as they are known."""
     waiting: dict[int, list[str]] = {}
     following = 0
@@ -100,15 +98,17 @@ def _in_order(received: SimpleQueue[_Report | None], work: BackgroundWork) -> It
             continue
         if report is None:
             break
-        partition, names = report
-        waiting[partition] = names
+        part, names = report
+        waiting[part] = names
         while following in waiting:
             yield waiting.pop(following)
             following += 1
-    work.raise_error()
-    # a partition without input may not have reported
-    for partition in sorted(waiting):
-        yield waiting[partition]
+    left: dict[int, list[str]] = {}
+    for part, name in work.result():
+        if part >= following:
+            left.setdefault(part, []).append(name)
+    for part in sorted(left):
+        yield left[part]
 
 
 def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
@@ -208,7 +208,8 @@ def _write(directory: str, file_bytes: int) -> Stage:
                     batch = next(rows, None)
             finally:
                 file.close()
-            yield pa.RecordBatch.from_pylist([{"name": name}], schema=_NAMES)
+            row = {"part": context.partitionId(), "name": name}
+            yield pa.RecordBatch.from_pylist([row], schema=_NAMES)
 
     return write
 
@@ -251,13 +252,16 @@ class _ArrowFile:
 
 
 def _report(accumulator: Accumulator[_Names], number: int) -> Stage:
-    """Return a stage that reports all names of a task and yields no rows."""
+    """Return a stage that reports all names of a task, and returns them as of its partition."""
 
     def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
-        names = [name for batch in batches for name in batch.column(0).to_pylist()]
-        accumulator.add({(number, context.partitionId()): names})
-        yield from ()
+        # tasks of the local stage have written some of the files
+        names = [name for batch in batches for name in batch.column("name").to_pylist()]
+        part = context.partitionId()
+        accumulator.add({(number, part): names})
+        rows = [{"part": part, "name": name} for name in names]
+        yield pa.RecordBatch.from_pylist(rows, schema=_NAMES)
 
     return report

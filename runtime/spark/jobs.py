@@ -257,7 +257,7 @@ class _SideBySide(Generic[T]):
             return None
 
 
-class BackgroundWork:
+class BackgroundWork(Generic[T]):
     """Code that starts Spark jobs, running in a thread of its own.
 
     The thread inherits job group, description and tags of the thread that creates the object.
@@ -270,13 +270,13 @@ class BackgroundWork:
     """
 
     def __init__(
-        self, spark: SparkSession, work: Callable[[], object], at_end: Callable[[], object]
+        self, spark: SparkSession, work: Callable[[], T], at_end: Callable[[], object]
     ) -> None:
         self._spark = spark
         self._work = work
         self._at_end = at_end
         self._tag = f"sqlwin-{uuid4().hex}"
-        self._error: Exception | None = None
+        self._outcome: Outcome[T] | None = None
         self._ended = threading.Event()
         self._thread = InheritableThread(
             target=self._run, session=spark, name="sqlwin-background", daemon=True
@@ -289,10 +289,18 @@ class BackgroundWork:
         # a thread that Spark has failed before the work never sets the event
         return self._ended.is_set() or not self._thread.is_alive()
 
-    def raise_error(self) -> None:
-        """Raise the error of the work, if it failed."""
-        if self._error is not None:
-            raise self._error
+    def result(self) -> T:
+        """Return the value of the work, which is over.
+
+        Raises:
+            Exception: The error of the work.
+            QueryCancelled: Spark was stopped before the work began.
+        """
+        if self._outcome is None:
+            raise QueryCancelled("Spark was stopped before the query ran")
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return cast(T, self._outcome.value)
 
     def stop(self) -> None:
         """Cancel its jobs and wait until it has ended."""
@@ -303,9 +311,9 @@ class BackgroundWork:
     def _run(self) -> None:
         try:
             _tag_jobs(self._spark, self._tag)
-            self._work()
+            self._outcome = Outcome(self._work())
         except Exception as error:
-            self._error = error
+            self._outcome = Outcome(error=error)
         finally:
             self._ended.set()
             self._at_end()
