@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import sqlwin
 from runtime.errors import AnalysisError, ExecutionError
+from tests.observing import wait_until
 
 START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
 COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
@@ -176,11 +177,12 @@ def test_a_version_that_deletes_rows_stops_the_stream_with_a_line(
     (result,) = fresh_session.execute(
         "CREATE TABLE o (v BIGINT) WITH ('connector' = 'blackhole');INSERT INTO o SELECT v FROM t"
     )[-1:]
-    assert result.stream is not None
-    time.sleep(20)
+    stream = result.stream
+    assert stream is not None
+    wait_until(lambda: stream.history.seen()[1].rows_in == 60, explain=stream.failure)
     DeltaTable(tmp_path / "t").delete("v = 3")
     with pytest.raises(ExecutionError, match=r"stopped at version 1 of .*: it deletes or updates"):
-        result.stream.wait(60)
+        stream.wait(60)
 
 
 @pytest.mark.long

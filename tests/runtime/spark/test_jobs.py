@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 
@@ -10,6 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from runtime.spark.jobs import Outcome, run_side_by_side
+from tests.observing import wait_until
+
+
+def is_waiting(thread: threading.Thread) -> bool:
+    """Whether a thread waits for a condition or an event."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is threading.Condition.wait.__code__
 
 
 def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -> None:
@@ -27,10 +35,10 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -
 
     def interrupt() -> None:
         begun.wait()
-        time.sleep(0.1)
-        waiting = threading.main_thread().ident
-        assert waiting is not None
-        signal.pthread_kill(waiting, signal.SIGINT)  # in the middle of a wait
+        waiting = threading.main_thread()
+        wait_until(lambda: is_waiting(waiting))
+        assert waiting.ident is not None
+        signal.pthread_kill(waiting.ident, signal.SIGINT)
         interrupted.set()
 
     interrupting = threading.Thread(target=interrupt)

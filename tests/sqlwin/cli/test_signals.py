@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -96,6 +96,13 @@ class Program:
         while (found := self.process.stdout.readline()) != line + "\n":
             assert found, self.process.communicate()
 
+    def opens(self, path: Path) -> None:
+        """Wait until one of its processes has a file open."""
+        self.wait_until(lambda: any(has_open(path, pid) for pid in self.processes()))
+
+    def processes(self) -> list[int]:
+        return [self.process.pid, *children(self.process.pid)]
+
     def stop(self, number: signal.Signals, times: int = 1) -> list[str]:
         """Send a signal; what is said on stderr, when all that was started has ended."""
         below = children(self.process.pid)
@@ -115,6 +122,15 @@ class Program:
             assert time.monotonic() < until, "processes are left"
             time.sleep(0.1)
         return lines
+
+
+def has_open(path: Path, pid: int) -> bool:
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        # others close files and end
+        with suppress(OSError):
+            if link.readlink() == path:
+                return True
+    return False
 
 
 @contextmanager
@@ -150,7 +166,7 @@ def test_while_a_statement_is_planned(tmp_path: Path) -> None:
     statements = [table("events", tmp_path / "in"), "SELECT 'ready' AS r", "SELECT v FROM events"]
     with running(*statements) as program:
         program.says("ready")
-        time.sleep(1.5)
+        program.opens(tmp_path / "in/0.json.gz")
         assert program.stop(signal.SIGINT) == ["OK", "interrupted"]
 
 
@@ -158,7 +174,7 @@ def test_while_a_batch_reads(tmp_path: Path) -> None:
     slow_events(tmp_path / "in/0.json.gz", 200)
     with running(table("events", tmp_path / "in", EVENTS), "SELECT 'ready' AS r", COUNT) as program:
         program.says("ready")
-        time.sleep(2.5)
+        program.opens(tmp_path / "in/0.json.gz")
         program.stop(signal.SIGTERM)
 
 
@@ -243,10 +259,16 @@ def test_between_the_micro_batches_of_a_stream(
 ) -> None:
     events(tmp_path / "in/0.json", *range(0, 150, 3))
     monitored = ", 'source.monitor-interval' = '100 ms'"
+
+    def n_batches(log: str) -> int:
+        return sum(
+            f.name.isdecimal() for f in files_below(tmp_path / "checkpoint") if log in f.parts
+        )
+
     with running(*stream_statements(tmp_path, monitored)) as program:
         # the windows of two minutes, which are closed
         program.wait_until(lambda: len(lines_of(tmp_path / "counts0")) == 4)
-        time.sleep(0.5)
+        program.wait_until(lambda: n_batches("offsets") == n_batches("commits"))
         said = program.stop(signal.SIGTERM)
     assert any("stopped" in line for line in said)
     events(tmp_path / "in/1.json", *range(150, 300, 3))
