@@ -316,7 +316,7 @@ def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts
         explained = session.execute(f"EXPLAIN INSERT INTO s {sql}")[-1].text
         return explained.partition("== Checkpoint ==\n")[2].strip()
 
-    assert foreseen(query(TUMBLE)) == f"{where}: a new one"
+    assert foreseen(query(TUMBLE)) == f"{where}: new"
     restarts.run(query(TUMBLE))
     wider, changed = (
         query(HOP.format(3)),
