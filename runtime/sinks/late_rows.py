@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.registry import has_sink
 from runtime.errors import AnalysisError
 from runtime.frames.job_properties import set_closed_until
-from runtime.frames.observed import closed_after
+from runtime.frames.reports import last_report, recent_reports
 from runtime.names import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
@@ -131,11 +131,14 @@ def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> 
         return dict.fromkeys(late.operators, -FINAL_US)
     if query is None:
         return {}
-    report = query.lastProgress
-    if report is None or report["batchId"] != batch - 1:
-        reports = reversed(query.recentProgress)
-        report = next((progress for progress in reports if progress["batchId"] == batch - 1), None)
+    report = last_report(query)
+    if report is None or report.batch != batch - 1:
+        reports = reversed(recent_reports(query))
+        report = next((earlier for earlier in reports if earlier.batch == batch - 1), None)
     if report is None:
         return {}
-    closed = {number: closed_after(report, number) for number in late.operators}
-    return {number: closed_us for number, closed_us in closed.items() if closed_us is not None}
+    return {
+        number: window.closed_us
+        for number, window in report.windows.items()
+        if number in late.operators and window.closed_us is not None
+    }

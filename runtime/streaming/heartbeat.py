@@ -10,14 +10,13 @@ checkpoint, so a repeated micro-batch has the same one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pyspark.sql import DataFrame, SparkSession
+
+from runtime.frames.reports import SourceReport
 
 # Under `availableNow` the source has a single row, which lets the query end
 _OPTIONS = {"rowsPerBatch": "1", "numPartitions": "1", "advanceMillisPerBatch": "0"}
-# Description of such a source in Spark's progress
+# Description of such a source in Spark's reports
 _DESCRIPTION = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "
     "advanceMsPerBatch=0]"
@@ -29,6 +28,6 @@ def heartbeats(spark: SparkSession) -> DataFrame:
     return spark.readStream.format("rate-micro-batch").options(**_OPTIONS).load()
 
 
-def is_heartbeat(source: Mapping[str, Any]) -> bool:
-    """Return whether a source in Spark's progress is one of these."""
-    return bool(source.get("description") == _DESCRIPTION)
+def is_heartbeat(source: SourceReport) -> bool:
+    """Return whether a source in a report is one of these."""
+    return source.description == _DESCRIPTION

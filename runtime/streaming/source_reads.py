@@ -8,21 +8,20 @@ streams. If one is missing, rows count as often as Spark counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from runtime.frames.observed import as_dict
+from runtime.frames.reports import READ_METRIC, BatchReport, SourceReport
 from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
 from runtime.spec.source import BRINGS_SPLITS
 from runtime.streaming.heartbeat import is_heartbeat
 
-_READ_METRIC = "sqlwin.read."
-# Whether a source in a progress of Spark is not one of the query's
-IsOwn = Callable[[Mapping[str, Any]], bool]
+# Whether a source in a report is not one of the query's
+IsOwn = Callable[[SourceReport], bool]
 # Used as the number of readings of a source that brings file paths; their rows are counted apart
 PATHS = 0
 # Classes of Spark's two source interfaces in an analysed plan
@@ -39,7 +38,7 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
         dataframe: Streaming DataFrame.
 
     Returns:
-        For each source, in the order of Spark's progress, the number of readings of the same rows
+        For each source, in the order of Spark's reports, the number of readings of the same rows
         by this source and others; PATHS if it has no rows. Empty if unknown.
     """
     return unless_missing(
@@ -90,38 +89,32 @@ def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
     """
     is_count = F.col("kind") == int(MessageKind.ROWS_READ)
     n_rows = F.sum(F.when(is_count, F.col("n_rows")))
-    counted = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
+    counted = messages.observe(f"{READ_METRIC}{number}.{table}", n_rows.alias("rows"))
     return counted.where(~is_count)
 
 
-def rows_read(
-    progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn = is_heartbeat
-) -> int:
+def rows_read(report: BatchReport, reads: Sequence[int], is_own: IsOwn = is_heartbeat) -> int:
     """Return the number of rows that a micro-batch read, each counted once.
 
     Args:
-        progress: Spark's progress of the micro-batch.
+        report: Report of the micro-batch.
         reads: Result of `reads_of_sources`. If empty, rows are counted as Spark counts them.
-        is_own: Whether a source in the progress has only control messages.
+        is_own: Whether a source has only control messages.
     """
-    sources = progress.get("sources") or ()
-    times = reads if len(reads) == len(sources) else [1] * len(sources)
+    times = reads if len(reads) == len(report.sources) else [1] * len(report.sources)
     # Spark's total is not always the sum over the sources, so subtract the excess from it
     too_much = 0.0
-    for source, n_times in zip(sources, times, strict=True):
-        n_rows = float(source.get("numInputRows") or 0)
+    for source, n_times in zip(report.sources, times, strict=True):
         is_none = is_own(source) or n_times == PATHS
-        too_much += n_rows if is_none else n_rows * (1 - 1 / n_times)
-    by_spark = max(float(progress.get("numInputRows") or 0) - too_much, 0.0)
-    return round(by_spark) + _read_from_files(progress)
+        too_much += source.n_rows if is_none else source.n_rows * (1 - 1 / n_times)
+    by_spark = max(report.n_input_rows - too_much, 0.0)
+    return round(by_spark) + _read_from_files(report)
 
 
-def _read_from_files(progress: Mapping[str, Any]) -> int:
+def _read_from_files(report: BatchReport) -> int:
     """Return rows that local stages read themselves; a table with several readers counts once."""
     of_table: dict[str, int] = {}
-    for name, row in (progress.get("observedMetrics") or {}).items():
-        if name.startswith(_READ_METRIC):
-            _, _, table = name.removeprefix(_READ_METRIC).partition(".")
-            n_rows = int(as_dict(row)["rows"] or 0)
-            of_table[table] = max(n_rows, of_table.get(table, 0))
+    for name, n_rows in report.read.items():
+        _, _, table = name.partition(".")
+        of_table[table] = max(n_rows, of_table.get(table, 0))
     return sum(of_table.values())

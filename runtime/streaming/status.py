@@ -10,14 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from runtime.frames.observed import WINDOW_METRIC, as_dict, window_metric
+from runtime.frames.reports import WINDOW_METRIC, BatchReport, WindowReport
 from runtime.spec.figures import counted, seconds_text, wall_clock_text
 from runtime.streaming.source_reads import rows_read
 
@@ -31,8 +30,6 @@ STATUS_DDL = (
 )
 # Period over which the rate of rows is measured
 _RATE_SECONDS = 60.0
-# Prefix of an operator's row count metric; its label follows
-ROWS_METRIC = "sqlwin.rows."
 
 
 @dataclass(frozen=True)
@@ -140,58 +137,53 @@ class Tally:
         self._last_batch = -1
         self._lock = threading.Lock()
 
-    def take(self, progress: Mapping[str, Any]) -> None:
+    def take(self, report: BatchReport) -> None:
         """Add a report, unless it was added before or is of an idle time."""
-        metrics = [window_metric(progress, number) for number in range(len(self.n_late))]
         with self._lock:
-            if progress["batchId"] <= self._last_batch or not any(metrics):
+            if report.batch <= self._last_batch or not report.windows:
                 return
-            self._last_batch = int(progress["batchId"])
-            for number, metric in enumerate(metrics):
-                if metric is not None:
-                    self.n_late[number] += metric.get("n_late") or 0
-                    self.n_null_times[number] += metric.get("n_null_times") or 0
+            self._last_batch = report.batch
+            for number, window in report.windows.items():
+                if number < len(self.n_late):
+                    self.n_late[number] += window.n_late
+                    self.n_null_times[number] += window.n_null_times
 
 
 def stream_status(
-    progress: Sequence[Mapping[str, Any]],
+    reports: Sequence[BatchReport],
     source_names: Sequence[Sequence[str]],
     tally: Tally,
     reads: Sequence[int] = (),
     incomplete: tuple[str, ...] = (),
     now_s: float | None = None,
 ) -> StreamStatus:
-    """Return the status of a query from its progress.
+    """Return the status of a query from its reports.
 
     Args:
-        progress: Spark's progress of the micro-batches that it keeps. They are added to `tally`.
+        reports: The reports that Spark keeps, oldest first. They are added to `tally`.
         source_names: Names of the sources of each window operator.
         tally: Totals over the whole run.
         reads: Result of `reads_of_sources`. If empty, rows are counted as Spark counts them.
         incomplete: See `StreamStatus`.
         now_s: Current time in seconds since 1970. None means the system clock.
     """
-    if not progress:
+    if not reports:
         return StreamStatus()
-    for report in progress:
+    for report in reports:
         tally.take(report)
-    last = progress[-1]
-    n_input_rows = rows_read(last, reads)
-    seconds = _seconds_taken(last)
-    batches = [
-        (seconds_of(p["timestamp"]), _seconds_taken(p), rows_read(p, reads)) for p in progress
-    ]
+    last = reports[-1]
+    batches = [(seconds_of(r.timestamp), r.seconds, rows_read(r, reads)) for r in reports]
     operators = []
     for number, names in enumerate(source_names):
-        metrics = [m for p in progress if (m := window_metric(p, number)) is not None]
-        if metrics:
+        windows = [r.windows[number] for r in reports if number in r.windows]
+        if windows:
             dropped = tally.n_late[number], tally.n_null_times[number]
-            operators.append(_operator(metrics[-1], names, *dropped))
+            operators.append(_operator(windows[-1], names, *dropped))
     return StreamStatus(
-        batch=int(last["batchId"]),
+        batch=last.batch,
         rows_per_second=arrival_rate(batches, time.time() if now_s is None else now_s),
-        n_input_rows=n_input_rows,
-        batch_seconds=seconds,
+        n_input_rows=rows_read(last, reads),
+        batch_seconds=last.seconds,
         operators=tuple(operators),
         incomplete=incomplete,
     )
@@ -232,10 +224,6 @@ def arrival_rate(batches: Sequence[tuple[float, float, int]], now_s: float) -> f
 def seconds_of(timestamp: str) -> float:
     """Return the seconds since 1970 of a Spark timestamp such as `2026-01-31T08:05:00.123Z`."""
     return dt.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
-
-
-def _seconds_taken(progress: Mapping[str, Any]) -> float:
-    return int(progress["durationMs"].get("triggerExecution", 0)) / 1_000
 
 
 def silence(status: StreamStatus, n_rows: int | None) -> str:
@@ -346,62 +334,45 @@ def watermark_text(watermark_us: int | None, has_ended: bool) -> str:
     return "end of input" if has_ended else clock(watermark_us)
 
 
-def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
+def has_seen_end(reports: Sequence[BatchReport], n_operators: int) -> bool:
     """Return whether the end of the input has closed the windows of all operators.
 
     This may have happened in an earlier run: a micro-batch that only processing time triggered
     reports it too.
 
     Args:
-        progress: Spark's progress of micro-batches.
+        reports: Reports of micro-batches.
         n_operators: Number of window operators.
     """
-    for report in reversed(progress):
-        metrics = [window_metric(report, number) for number in range(n_operators)]
-        reported = [metric for metric in metrics if metric is not None]
-        if reported:
-            return all(metric.get("has_ended") for metric in reported)
+    for report in reversed(reports):
+        windows = [window for number, window in report.windows.items() if number < n_operators]
+        if windows:
+            return all(window.has_ended for window in windows)
     return False
 
 
-def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Return the row counts of a micro-batch by label."""
-    metrics = progress.get("observedMetrics") or {}
-    return {
-        name.removeprefix(ROWS_METRIC): int(as_dict(row)["rows"] or 0)
-        for name, row in metrics.items()
-        if name.startswith(ROWS_METRIC)
-    }
-
-
-def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
+def state_sizes(report: BatchReport, n_operators: int) -> list[tuple[int, int] | None]:
     """Return (partials, bytes) in each window operator's state after a micro-batch, where known."""
-    metrics = (window_metric(progress, number) or {} for number in range(n_operators))
+    windows = (report.windows.get(number) for number in range(n_operators))
     return [
-        None if metric.get("n_rows") is None else (metric["n_rows"], metric["n_bytes"] or 0)
-        for metric in metrics
+        None if window is None or window.n_rows is None else (window.n_rows, window.n_bytes)
+        for window in windows
     ]
 
 
 def _operator(
-    last: Mapping[str, Any], names: Sequence[str], n_late: int, n_null_times: int
+    last: WindowReport, names: Sequence[str], n_late: int, n_null_times: int
 ) -> OperatorStatus:
-    sources, has_ended = last.get("sources") or [], bool(last.get("has_ended"))
     return OperatorStatus(
-        watermark_us=last.get("watermark_us"),
-        has_ended=has_ended,
+        watermark_us=last.watermark_us,
+        has_ended=last.has_ended,
         sources=tuple(
-            SourceStatus(
-                name,
-                source["watermark_us"],
-                bool(source["is_idle"]),
-                has_ended,
-            )
-            for name, source in zip(names, sources, strict=False)
+            SourceStatus(name, watermark_us, is_idle, last.has_ended)
+            for name, (watermark_us, is_idle) in zip(names, last.sources, strict=False)
         ),
         n_late=n_late,
         n_null_times=n_null_times,
-        n_rows=last.get("n_rows") or 0,
-        n_bytes=last.get("n_bytes") or 0,
-        next_window_end_us=last.get("next_window_end_us"),
+        n_rows=last.n_rows or 0,
+        n_bytes=last.n_bytes,
+        next_window_end_us=last.next_window_end_us,
     )

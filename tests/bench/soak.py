@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
+from runtime.frames.reports import recent_reports
 from runtime.spark.clusters import stream_partitions
 from runtime.streaming.status import Tally, stream_status
 from sqlwin.execution.streams.options import stream_settings
@@ -68,11 +69,11 @@ def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: 
                 time.sleep(1)
                 if not query.isActive:
                     query.awaitTermination()  # raises what it failed with
-                for progress in query.recentProgress:
-                    if progress["batchId"] > last_batch:
-                        last_batch = progress["batchId"]
-                        n_rows += progress["numInputRows"]
-            status = stream_status(list(query.recentProgress), [["made_up"]], tally)
+                for report in recent_reports(query):
+                    if report.batch > last_batch:
+                        last_batch = report.batch
+                        n_rows += round(report.n_input_rows)
+            status = stream_status(recent_reports(query), [["made_up"]], tally)
             operator = status.operators[0]
             watermark_us = operator.watermark_us
             pids = [*jvms(), *workers()]

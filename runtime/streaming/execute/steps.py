@@ -14,6 +14,7 @@ from runtime.errors import AnalysisError
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
+from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
@@ -38,7 +39,7 @@ from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.status import ROWS_METRIC, observed
+from runtime.streaming.status import observed
 
 
 def streaming_dataframe(
@@ -91,7 +92,7 @@ def streaming_dataframe(
 
 
 def with_row_count(dataframe: DataFrame, label: str) -> DataFrame:
-    """Report the number of rows of each micro-batch as a metric; see `counted_rows`."""
+    """Report the number of rows of each micro-batch as a metric; see `BatchReport.counted`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
 

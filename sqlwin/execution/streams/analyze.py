@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,10 +29,11 @@ from planner.explain.document import (
 )
 from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
+from runtime.frames.reports import BatchReport, recent_reports
 from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.spark.session import forget_connection
 from runtime.streaming.source_reads import rows_read
-from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
+from runtime.streaming.status import OperatorStatus, state_sizes
 from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
 from sqlwin.execution.streams.handle import Stream, apart
 from sqlwin.execution.streams.history import phases_of
@@ -126,21 +126,19 @@ class _Reports:
 
     def take(self, stream: Stream) -> None:
         """Add the new reports."""
-        for progress in stream.query.recentProgress:
-            number = int(progress["batchId"])
-            # reports without this phase come from idle triggers
-            if "addBatch" in progress["durationMs"] and number not in self.batches:
-                self.batches[number] = self._batch(progress, stream)
+        for report in recent_reports(stream.query):
+            if report.has_run and report.batch not in self.batches:
+                self.batches[report.batch] = self._batch(report, stream)
 
-    def _batch(self, progress: Mapping[str, Any], stream: Stream) -> _Batch:
+    def _batch(self, report: BatchReport, stream: Stream) -> _Batch:
         is_own = stream.history.is_own
         return _Batch(
-            rows_read(progress, stream.run.reads, is_own),
-            progress["durationMs"].get("triggerExecution", 0) / 1_000,
-            phases_of(progress),
-            counted_rows(progress),
-            state_sizes(progress, self.n_operators),
-            sum(int(s["commitTimeMs"] or 0) for s in progress["stateOperators"]) / 1_000,
+            rows_read(report, stream.run.reads, is_own),
+            report.seconds,
+            phases_of(report),
+            report.counted,
+            state_sizes(report, self.n_operators),
+            report.commit_ms / 1_000,
         )
 
 

@@ -6,11 +6,11 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files
+from runtime.frames.reports import BatchReport, last_report, recent_reports
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
@@ -160,10 +161,10 @@ class Stream:
     def status(self) -> StreamStatus:
         """Return its status as of the last micro-batch."""
         try:
-            progress = list(self.query.recentProgress)
+            reports = recent_reports(self.query)
         except PySparkException:
-            progress = []
-        return self.history.status_of(progress)
+            reports = []
+        return self.history.status_of(reports)
 
     def failure(self) -> str:
         """Return its error in one line, empty if it has not failed."""
@@ -296,7 +297,7 @@ class Stream:
             time.sleep(0.02)
 
     def _last_batch(self) -> object:
-        return report_key(self.query.lastProgress)
+        return report_key(last_report(self.query))
 
     # -- bounded input ------------------------------------------------------------------------
 
@@ -388,37 +389,36 @@ class InputWatch:
     def __init__(self, query: StreamingQuery, n_operators: int | None = None) -> None:
         self._query = query
         self._n_operators = n_operators
-        self._since = report_key(query.lastProgress)
+        self._since = report_key(last_report(query))
         self._seen: tuple[int, str] | None = None
 
     def is_used_up(self) -> bool:
         """Return whether micro-batches since the watch began have read or closed everything."""
-        last = self._query.lastProgress
+        last = last_report(self._query)
         if last is None or report_key(last) == self._seen:
             return False
         self._seen = report_key(last)
         if self._n_operators is not None:
-            return has_seen_end(self._query.recentProgress, self._n_operators)
-        return not _has_read(last) and has_used_up(self._query.recentProgress, self._since)
+            return has_seen_end(recent_reports(self._query), self._n_operators)
+        return not _has_read(last) and has_used_up(recent_reports(self._query), self._since)
 
 
-def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
+def has_used_up(reports: Sequence[BatchReport], since: object) -> bool:
     """Return whether the micro-batches after `since` have read all input.
 
     The first micro-batch of a run may repeat the last one of the previous run, so a later one has
     to read nothing.
     """
-    batches = [report_key(report) for report in progress]
-    new = progress[batches.index(since) + 1 :] if since in batches else progress
+    batches = [report_key(report) for report in reports]
+    new = reports[batches.index(since) + 1 :] if since in batches else reports
     return len(new) > 1 and not _has_read(new[-1])
 
 
-def report_key(progress: Mapping[str, Any] | None) -> tuple[int, str] | None:
-    """Return the key that identifies a micro-batch report."""
-    return None if progress is None else (progress["batchId"], progress["timestamp"])
+def report_key(report: BatchReport | None) -> tuple[int, str] | None:
+    """Return the key that identifies a report."""
+    return None if report is None else (report.batch, report.timestamp)
 
 
-def _has_read(progress: Mapping[str, Any]) -> bool:
+def _has_read(report: BatchReport) -> bool:
     """Return whether a micro-batch read something."""
-    sources = (source for source in progress["sources"] if not is_heartbeat(source))
-    return any(source["startOffset"] != source["endOffset"] for source in sources)
+    return any(source.has_moved for source in report.sources if not is_heartbeat(source))

@@ -13,12 +13,12 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from runtime.frames.reports import BatchReport, SourceReport, last_report, recent_reports
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
@@ -120,27 +120,27 @@ class History:
         self._totals = Totals()
         self._status = StreamStatus()
 
-    def take(self, progress: Mapping[str, Any]) -> None:
-        """Add a report of Spark. Duplicates are ignored."""
-        self._tally.take(progress)
-        status = self.status_of([progress])
-        batch = int(progress["batchId"])
+    def take(self, report: BatchReport) -> None:
+        """Add a report. Duplicates are ignored."""
+        self._tally.take(report)
+        status = self.status_of([report])
+        batch = report.batch
         with self._lock:
             # the report of an idle trigger lists no operators: keep the last ones
             if not status.operators and self._status.operators:
                 status = replace(status, operators=self._status.operators)
             self._status = status
             is_recorded = bool(self._points) and self._points[-1].batch >= batch
-            if is_recorded or "addBatch" not in progress["durationMs"]:
+            if is_recorded or not report.has_run:
                 return
-            phases = phases_of(progress)
-            rows_in = rows_read(progress, self._run.reads, self.is_own)
+            phases = phases_of(report)
+            rows_in = rows_read(report, self._run.reads, self.is_own)
             operators = status.operators
             watermarks = [o.watermark_us for o in operators if o.watermark_us is not None]
             self._points.append(
                 BatchPoint(
                     batch,
-                    seconds_of(str(progress["timestamp"])) + status.batch_seconds,
+                    seconds_of(report.timestamp) + status.batch_seconds,
                     status.batch_seconds,
                     phases,
                     rows_in,
@@ -163,14 +163,14 @@ class History:
 
     def pull(self, query: StreamingQuery) -> None:
         """Add the reports of a query that are newer than the last one."""
-        last = query.lastProgress
+        last = last_report(query)
         if last is None:
             return
         with self._lock:
             newest = self._points[-1].batch if self._points else -1
-        has_missed_some = int(last["batchId"]) > newest + 1
-        for progress in query.recentProgress if has_missed_some else [last]:
-            self.take(progress)
+        has_missed_some = last.batch > newest + 1
+        for report in recent_reports(query) if has_missed_some else [last]:
+            self.take(report)
 
     def follow(self, query: StreamingQuery, every_s: float = _POLL_SECONDS) -> None:
         """Add the reports of a query, every few tenths of a second until it ends."""
@@ -181,15 +181,15 @@ class History:
                 time.sleep(every_s)
             self.pull(query)
 
-    def status_of(self, progress: Sequence[Mapping[str, Any]]) -> StreamStatus:
+    def status_of(self, reports: Sequence[BatchReport]) -> StreamStatus:
         """Return the stream's status after the last of the reports."""
         return stream_status(
-            progress, self._source_names, self._tally, self._run.reads, self._run.incomplete
+            reports, self._source_names, self._tally, self._run.reads, self._run.incomplete
         )
 
-    def is_own(self, source: Mapping[str, Any]) -> bool:
+    def is_own(self, source: SourceReport) -> bool:
         """Return whether a source carries only control messages."""
-        return self._end_of_input in str(source["description"]) or is_heartbeat(source)
+        return self._end_of_input in source.description or is_heartbeat(source)
 
     def seen(self) -> tuple[StreamStatus, Totals, tuple[BatchPoint, ...]]:
         """Return the status, the sums and the latest micro-batches, oldest first."""
@@ -200,10 +200,10 @@ class History:
             return replace(self._status, rows_per_second=rate), self._totals, points
 
 
-def phases_of(progress: Mapping[str, Any]) -> dict[str, float]:
+def phases_of(report: BatchReport) -> dict[str, float]:
     """Return the seconds of a micro-batch per phase."""
     phases: dict[str, float] = {}
     for name, word in PHASES.items():
-        if name in progress["durationMs"]:
-            phases[word] = phases.get(word, 0.0) + int(progress["durationMs"][name]) / 1_000
+        if name in report.durations_ms:
+            phases[word] = phases.get(word, 0.0) + report.durations_ms[name] / 1_000
     return phases

@@ -22,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
+from runtime.frames.reports import report_of
 from runtime.spark.clusters import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
@@ -185,7 +186,7 @@ def measure(
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)
         reads = reads_of_sources(rows)
-        n_rows = [rows_read(p, reads, is_heartbeat) for p in progress]
+        n_rows = [rows_read(report_of(p), reads, is_heartbeat) for p in progress]
         timed = slice(max(settling, 1), None)
         batch_seconds = tuple(
             _seconds(p) for p, n in zip(progress[timed], n_rows[timed], strict=True) if n
@@ -248,7 +249,7 @@ def _digest(progress: Sequence[Any], n_parts: int) -> Digest:
 
 
 def _partials(progress: Sequence[Any]) -> int:
-    found = [size for p in progress for size in state_sizes(p, 1) if size is not None]
+    found = [size for p in progress for size in state_sizes(report_of(p), 1) if size is not None]
     return found[-1][0] if found else 0
 
 

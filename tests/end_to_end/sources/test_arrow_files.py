@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sqlwin
+from runtime.frames.reports import recent_reports
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from tests.end_to_end.stream_files import write_next
@@ -139,7 +140,7 @@ def test_inserts_that_share_slices_read_each_file_once(
         EXECUTE STATEMENT SET BEGIN {inserts} END;
     """)
     (stream,) = fresh_session.streams.all()
-    reports = stream.query.recentProgress
+    reports = recent_reports(stream.query)
     read = [rows_read(each, stream.run.reads, is_heartbeat) for each in reports]
     # the end of the input is a row too
     assert [n for n in read if n > 1] == [N_ROWS] * N_FILES

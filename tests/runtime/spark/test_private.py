@@ -10,6 +10,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from runtime import logs
+from runtime.frames.reports import report_of
 from runtime.spark.private import unless_missing
 from runtime.spark.status import TaggedJobs
 from runtime.streaming.source_reads import reads_of_sources, rows_read
@@ -61,4 +62,4 @@ def test_the_progress_of_statements_is_left_out(bare: Any, log: Path) -> None:
 def test_rows_of_a_stream_count_as_spark_counts_them(bare: Any, log: Path) -> None:
     reads = reads_of_sources(SimpleNamespace(sparkSession=bare))  # type: ignore[arg-type]
     assert reads == ()
-    assert rows_read({"numInputRows": 8, "sources": [{"numInputRows": 8}]}, reads) == 8
+    assert rows_read(report_of({"numInputRows": 8, "sources": [{"numInputRows": 8}]}), reads) == 8

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.frames.reports import report_of
 from runtime.streaming.source_reads import reads_of_sources
 from runtime.streaming.status import Tally, stream_status
 
@@ -57,5 +58,5 @@ def test_rows_count_once_however_often_they_are_read(
     reads = reads_of_sources(rows)
     assert reads == ((2, 2) if joins else (1, 2))
     assert sum(p["numInputRows"] for p in progress) == sum(reads) * N_ROWS
-    status = [stream_status([p], [], Tally(0), reads) for p in progress]
+    status = [stream_status([report_of(p)], [], Tally(0), reads) for p in progress]
     assert sum(each.n_input_rows for each in status) == 2 * N_ROWS

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime.frames.reports import report_of
 from runtime.streaming.source_reads import PATHS
 from runtime.streaming.status import (
     OperatorStatus,
@@ -122,14 +123,12 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
 
     tally = Tally(1)
     for report in (progress(0, 2, 1), progress(1, 3, 7)):
-        tally.take(report)
-        tally.take(report)
-    tally.take({**progress(2, 9, 9), "observedMetrics": {}})
+        tally.take(report_of(report))
+        tally.take(report_of(report))
+    tally.take(report_of({**progress(2, 9, 9), "observedMetrics": {}}))
     # Spark has forgotten the first of the three by now
-    reports = [progress(1, 3, 7), progress(2, 0, 7)]
-    status = stream_status(
-        reports, [["bids"]], tally, now_s=seconds_of(reports[1]["timestamp"]) + 1
-    )
+    reports = [report_of(progress(1, 3, 7)), report_of(progress(2, 0, 7))]
+    status = stream_status(reports, [["bids"]], tally, now_s=seconds_of(reports[1].timestamp) + 1)
     (found,) = status.operators
     assert (status.batch, status.n_input_rows, status.batch_seconds) == (2, 5, 0.4)
     assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
@@ -163,7 +162,7 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
             "sources": sources,
         }
         now_s = seconds_of("2026-01-31T08:05:02.000Z")
-        status = stream_status([progress], [], Tally(0), reads, now_s=now_s)
+        status = stream_status([report_of(progress)], [], Tally(0), reads, now_s=now_s)
         return status.n_input_rows, status.rows_per_second
 
     bids, asks, beat = reported("bids", 60), reported("asks", 7), reported(BEAT, 1)
@@ -189,7 +188,7 @@ def test_rows_that_stages_read_from_files_count_in_place_of_the_files() -> None:
         },
     }
     now_s = seconds_of("2026-01-31T08:05:00.500Z")
-    status = stream_status([progress], [], Tally(0), (PATHS, 1), now_s=now_s)
+    status = stream_status([report_of(progress)], [], Tally(0), (PATHS, 1), now_s=now_s)
     assert (status.n_input_rows, status.rows_per_second) == (507, 1014)
 
 

@@ -7,6 +7,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from runtime.frames.reports import report_of
 from sqlwin.ui.metrics import metrics_text
 from sqlwin.ui.snapshot import snapshot
 from tests.goldens import ROOT
@@ -18,7 +19,7 @@ DASHBOARD = ROOT / "docs/monitoring.grafana.json"
 def metric_samples() -> dict[str, set[str]]:
     """The names of samples in /metrics, with their labels."""
     each, _ = stream()
-    each.history.take(progress(0))
+    each.history.take(report_of(progress(0)))
     text = metrics_text(snapshot([watched(each)])).decode()
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):

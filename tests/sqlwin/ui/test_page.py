@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runtime.frames.reports import report_of
 from sqlwin.execution.activity import TimeSpan
 from sqlwin.ui.server import serve
 from sqlwin.ui.snapshot import Watched
@@ -58,7 +59,7 @@ def busy_session(text: str = SCRIPT) -> Watched:
             next_end_us=mark + 30 * SECOND,
         )
         reported["durationMs"]["addBatch"] += 20 * (batch % 5)
-        each.history.take(reported)
+        each.history.take(report_of(reported))
     each.run.latest.take(
         "totals", rows_of_windows(int(now - 30) // 60 - 4, 4, ("apples", "pears", text))
     )
@@ -167,11 +168,11 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(browser: Any) -> None:
 
 def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
     each, query = stream()
-    each.history.take(progress(0, 100))
+    each.history.take(report_of(progress(0, 100)))
     with page_of(watched(each)) as url, opened(browser, url) as tab:
         tab.locator("[data-stream]").wait_for()
         assert tab.locator(".facts dd").first.inner_text() == "100"
-        each.history.take(progress(1, 23))
+        each.history.take(report_of(progress(1, 23)))
         query.isActive = False
         tab.locator(".badge.stopped").wait_for()
         assert tab.locator(".facts dd").first.inner_text() == "123"

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from runtime.errors import SetupError
+from runtime.frames.reports import report_of
 from sqlwin.ui.server import TOKEN_VARIABLE, Watchers, application, is_own_host, serve
 from tests.observing import wait_until
 from tests.sqlwin.ui.sessions import progress, ran, rows_of_windows, stream, watched
@@ -25,7 +26,7 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     each, _ = stream()
-    each.history.take(progress(0, 100, late=2))
+    each.history.take(report_of(progress(0, 100, late=2)))
     each.run.latest.take("totals", rows_of_windows(0))
     session = watched(each)
     ran(session, "SELECT 'x'")

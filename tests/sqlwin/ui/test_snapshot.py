@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.errors import ExecutionError
+from runtime.frames.reports import report_of
 from runtime.sinks.latest_rows import MOST_ROWS, LatestRows
 from runtime.spark.status import stage_progress
 from sqlwin.execution.activity import Activity, StatementState
@@ -37,12 +38,14 @@ def test_a_stream_is_what_its_reports_say() -> None:
     for batch in (0, 1, 2, 2):  # Spark may say the same twice
         each.run.n_rows = 5 * batch
         each.history.take(
-            progress(
-                batch,
-                200,
-                at=now + batch,
-                watermarks_us=(soon + batch * SECOND, soon - 90 * SECOND),
-                late=batch,
+            report_of(
+                progress(
+                    batch,
+                    200,
+                    at=now + batch,
+                    watermarks_us=(soon + batch * SECOND, soon - 90 * SECOND),
+                    late=batch,
+                )
             )
         )
     (view,) = snapshot([watched(each)]).streams
@@ -67,13 +70,13 @@ def test_the_row_that_ends_the_input_is_no_row_of_it() -> None:
         {"description": "Rows[1]", "numInputRows": 100, "startOffset": 0, "endOffset": 1},
         {"description": "FileStreamSource[/checkpoint/end-of-input]", "numInputRows": 1},
     ]
-    each.history.take(report)
+    each.history.take(report_of(report))
     assert snapshot([watched(each)]).streams[0].rows_in == 100
 
 
 def test_late_rows_that_are_kept_are_not_dropped() -> None:
     each, _ = stream(late_table="late_bids")
-    each.history.take(progress(0, late=4))
+    each.history.take(report_of(progress(0, late=4)))
     (view,) = snapshot([watched(each)]).streams
     assert (view.late, view.dropped, view.late_table) == (4, 0, "late_bids")
 
@@ -87,10 +90,10 @@ def test_a_stream_without_a_report_is_there_too() -> None:
 
 def test_an_idle_report_keeps_how_the_operators_stand() -> None:
     each, _ = stream()
-    each.history.take(progress(0))
+    each.history.take(report_of(progress(0)))
     idle = progress(0, 0)
     del idle["durationMs"]["addBatch"], idle["observedMetrics"]["sqlwin.window.0"]
-    each.history.take(idle)
+    each.history.take(report_of(idle))
     (view,) = snapshot([watched(each)]).streams
     assert view.operators[0].watermark == "1970-01-01 00:01:00"
     assert len(view.points) == 1
@@ -98,7 +101,9 @@ def test_an_idle_report_keeps_how_the_operators_stand() -> None:
 
 def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
     each, _ = stream()
-    each.history.take(progress(0, watermarks_us=(2**62,), next_end_us=None, has_ended=True))
+    each.history.take(
+        report_of(progress(0, watermarks_us=(2**62,), next_end_us=None, has_ended=True))
+    )
     (view,) = snapshot([watched(each)]).streams
     (operator,) = view.operators
     assert (operator.watermark, operator.watermark_us, operator.lag_seconds) == (
@@ -112,7 +117,7 @@ def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
 def test_a_long_chart_has_fewer_points_and_no_row_less() -> None:
     each, _ = stream()
     for batch in range(1_000):
-        each.history.take(progress(batch, 3))
+        each.history.take(report_of(progress(batch, 3)))
     _, _, points = each.history.seen()
     found = thin_points(points, 100)
     assert len(found) <= 101

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runtime.frames.reports import BatchReport, SourceReport, report_of
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import has_seen_end
@@ -13,6 +14,10 @@ BEAT = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "
     "advanceMsPerBatch=0]"
 )
+
+
+def decoded(reports: list[dict[str, Any]]) -> list[BatchReport]:
+    return [report_of(report) for report in reports]
 
 
 def micro_batches(*read: bool) -> list[dict[str, Any]]:
@@ -32,14 +37,14 @@ def micro_batches(*read: bool) -> list[dict[str, Any]]:
 
 def test_input_is_used_up_when_a_micro_batch_has_read_nothing() -> None:
     assert not has_used_up([], None)
-    assert not has_used_up(micro_batches(True, True), None)
-    assert has_used_up(micro_batches(True, True, False), None)
+    assert not has_used_up(decoded(micro_batches(True, True)), None)
+    assert has_used_up(decoded(micro_batches(True, True, False)), None)
 
 
 def test_the_first_micro_batch_of_a_run_may_be_an_old_one_and_proves_nothing() -> None:
-    assert not has_used_up(micro_batches(False), None)
-    assert has_used_up(micro_batches(False, False), None)
-    assert not has_used_up(micro_batches(False, True), None)
+    assert not has_used_up(decoded(micro_batches(False)), None)
+    assert has_used_up(decoded(micro_batches(False, False)), None)
+    assert not has_used_up(decoded(micro_batches(False, True)), None)
 
 
 class Query:
@@ -112,14 +117,16 @@ def reports(*watermarks: list[int | str | None]) -> list[dict[str, Any]]:
 
 def test_the_end_has_come_when_it_has_closed_the_windows_of_all_operators() -> None:
     assert not has_seen_end([], 1)
-    assert not has_seen_end(reports([5], [None]), 1)
-    assert not has_seen_end(reports(["end", 7]), 2)
-    assert not has_seen_end(reports([FINAL_US, 2**62]), 2)
-    assert has_seen_end(reports([5, 5], ["end", "end"]), 2)
+    assert not has_seen_end(decoded(reports([5], [None])), 1)
+    assert not has_seen_end(decoded(reports(["end", 7])), 2)
+    assert not has_seen_end(decoded(reports([FINAL_US, 2**62])), 2)
+    assert has_seen_end(decoded(reports([5, 5], ["end", "end"])), 2)
     # Spark reports when a stream is idle too
-    assert has_seen_end([*reports(["end"]), {"observedMetrics": {}}], 1)
+    assert has_seen_end(decoded([*reports(["end"]), {"observedMetrics": {}}]), 1)
 
 
 def test_a_source_of_a_persons_is_no_heartbeat() -> None:
-    assert is_heartbeat({"description": BEAT})
-    assert not is_heartbeat({"description": BEAT.replace("rowsPerBatch=1", "rowsPerBatch=10")})
+    assert is_heartbeat(SourceReport(BEAT, 1, has_moved=True))
+    assert not is_heartbeat(
+        SourceReport(BEAT.replace("rowsPerBatch=1", "rowsPerBatch=10"), 1, has_moved=True)
+    )
