@@ -86,9 +86,9 @@ def with_place(document: QueryDocument, place: InProcessStep | str) -> QueryDocu
         return document
     match place:
         case InProcessStep(input=LocalStep(source=FileScan())):
-            text = "in process: files are read and aggregated here, without Spark"
+            text = "in process: reads and aggregates the files without Spark"
         case InProcessStep():
-            text = "in process: slices are read and merged here, without a job"
+            text = "in process: reads and merges slices without a Spark job"
         case _:
             text = f"on Spark: {place}"
     return replace(document, text=f"{document.text}\n== Execution ==\n{text}\n")

@@ -128,7 +128,7 @@ def test_rows_are_the_ones_of_spark(
     if time == "tz" and "in process" not in explained:
         assert "on Spark: " in explained  # results with instants
         return
-    assert "in process: files are read and aggregated here" in explained
+    assert "in process: reads and aggregates the files" in explained
     here = rows_of(session, sql, in_process=True)
     session.execute(f"SET '{SETTING}' = '0'")
     there = rows_of(session, sql, in_process=False)
