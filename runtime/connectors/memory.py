@@ -110,7 +110,7 @@ def _rows_of(spec: TableSpec) -> MemoryRows:
             f"table `{spec.name}` (connector 'memory') has no rows in this process: it was "
             "dropped, or a session in another process created it",
             subjects=(spec.name,),
-            hint="connector 'filesystem' keeps rows in files",
+            hint="use connector 'filesystem', which stores rows in files",
         )
     return rows
 

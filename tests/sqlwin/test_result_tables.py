@@ -6,11 +6,13 @@ import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import (
     LongType,
@@ -31,6 +33,7 @@ from sqlwin.result import (
     StreamRows,
     TableResult,
 )
+from sqlwin.result.spark import SparkRows, TaskRows
 
 TYPES = """
     SELECT CAST(1.50 AS DECIMAL(38, 10)) AS d, TIMESTAMP_LTZ '2024-05-01 12:00:00.000001' AS at,
@@ -237,3 +240,36 @@ def test_the_row_kind_of_a_stream_is_not_a_column_of_that_name() -> None:
             frame=SimpleNamespace(schema=StructType([StructField(name, StringType())])),  # type: ignore[arg-type]
         )
         assert (changed.kind_place, changed.columns[0].name) == (place, shown)
+
+
+WINDOWS = """
+    SELECT k, MAX(at) AS last, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at),
+      INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end
+"""
+
+
+def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    instants = pa.array([datetime(2024, 5, 1, 12, i, tzinfo=UTC) for i in range(3)])
+    pq.write_table(
+        pa.table({"k": ["a", "b", None], "at": instants.cast(pa.timestamp("us", "UTC"))}),
+        tmp_path / "1.parquet",
+    )
+    fresh_session.execute(f"""
+        SET 'table.local-time-zone' = 'Asia/Tokyo';
+        CREATE TABLE t (k STRING, at TIMESTAMP_LTZ(6), WATERMARK FOR at AS at) WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet');
+    """)
+    batch = fresh_session.execute(WINDOWS)
+    by_spark = fresh_session.execute("SELECT id, now() AS at FROM range(0, 300000, 1, 3)")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    streamed = fresh_session.execute(WINDOWS)
+    for (result,), kind in ((batch, TaskRows), (by_spark, SparkRows), (streamed, StreamRows)):
+        assert isinstance(result, RowsResult) and type(result.data) is kind
+        rows = result.data
+        batches = list(rows.batches())
+        assert [column.name for column in rows.columns] == rows.schema.names
+        assert all(part.schema == rows.schema for part in batches)
+        assert "Asia/Tokyo" in str(rows.schema) and sum(part.num_rows for part in batches)
+        assert sum(part.num_rows for part in rows.batches(2)) == 2
+        assert rows.dataframe().isStreaming is (kind is StreamRows)
+    assert batch[0].to_arrow().schema.types == streamed[0].to_arrow().schema.types
