@@ -146,7 +146,7 @@ def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> Non
     (tmp_path / "x" / "f").write_text("")
     with pytest.raises(CatalogError, match=r"m` cannot be created: .*/x already exists"):
         create_slices(str(tmp_path / "x"), "m", "{}", FORM)
-    with pytest.raises(CatalogError, match="there is something else at"):
+    with pytest.raises(CatalogError, match="is not a materialized table"):
         open_slices(str(tmp_path / "x"), "m")
     with pytest.raises(CatalogError, match="does not exist"):
         open_slices(str(tmp_path / "y"), "m")
@@ -164,7 +164,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     table = _made(tmp_path / "m")
     for number in ("1", "2", "x"):
         table.delta.alter.set_table_properties({"sqlwin.format": number}, raise_if_not_exists=False)
-        with pytest.raises(CatalogError, match=f"has format {number}, and .* reads format 3"):
+        with pytest.raises(CatalogError, match=f"has format {number}, but .* reads format 3"):
             open_slices(table.path, "m")
 
 

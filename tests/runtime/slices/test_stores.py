@@ -171,7 +171,7 @@ def test_a_place_that_holds_something_else_is_refused(store: ObjectStore) -> Non
     place = _place(store, "taken")
     with pytest.raises(CatalogError, match=r"s3a://lake/taken already exists"):
         create_slices(place, "m", "{}", FORM)
-    with pytest.raises(CatalogError, match="there is something else at"):
+    with pytest.raises(CatalogError, match="is not a materialized table"):
         open_slices(place, "m")
     with pytest.raises(CatalogError, match="does not exist"):
         open_slices(_place(store, "nothing"), "m")

@@ -74,7 +74,7 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
         rescaled(checkpoint)
     with (
         holding(checkpoint.directory, with_others=True),
-        pytest.raises(ExecutionError, match="a stream runs on the checkpoint"),
+        pytest.raises(ExecutionError, match="a stream is running on the checkpoint"),
     ):
         rescaled(checkpoint)
     mark_ended(FILES, checkpoint, QUERY)

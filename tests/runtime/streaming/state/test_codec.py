@@ -173,7 +173,7 @@ def test_a_field_that_this_version_does_not_know_is_refused(
 @pytest.mark.parametrize("version", [2, 3, 4, 9])
 def test_facts_of_another_version_are_refused(version: int) -> None:
     blob = bytes([version]) + encode_facts(SESSION)[1:]
-    with pytest.raises(ExecutionError, match=f"state of version {version}, this sqlwin reads"):
+    with pytest.raises(ExecutionError, match=f"state of version {version}, but this sqlwin reads"):
         decode_facts(blob)
 
 
