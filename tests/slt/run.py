@@ -141,8 +141,8 @@ class FileRun:
             return [r for r in affected if not _needs_rule(self.session, _sqls(r)[0])]
 
     def _applied_rules(self, sql: str) -> set[str]:
-        (document,) = self.session.explain_queries(sql)
-        return {entry["rule"] for entry in document["rules"]["applied"]}
+        documents = self.session.explain_queries(sql)  # none for SHOW TABLES
+        return {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
 
     def _compare(self, group: list[Record], settings: dict[str, str]) -> None:
         """Run queries with some settings and compare their rows with the file."""
