@@ -348,7 +348,10 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
             operator(
                 f"{prefix}Limit",
                 offset=to_sql(offset.expression) if offset is not None else None,
-                fetch=to_sql(limit.expression) if limit is not None else None,
+                # FETCH FIRST has a count
+                fetch=None
+                if limit is None
+                else to_sql(limit.args.get("count") or limit.expression),
             )
         )
     if order is not None:
