@@ -261,7 +261,7 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
         if shared is not None:
             raise ExecutionError(
                 f"the INSERT in {directory} is part of the checkpoint in {shared}",
-                hint="use {shared}",
+                hint=f"use {shared}",
             )
         below = [n for n in files.names_in(directory) if files.exists(f"{directory}/{n}/{FILE}")]
         raise ExecutionError(

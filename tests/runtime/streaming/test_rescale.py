@@ -82,7 +82,7 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
         rescaled(find_checkpoint(FILES, checkpoint.directory)[0])
     mark_members(FILES, checkpoint.directory, [f"{tmp_path}/part"])
     with pytest.raises(
-        ExecutionError, match=r"INSERT of .*/part is part of the checkpoint in .*/t"
+        ExecutionError, match=r"INSERT in .*/part is part of the checkpoint in .*/t"
     ):
         find_checkpoint(FILES, str(tmp_path / "part"))
     about = tmp_path / "t/sqlwin.json"
