@@ -326,7 +326,8 @@ def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts
     assert foreseen(wider) == f"{where}: the stream resumes with changed SQL: {changed}"
     refused = foreseen(query(TUMBLE, "MIN(v), SUM(v)"))
     assert refused.startswith(
-        f"{where}: refused, because it belongs to another query: operator 0 keeps COUNT(*)"
+        f"{where}: refused, because it belongs to another query: "
+        "the state of operator 0 has COUNT(*)"
     )
     session.execute("SET 'sqlwin.end-of-input' = 'hold-windows'")
     notes = session.execute(f"INSERT INTO s {wider}")[-1].notes
