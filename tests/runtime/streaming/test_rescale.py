@@ -87,10 +87,10 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
         find_checkpoint(FILES, str(tmp_path / "part"))
     about = tmp_path / "t/sqlwin.json"
     about.write_text(about.read_text().replace('"version": 4', '"version": 7'))
-    with pytest.raises(ExecutionError, match="has format 7, and this sqlwin reads format 4"):
+    with pytest.raises(ExecutionError, match="has format 7, but this sqlwin reads format 4"):
         find_checkpoint(FILES, checkpoint.directory)
     about.write_text("{")
-    with pytest.raises(ExecutionError, match="cannot be read"):
+    with pytest.raises(ExecutionError, match="cannot read"):
         find_checkpoint(FILES, checkpoint.directory)
 
 
