@@ -228,7 +228,7 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
         content = from_text(_Content, files.read_text(path), _VERSION)
     except OtherVersionError as error:
         raise ExecutionError(
-            f"{path} has format {error.version}, and this sqlwin reads format {_VERSION}",
+            f"{path} has format {error.version}, but this sqlwin reads format {_VERSION}",
             hint=f"use the sqlwin version that wrote it, or {ANOTHER}",
         ) from error
     except ValueError as error:

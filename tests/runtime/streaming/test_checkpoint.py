@@ -163,11 +163,11 @@ def test_a_checkpoint_of_another_format_is_refused_in_a_line(
     path.write_text(json.dumps({**json.loads(before), "version": version}))
     with pytest.raises(ExecutionError) as caught:
         opened(tmp_path)
-    assert caught.value.message == (f"{path} has format {version}, and this sqlwin reads format 4")
+    assert caught.value.message == (f"{path} has format {version}, but this sqlwin reads format 4")
     assert "use the sqlwin version that wrote it" in str(caught.value.hint)
     # whatever else it has: this is what 0.1 wrote
     path.write_text('{"version": 1, "identity": {"plan": "p"}, "key_groups": 8}')
-    with pytest.raises(ExecutionError, match="has format 1, and this sqlwin reads format 4"):
+    with pytest.raises(ExecutionError, match="has format 1, but this sqlwin reads format 4"):
         opened(tmp_path)
     path.write_text(before)
     opened(tmp_path)
