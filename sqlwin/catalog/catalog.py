@@ -222,7 +222,8 @@ class SessionCatalog:
         self._not_shown.pop(key, None)
         for view in self._changed.forget(_spark_name(key)):
             self._not_shown.pop((view,), None)
-            if self._shown.pop((view,), None) is not None:
+            self._shown.pop((view,), None)
+            if is_started(self._spark):
                 self._spark.catalog.dropTempView(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
