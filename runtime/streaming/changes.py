@@ -45,7 +45,7 @@ _Slices: TypeAlias = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
-class KeptNames:
+class StateNames:
     """Names of an operator's columns in state.
 
     Attributes:
@@ -64,7 +64,7 @@ class KeptNames:
 
 
 @dataclass(frozen=True)
-class Resumed:
+class ResumedOperator:
     """An operator that resumes with the state of another plan.
 
     Attributes:
@@ -75,12 +75,12 @@ class Resumed:
     """
 
     operator: KeptOperator
-    names: KeptNames
+    names: StateNames
     changes: tuple[str, ...]
     window: Window | None
 
 
-def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
+def resume_operator(number: int, old: KeptOperator, new: KeptOperator) -> ResumedOperator | str:
     """Return how an operator resumes with the state of another plan, or why it cannot.
 
     Args:
@@ -149,7 +149,9 @@ def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
     )
     renamed = tuple((name, other) for name, other in columns.items() if name != other)
     changed = was if window != was else None
-    return Resumed(operator, KeptNames(renamed, sources, generation), tuple(changes), changed)
+    return ResumedOperator(
+        operator, StateNames(renamed, sources, generation), tuple(changes), changed
+    )
 
 
 def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:

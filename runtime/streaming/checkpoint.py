@@ -29,7 +29,7 @@ from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file, numbers_in
 from runtime.records import OtherVersionError, from_text, to_text
 from runtime.redaction import DEFAULT, Mask
-from runtime.streaming.changes import KeptNames, Resumed
+from runtime.streaming.changes import ResumedOperator, StateNames
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
@@ -90,7 +90,7 @@ class Checkpoint:
         has_ended: Whether the input ended and all windows were closed in an earlier run.
         spark_id: Id of the query in Spark's part of the checkpoint.
         spark_name: Name of Spark's directory in the checkpoint's.
-        resumed: How each operator continues with the existing state, by operator number.
+        operators: How each operator continues with the existing state, by operator number.
     """
 
     directory: str
@@ -100,12 +100,12 @@ class Checkpoint:
     spark_id: str
     has_ended: bool = False
     spark_name: str = _SPARK
-    resumed: tuple[Resumed, ...] = ()
+    operators: tuple[ResumedOperator, ...] = ()
 
     @property
-    def names(self) -> tuple[KeptNames, ...]:
+    def names(self) -> tuple[StateNames, ...]:
         """Names of the operators' columns in state, by operator number."""
-        return tuple(operator.names for operator in self.resumed)
+        return tuple(operator.names for operator in self.operators)
 
     @property
     def owner(self) -> Owner:
@@ -201,7 +201,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
             hint=change_hint(old),
         )
     if change:
-        checkpoint = replace(checkpoint, resumed=change)
+        checkpoint = replace(checkpoint, operators=change)
     if not checkpoint.has_ended:
         _check_spark_files(files, checkpoint)
     files.make_directory(checkpoint.end_of_input)
@@ -273,7 +273,7 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
 
 def foreseen(
     files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
-) -> str | tuple[Resumed, ...] | None:
+) -> str | tuple[ResumedOperator, ...] | None:
     """Return what `open_checkpoint` would do, without changing anything.
 
     Returns:
@@ -432,9 +432,11 @@ def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None
 
 def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
     """Return the identity of a stream with the operators as it resumes them from a checkpoint."""
-    if not checkpoint.resumed:
+    if not checkpoint.operators:
         return identity
-    return replace(identity, operators=tuple(operator.operator for operator in checkpoint.resumed))
+    return replace(
+        identity, operators=tuple(operator.operator for operator in checkpoint.operators)
+    )
 
 
 def _write(

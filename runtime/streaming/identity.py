@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.redaction import Mask
 from runtime.spec.kept_state import KeptOperator, KeptRows, folded, folded_form
-from runtime.streaming.changes import Resumed, may_change, resumed
+from runtime.streaming.changes import ResumedOperator, may_change, resume_operator
 
 # Start of an option in the description of a table
 _OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
@@ -87,7 +87,7 @@ def _without_secrets(table: str, mask: Mask) -> str:
     return "\n".join(result)
 
 
-def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
+def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...]:
     """Compare identities: return why a checkpoint cannot be resumed, or how the operators resume.
 
     Args:
@@ -112,7 +112,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
         change = _changed_table(before[name][1], after[name][1])
         if change is not None:
             return f"table `{after[name][0]}` has changed: {change}"
-    outcome: str | tuple[Resumed, ...] = ()
+    outcome: str | tuple[ResumedOperator, ...] = ()
     if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # emitted results are stored as well, by the names of their columns
         is_same = folded_form(old.form) == folded_form(new.form)
@@ -139,12 +139,12 @@ def _are_utc(*zones: str | None) -> bool:
     return all(zone is not None and zone.lower() in _UTC for zone in zones)
 
 
-def _resume_operators(old: Identity, new: Identity) -> str | tuple[Resumed, ...]:
+def _resume_operators(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...]:
     if len(old.operators) != len(new.operators):
         return f"it had {_operators(old)}, but now has {_operators(new)}"
     operators = []
     for number, pair in enumerate(zip(old.operators, new.operators, strict=True)):
-        operator = resumed(number, *pair)
+        operator = resume_operator(number, *pair)
         if isinstance(operator, str):
             return operator
         operators.append(operator)

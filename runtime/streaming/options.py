@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from runtime.spec.thresholds import Thresholds
-from runtime.streaming.changes import KeptNames
+from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
@@ -47,7 +47,7 @@ class StreamOptions:
     fixes_partitions: bool = True
     own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
     owner: Owner | None = field(default=None, compare=False)
-    names: tuple[KeptNames, ...] = field(default=(), compare=False)
+    names: tuple[StateNames, ...] = field(default=(), compare=False)
     idle_timeout_us: int | None = None
     watermark_policy: str = "min"
     max_jump_us: int | None = None
@@ -74,9 +74,9 @@ class StreamOptions:
             return numbers, numbers
         return numbers, tuple(head_groups(numbers, self.partitions))
 
-    def names_of(self, operator: int) -> KeptNames:
+    def names_of(self, operator: int) -> StateNames:
         """Return the names of an operator's columns in state."""
-        return self.names[operator] if operator < len(self.names) else KeptNames()
+        return self.names[operator] if operator < len(self.names) else StateNames()
 
     def owner_of(self, operator: int) -> Owner | None:
         """Return the owner of an operator's state."""

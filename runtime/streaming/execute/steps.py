@@ -28,7 +28,7 @@ from runtime.spec.stream_steps import (
     WatermarkedRowsStep,
 )
 from runtime.spec.windows import SessionWindow
-from runtime.streaming.changes import KeptNames
+from runtime.streaming.changes import StateNames
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import common_spec, decoded_output, operator_output
@@ -158,7 +158,7 @@ def _operator_spec(
     )
 
 
-def _with_state_names(aggregation: WindowAggregation, names: KeptNames) -> WindowAggregation:
+def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> WindowAggregation:
     """Return an aggregation whose columns are named as in state."""
     window = aggregation.window
     if isinstance(window, SessionWindow):
@@ -174,7 +174,7 @@ def _with_state_names(aggregation: WindowAggregation, names: KeptNames) -> Windo
     )
 
 
-def _rename_columns(accumulator: Accumulator, names: KeptNames) -> Accumulator:
+def _rename_columns(accumulator: Accumulator, names: StateNames) -> Accumulator:
     return replace(accumulator, columns=tuple(map(names.of, accumulator.columns)))
 
 

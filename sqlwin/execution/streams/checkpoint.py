@@ -205,12 +205,12 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
     Raises:
         SqlwinError: Its state cannot be read.
     """
-    changes = [change for resumed in checkpoint.resumed for change in resumed.changes]
+    changes = [change for resumed in checkpoint.operators for change in resumed.changes]
     if not changes:
         return []
     notes = [f"the checkpoint resumes with changed SQL: {'; '.join(changes)}"]
     changed = [
-        (n, resumed) for n, resumed in enumerate(checkpoint.resumed) if resumed.window is not None
+        (n, resumed) for n, resumed in enumerate(checkpoint.operators) if resumed.window is not None
     ]
     if changed and committed(files, checkpoint):
         state = open_state(spark, files, checkpoint.directory)

@@ -19,7 +19,7 @@ from runtime.spec.windows import (
     Tumble,
     Window,
 )
-from runtime.streaming.changes import Resumed, first_whole, resumed
+from runtime.streaming.changes import ResumedOperator, first_whole, resume_operator
 from runtime.streaming.identity import Identity, difference, may_differ
 from runtime.streaming.state.columns import StateColumns
 
@@ -42,9 +42,9 @@ def kept(
     )
 
 
-def went_on(old: KeptOperator, new: KeptOperator) -> Resumed:
-    found = resumed(0, old, new)
-    assert isinstance(found, Resumed), found
+def went_on(old: KeptOperator, new: KeptOperator) -> ResumedOperator:
+    found = resume_operator(0, old, new)
+    assert isinstance(found, ResumedOperator), found
     return found
 
 
@@ -62,7 +62,7 @@ def test_columns_keep_the_names_that_they_have_in_state() -> None:
 def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
     found = went_on(kept(), kept(COUNT))
     assert found.changes == ("SUM(v) was removed",) and found.operator.generation == 1
-    assert resumed(0, found.operator, kept()) == (
+    assert resume_operator(0, found.operator, kept()) == (
         "the state of operator 0 has COUNT(*), from which SUM(v) cannot be computed"
     )
 
@@ -114,9 +114,9 @@ def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
 def test_windows_change_where_they_are_made_of_the_same_slices(
     was: Window, now: Window, goes_on: bool
 ) -> None:
-    found = resumed(0, kept(window=was), kept(window=now))
-    assert isinstance(found, Resumed) == goes_on
-    if isinstance(found, Resumed):
+    found = resume_operator(0, kept(window=was), kept(window=now))
+    assert isinstance(found, ResumedOperator) == goes_on
+    if isinstance(found, ResumedOperator):
         assert found.window == was and found.operator.generation == 1
 
 
@@ -162,7 +162,7 @@ def test_the_first_window_that_is_whole_is_known(
     ],
 )
 def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:
-    assert resumed(0, kept(), changed) == message
+    assert resume_operator(0, kept(), changed) == message
 
 
 def identity(operator: KeptOperator, form: object = "a", **settings: str) -> Identity:

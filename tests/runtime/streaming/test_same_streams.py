@@ -19,7 +19,7 @@ from runtime.spec.kept_state import (
     folded_form,
 )
 from runtime.spec.windows import Tumble
-from runtime.streaming.changes import Resumed, resumed
+from runtime.streaming.changes import ResumedOperator, resume_operator
 from runtime.streaming.identity import Identity, difference, without_secrets
 
 FILES = """connector filesystem
@@ -211,8 +211,8 @@ def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
     ids=["time", "key", "rows", "aggregate", "columns"],
 )
 def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
-    found = resumed(0, kept(), new)
-    assert isinstance(found, Resumed) and found.changes == ()
+    found = resume_operator(0, kept(), new)
+    assert isinstance(found, ResumedOperator) and found.changes == ()
 
 
 @pytest.mark.parametrize(
@@ -242,4 +242,4 @@ def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
     ids=["column", "aggregate", "fields", "order of fields"],
 )
 def test_state_of_other_types_is_not_read(old: KeptOperator, new: KeptOperator, why: str) -> None:
-    assert resumed(0, old, new) == why
+    assert resume_operator(0, old, new) == why
