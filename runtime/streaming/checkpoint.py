@@ -271,7 +271,7 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
     return _read(files, directory)
 
 
-def foreseen(
+def preview_checkpoint(
     files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
 ) -> str | tuple[ResumedOperator, ...] | None:
     """Return what `open_checkpoint` would do, without changing anything.
@@ -396,7 +396,7 @@ def begin_with(
     Args:
         files: File system.
         checkpoint: Checkpoint opened for the stream.
-        identity: Identity of the stream, see `resumed_identity`.
+        identity: Identity of the stream, see `resume_identity`.
         mask: Recognises secrets.
 
     Returns:
@@ -430,7 +430,7 @@ def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None
     _write(files, replace(checkpoint, has_ended=True), identity)
 
 
-def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
+def resume_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
     """Return the identity of a stream with the operators as it resumes them from a checkpoint."""
     if not checkpoint.operators:
         return identity

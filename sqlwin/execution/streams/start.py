@@ -17,7 +17,7 @@ from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import TableSpec
-from runtime.streaming.checkpoint import begin_with, foreseen, resumed_identity
+from runtime.streaming.checkpoint import begin_with, preview_checkpoint, resume_identity
 from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
@@ -107,7 +107,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
         # again, in case the directory was just created
         hold_shared_lock(in_use, place)
-        identity = resumed_identity(checkpoint, identity)
+        identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
             return f"the input ended in an earlier run with the checkpoint {place.directory}"
@@ -174,7 +174,7 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     identity = identity_of(lowered, options, plans.config.mask, partial(resolve, plans.spark))
     place = _place(plans, sink, identity, lambda directory: True)
     files = writable_files_at(plans.spark, place.directory)
-    verdict = foreseen(files, place.directory, identity, plans.config.mask)
+    verdict = preview_checkpoint(files, place.directory, identity, plans.config.mask)
     if verdict is None:
         outlook = "new"
     elif isinstance(verdict, str):
@@ -214,7 +214,7 @@ def _place(
 
     def is_its_own(directory: str) -> bool:
         try:
-            verdict = foreseen(files, directory, identity, plans.config.mask)
+            verdict = preview_checkpoint(files, directory, identity, plans.config.mask)
         except ExecutionError:
             return False  # opening the checkpoint reports the error
         return isinstance(verdict, tuple) and not any(operator.changes for operator in verdict)

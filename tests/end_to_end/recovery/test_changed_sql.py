@@ -312,19 +312,19 @@ def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts
         "WITH ('connector' = 'blackhole')"
     )
 
-    def foreseen(sql: str) -> str:
+    def outlook(sql: str) -> str:
         explained = session.execute(f"EXPLAIN INSERT INTO s {sql}")[-1].text
         return explained.partition("== Checkpoint ==\n")[2].strip()
 
-    assert foreseen(query(TUMBLE)) == f"{where}: new"
+    assert outlook(query(TUMBLE)) == f"{where}: new"
     restarts.run(query(TUMBLE))
     wider, changed = (
         query(HOP.format(3)),
         "TUMBLE(size=1 min) changed to HOP(slide=1 min, size=3 min)",
     )
-    assert foreseen(query(TUMBLE)) == f"{where}: the stream resumes"
-    assert foreseen(wider) == f"{where}: the stream resumes with changed SQL: {changed}"
-    refused = foreseen(query(TUMBLE, "MIN(v), SUM(v)"))
+    assert outlook(query(TUMBLE)) == f"{where}: the stream resumes"
+    assert outlook(wider) == f"{where}: the stream resumes with changed SQL: {changed}"
+    refused = outlook(query(TUMBLE, "MIN(v), SUM(v)"))
     assert refused.startswith(
         f"{where}: refused, because it belongs to another query: "
         "the state of operator 0 has COUNT(*)"
