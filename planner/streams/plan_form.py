@@ -26,17 +26,17 @@ from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.kept_state import (
+from runtime.spec.local import PartialColumns
+from runtime.spec.state_schema import (
     PARALLELISM,
-    KeptAccumulator,
-    KeptKey,
-    KeptOperator,
-    KeptReader,
-    KeptRows,
+    OperatorSchema,
+    RowOrigin,
+    StateAccumulator,
+    StateKey,
+    StateReader,
     accumulator_kind,
     without_options,
 )
-from runtime.spec.local import PartialColumns
 from runtime.spec.windows import Tumble, window_kind
 
 # Accumulators that correspond to a SQL aggregate
@@ -55,7 +55,7 @@ _JSON = dict[str, Any]
 
 def kept_operators(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog
-) -> tuple[KeptOperator, ...]:
+) -> tuple[OperatorSchema, ...]:
     """Return the state that the window operators of a stream keep, by operator number.
 
     Args:
@@ -94,21 +94,21 @@ def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate
             yield local
 
 
-def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:
+def _reader(name: str, node: GlobalWindowAggregate) -> StateReader:
     assert isinstance(node.window, FixedWindow)
     grid = grid_of(node.window)
-    return KeptReader(name, node.window, Tumble(grid.width_us, grid.offset_us))
+    return StateReader(name, node.window, Tumble(grid.width_us, grid.offset_us))
 
 
-def _state_of(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
+def _state_of(local: LocalWindowAggregate, readers: tuple[StateReader, ...] = ()) -> OperatorSchema:
     base, columns, conditions = _fold(local.input)
     time = columns.get(local.time_column.lower())
-    return KeptOperator(
+    return OperatorSchema(
         local.window,
         (local.time_column if time is None else _text(time), local.time_type),
         local.slice_end,
         tuple(
-            KeptKey(
+            StateKey(
                 key.name, _text(_substitute(key.expr, columns)), _type_of(key.name, local.schema)
             )
             for key in local.keys
@@ -117,14 +117,14 @@ def _state_of(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ())
             _accumulator(partial, local.plans, columns) for partial in partial_calls(local.plans)
         ),
         readers,
-        KeptRows(base, _conditions(conditions), _to_json(local.first)),
+        RowOrigin(base, _conditions(conditions), _to_json(local.first)),
         types={column.name.lower(): column.type for column in local.input.schema},
     )
 
 
 def _accumulator(
     partial: PartialColumns[exp.Expr], plans: tuple[AggregatePlan, ...], columns: _Columns
-) -> KeptAccumulator:
+) -> StateAccumulator:
     kind, name = accumulator_kind(partial.into), partial.text
     if kind in _PLAIN:
         # AVG is computed as SUM and COUNT.
@@ -134,7 +134,7 @@ def _accumulator(
     if kind == "user-defined":
         kind = f"{kind} {partial.text.partition('(')[0].strip().lower()}"
     condition = partial.condition
-    return KeptAccumulator(
+    return StateAccumulator(
         partial.columns,
         kind,
         tuple(_text(_substitute(arg, columns)) for arg in partial.args),

@@ -15,9 +15,9 @@ import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.kept_state import (
-    KeptAccumulator,
-    KeptOperator,
+from runtime.spec.state_schema import (
+    OperatorSchema,
+    StateAccumulator,
     folded,
 )
 from runtime.spec.windows import (
@@ -51,7 +51,7 @@ class StateNames:
     Attributes:
         columns: (name in the plan, name in state) of key, slice end and partial columns.
         sources: (column, source) of columns that are computed from `source` if state lacks them.
-        generation: Generation of the operator, see `KeptOperator`.
+        generation: Generation of the operator, see `OperatorSchema`.
     """
 
     columns: tuple[tuple[str, str], ...] = ()
@@ -74,13 +74,13 @@ class ResumedOperator:
         window: Previous window, if it has changed.
     """
 
-    operator: KeptOperator
+    operator: OperatorSchema
     names: StateNames
     changes: tuple[str, ...]
     window: Window | None
 
 
-def resume_operator(number: int, old: KeptOperator, new: KeptOperator) -> ResumedOperator | str:
+def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> ResumedOperator | str:
     """Return how an operator resumes with the state of another plan, or why it cannot.
 
     Args:
@@ -104,7 +104,7 @@ def resume_operator(number: int, old: KeptOperator, new: KeptOperator) -> Resume
     if window != was and (change := _other_window(was, window)) is not None:
         return f"operator {number} {change}"
     left = list(old.accumulators)
-    new_accumulators: list[KeptAccumulator] = []
+    new_accumulators: list[StateAccumulator] = []
     added: list[str] = []
     for accumulator in new.accumulators:
         stored = next(
@@ -179,7 +179,7 @@ def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | N
     return None if end == first else (stored_from_us, end)
 
 
-def may_change(operators: Sequence[KeptOperator]) -> str:
+def may_change(operators: Sequence[OperatorSchema]) -> str:
     """Return what may change in a stream, for a hint."""
     all_slices = [_slices(operator.window) for operator in operators]
     words = "HAVING, the selected columns and ranks, and removed aggregates"
@@ -188,7 +188,7 @@ def may_change(operators: Sequence[KeptOperator]) -> str:
     return f"allowed changes: {words}"
 
 
-def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
+def _changed_rows(old: OperatorSchema, new: OperatorSchema) -> str | None:
     was, is_ = old.rows.folded, new.rows.folded
     if was == is_:
         return None
@@ -201,7 +201,7 @@ def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
     return "read {}, but now reads {}".format(*read)
 
 
-def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
+def _other_types(old: OperatorSchema, new: OperatorSchema) -> str | None:
     """Describe an input column whose type has changed, if there is one."""
     for name, type_ in new.types.items():
         if old.types.get(name, type_) != type_:
@@ -209,7 +209,7 @@ def _other_types(old: KeptOperator, new: KeptOperator) -> str | None:
     return None
 
 
-def _other_state(old: KeptAccumulator, new: KeptAccumulator) -> str | None:
+def _other_state(old: StateAccumulator, new: StateAccumulator) -> str | None:
     """Describe how an accumulator's state differs from the stored one, if it does."""
     is_other = len(old.columns) != len(new.columns) or (
         # columns of a user-defined state are named after its fields
@@ -227,7 +227,7 @@ def _read(base: Any) -> str | None:
     return None if name is None else f"`{name}`"
 
 
-def _source(new: KeptAccumulator, stored: Sequence[KeptAccumulator]) -> KeptAccumulator | None:
+def _source(new: StateAccumulator, stored: Sequence[StateAccumulator]) -> StateAccumulator | None:
     """Return the stored sum that differs from a sum of doubles only in its type."""
     if new.kind != "sum":
         return None

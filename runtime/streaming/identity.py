@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
-from runtime.spec.kept_state import KeptOperator, KeptRows, folded, folded_form
+from runtime.spec.state_schema import OperatorSchema, RowOrigin, folded, folded_form
 from runtime.streaming.changes import ResumedOperator, may_change, resume_operator
 
 # Start of an option in the description of a table
@@ -63,7 +63,7 @@ class Identity:
     plan: str
     tables: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    operators: tuple[KeptOperator, ...] = ()
+    operators: tuple[OperatorSchema, ...] = ()
     form: tuple[Any, ...] = ()
     sources: tuple[str, ...] = ()
 
@@ -183,8 +183,8 @@ def _in_order(identity: Identity) -> Identity:
             return {renamed(key): renamed(item) for key, item in value.items()}
         return [renamed(item) for item in value] if isinstance(value, list | tuple) else value
 
-    def renamed_rows(rows: KeptRows) -> KeptRows:
-        return KeptRows(renamed(rows.base), tuple(renamed(rows.where)), renamed(rows.first))
+    def renamed_rows(rows: RowOrigin) -> RowOrigin:
+        return RowOrigin(renamed(rows.base), tuple(renamed(rows.where)), renamed(rows.first))
 
     return replace(
         identity,

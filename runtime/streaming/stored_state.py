@@ -23,7 +23,7 @@ from runtime.files import Files
 from runtime.spark.errors import translate
 from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
-from runtime.spec.kept_state import KeptOperator
+from runtime.spec.state_schema import OperatorSchema
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS
@@ -68,7 +68,7 @@ class StoredOperator:
 
     number: int
     spark_id: int
-    operator: KeptOperator | None
+    operator: OperatorSchema | None
     facts: Mapping[int, GroupFacts]
     buckets: Mapping[int, Sequence[GroupFacts]]
     sizes: Mapping[tuple[int, str], int]

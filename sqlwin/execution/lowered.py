@@ -27,8 +27,8 @@ from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.expressions import RankOrder
-from runtime.spec.kept_state import KeptOperator
 from runtime.spec.local import StreamLocalStep
+from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
@@ -106,7 +106,7 @@ class LoweredStream:
     late: tuple[LateOutput | StreamRefusal | None, ...]
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
-    kept: tuple[KeptOperator, ...]
+    kept: tuple[OperatorSchema, ...]
     order_of_sources: tuple[str, ...]
     measuring: Measuring | None = None
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.kept_state import KeptAccumulator, KeptOperator
+from runtime.spec.state_schema import OperatorSchema, StateAccumulator
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,
@@ -145,7 +145,7 @@ class Decoder:
         closed_us: Windows that end at or before this are closed.
     """
 
-    operator: KeptOperator | None
+    operator: OperatorSchema | None
     closed_us: int | None
 
     def decoded(self, blob: Blob, contents: bytes, taken: bytes | None = None) -> pa.Table:
@@ -239,7 +239,7 @@ def _of_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
     return results.filter(pa.array(counts))
 
 
-def _aggregate(accumulator: KeptAccumulator, columns: dict[str, pa.Array]) -> pa.Array:
+def _aggregate(accumulator: StateAccumulator, columns: dict[str, pa.Array]) -> pa.Array:
     arrays = [columns.pop(name) for name in accumulator.columns]
     if len(arrays) == 1:
         return arrays[0]

@@ -12,7 +12,7 @@ from planner.plan import Plan
 from planner.streams.plan_form import form_of
 from runtime.records import as_stored
 from runtime.redaction import Mask
-from runtime.spec.kept_state import without_options
+from runtime.spec.state_schema import without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.identity import KEPT, PLACE, Identity, may_differ, without_secrets

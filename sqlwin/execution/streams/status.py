@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from planner.explain.windows import window_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
-from runtime.spec.kept_state import KeptOperator
+from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.windows import Window
 from runtime.streaming.status import StreamStatus, dropped_rows, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
@@ -205,7 +205,7 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
     return [(*row, *common) for row in rows or [(str(stored.number), windows, "nothing", "0", "0")]]
 
 
-def _operator_columns(operator: KeptOperator) -> tuple[str, str, str]:
+def _operator_columns(operator: OperatorSchema) -> tuple[str, str, str]:
     windows: list[Window] = [reader.window for reader in operator.readers]
     return (
         "; ".join(

@@ -14,7 +14,7 @@ from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
 from planner.nodes.logical import AggregateCall, Node, TableScan
 from planner.streams.plan_form import kept_operators
-from runtime.spec.kept_state import KeptOperator
+from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
@@ -82,13 +82,13 @@ def planned(calls: Sequence[AggregateCall]) -> Node:
     return plan
 
 
-def kept(calls: Sequence[AggregateCall]) -> KeptOperator:
+def kept(calls: Sequence[AggregateCall]) -> OperatorSchema:
     """What the operator of a stream with these aggregates keeps."""
     (operator,) = kept_operators([planned(calls)], (), CATALOG)
     return operator
 
 
-def meanings(operator: KeptOperator) -> set[object]:
+def meanings(operator: OperatorSchema) -> set[object]:
     return {accumulator.meaning for accumulator in operator.accumulators}
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.kept_state import KeptAccumulator, KeptKey, KeptOperator, KeptRows
+from runtime.spec.state_schema import OperatorSchema, RowOrigin, StateAccumulator, StateKey
 from runtime.spec.windows import (
     CalendarCumulate,
     CalendarHop,
@@ -24,25 +24,25 @@ from runtime.streaming.identity import Identity, difference, may_differ
 from runtime.streaming.state.columns import StateColumns
 
 MIN = 60_000_000
-SUM = KeptAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
-COUNT = KeptAccumulator(("n$0",), "count", (), None, "COUNT(*)")
-ROWS = KeptRows({"table": "r"})
+SUM = StateAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
+COUNT = StateAccumulator(("n$0",), "count", (), None, "COUNT(*)")
+ROWS = RowOrigin({"table": "r"})
 
 
 def kept(
-    *accumulators: KeptAccumulator, window: Window | None = None, key: str = "k"
-) -> KeptOperator:
-    return KeptOperator(
+    *accumulators: StateAccumulator, window: Window | None = None, key: str = "k"
+) -> OperatorSchema:
+    return OperatorSchema(
         window or Tumble(MIN),
         ("ts", "timestamp_ntz"),
         "$slice_end",
-        (KeptKey(key, "k", "int"),),
+        (StateKey(key, "k", "int"),),
         accumulators or (SUM, COUNT),
         rows=ROWS,
     )
 
 
-def went_on(old: KeptOperator, new: KeptOperator) -> ResumedOperator:
+def went_on(old: OperatorSchema, new: OperatorSchema) -> ResumedOperator:
     found = resume_operator(0, old, new)
     assert isinstance(found, ResumedOperator), found
     return found
@@ -68,7 +68,7 @@ def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
 
 
 def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
-    wanted = KeptAccumulator(
+    wanted = StateAccumulator(
         ("m$sum",), "sum", ("CAST(v AS DOUBLE)",), None, "SUM(CAST(v AS DOUBLE))"
     )
     found = went_on(kept(), kept(SUM, wanted))
@@ -147,7 +147,7 @@ def test_the_first_window_that_is_whole_is_known(
     ("changed", "message"),
     [
         (
-            replace(kept(), keys=(KeptKey("k", "k", "bigint"),)),
+            replace(kept(), keys=(StateKey("k", "k", "bigint"),)),
             "the keys of operator 0 have changed from k to k",
         ),
         (
@@ -158,14 +158,14 @@ def test_the_first_window_that_is_whole_is_known(
             replace(kept(), rows=replace(ROWS, where=("v > 3",))),
             "operator 0 had the conditions none, but now has v > 3",
         ),
-        (replace(kept(), rows=KeptRows({"table": "s"})), "operator 0 read `r`, but now reads `s`"),
+        (replace(kept(), rows=RowOrigin({"table": "s"})), "operator 0 read `r`, but now reads `s`"),
     ],
 )
-def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:
+def test_what_rows_are_may_not_change(changed: OperatorSchema, message: str) -> None:
     assert resume_operator(0, kept(), changed) == message
 
 
-def identity(operator: KeptOperator, form: object = "a", **settings: str) -> Identity:
+def identity(operator: OperatorSchema, form: object = "a", **settings: str) -> Identity:
     return Identity("plan", {"r": "connector kafka"}, settings, (operator,), (form,))
 
 

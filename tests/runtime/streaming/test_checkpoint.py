@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
 from runtime.redaction import DEFAULT
-from runtime.spec.kept_state import (
-    KeptAccumulator,
-    KeptKey,
-    KeptOperator,
-    KeptReader,
-    KeptRows,
+from runtime.spec.state_schema import (
+    OperatorSchema,
+    RowOrigin,
+    StateAccumulator,
+    StateKey,
+    StateReader,
 )
 from runtime.spec.windows import CalendarCumulate, Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.checkpoint import (
@@ -174,14 +174,14 @@ def test_a_checkpoint_of_another_format_is_refused_in_a_line(
 
 
 def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
-    operator = KeptOperator(
+    operator = OperatorSchema(
         Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
         "$slice_end",
-        (KeptKey("k", "k % 2", "bigint"),),
-        (KeptAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", "s", type="bigint"),),
-        (KeptReader("out", Tumble(60_000_000), Tumble(1_000)),),
-        KeptRows({"table": "r"}, ("k > 1",)),
+        (StateKey("k", "k % 2", "bigint"),),
+        (StateAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", "s", type="bigint"),),
+        (StateReader("out", Tumble(60_000_000), Tumble(1_000)),),
+        RowOrigin({"table": "r"}, ("k > 1",)),
         2,
         {"v": "bigint"},
     )
@@ -437,14 +437,14 @@ any_window = st.sampled_from(
 )
 texts = st.text(max_size=4)
 operators = st.builds(
-    KeptOperator,
+    OperatorSchema,
     window=any_window,
     time=st.tuples(texts, texts),
     slice_end=texts,
-    keys=st.lists(st.builds(KeptKey, texts, texts, texts), max_size=2).map(tuple),
+    keys=st.lists(st.builds(StateKey, texts, texts, texts), max_size=2).map(tuple),
     accumulators=st.lists(
         st.builds(
-            KeptAccumulator,
+            StateAccumulator,
             columns=st.lists(texts, max_size=2).map(tuple),
             kind=texts,
             args=st.lists(texts, max_size=2).map(tuple),
@@ -456,9 +456,9 @@ operators = st.builds(
         max_size=2,
     ).map(tuple),
     readers=st.lists(
-        st.builds(KeptReader, texts, st.just(Hop(1, 5)), st.just(Tumble(1))), max_size=2
+        st.builds(StateReader, texts, st.just(Hop(1, 5)), st.just(Tumble(1))), max_size=2
     ).map(tuple),
-    rows=st.builds(KeptRows, st.none() | st.just({"table": "r"}), st.just(("k > 1",)), st.none()),
+    rows=st.builds(RowOrigin, st.none() | st.just({"table": "r"}), st.just(("k > 1",)), st.none()),
     generation=st.integers(0, 9),
     types=st.dictionaries(texts, texts, max_size=2),
 )
@@ -467,7 +467,7 @@ operators = st.builds(
 @given(st.lists(operators, max_size=2).map(tuple), st.dictionaries(texts, texts, max_size=2))
 @settings(max_examples=30, deadline=None)
 def test_any_description_of_a_stream_is_read_as_it_was_written(
-    operators: tuple[KeptOperator, ...], tables: dict[str, str]
+    operators: tuple[OperatorSchema, ...], tables: dict[str, str]
 ) -> None:
     with TemporaryDirectory() as directory:
         identity = replace(QUERY, operators=operators, tables=tables)

@@ -10,11 +10,11 @@ import pytest
 
 from runtime.records import as_stored, to_json
 from runtime.redaction import DEFAULT
-from runtime.spec.kept_state import (
-    KeptAccumulator,
-    KeptKey,
-    KeptOperator,
-    KeptRows,
+from runtime.spec.state_schema import (
+    OperatorSchema,
+    RowOrigin,
+    StateAccumulator,
+    StateKey,
     folded,
     folded_form,
 )
@@ -32,20 +32,20 @@ at /data/in
 'format' = '{}'
 'read.mode' = 'Strict'"""
 PARQUET, JSON = FILES.format("parquet"), FILES.format("json")
-SUM = KeptAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", type="bigint")
-OWN = KeptAccumulator(
+SUM = StateAccumulator(("t$0",), "sum", ("v",), "v > 3", "SUM(v)", type="bigint")
+OWN = StateAccumulator(
     ("m$total", "m$n"), "user-defined mean", ("v",), None, "mean(v)", type="total double, n bigint"
 )
 
 
-def kept(*accumulators: KeptAccumulator, **fields: Any) -> KeptOperator:
-    whole = KeptOperator(
+def kept(*accumulators: StateAccumulator, **fields: Any) -> OperatorSchema:
+    whole = OperatorSchema(
         Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
         "$slice_end",
-        (KeptKey("k", "k % 2", "bigint"),),
+        (StateKey("k", "k % 2", "bigint"),),
         accumulators or (SUM,),
-        rows=KeptRows({"table": "r"}, ("k > 1", "v < 9")),
+        rows=RowOrigin({"table": "r"}, ("k > 1", "v < 9")),
         types={"v": "bigint", "ts": "timestamp_ntz"},
     )
     return replace(whole, **fields)
@@ -202,15 +202,15 @@ def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
     "new",
     [
         kept(time=("TS", "timestamp_ntz")),
-        kept(keys=(KeptKey("K", "`K` % 2", "bigint"),)),
-        kept(rows=KeptRows({"table": "R"}, ("V < 9", "K > 1"))),
+        kept(keys=(StateKey("K", "`K` % 2", "bigint"),)),
+        kept(rows=RowOrigin({"table": "R"}, ("V < 9", "K > 1"))),
         kept(replace(SUM, args=("`V`",), condition="V > /* more */ 3")),
         # columns that one of them does not read
         kept(types={"v": "bigint", "x": "double"}),
     ],
     ids=["time", "key", "rows", "aggregate", "columns"],
 )
-def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
+def test_an_operator_is_the_same_in_another_spelling(new: OperatorSchema) -> None:
     found = resume_operator(0, kept(), new)
     assert isinstance(found, ResumedOperator) and found.changes == ()
 
@@ -241,5 +241,7 @@ def test_an_operator_is_the_same_in_another_spelling(new: KeptOperator) -> None:
     ],
     ids=["column", "aggregate", "fields", "order of fields"],
 )
-def test_state_of_other_types_is_not_read(old: KeptOperator, new: KeptOperator, why: str) -> None:
+def test_state_of_other_types_is_not_read(
+    old: OperatorSchema, new: OperatorSchema, why: str
+) -> None:
     assert resume_operator(0, old, new) == why

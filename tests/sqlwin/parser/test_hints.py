@@ -13,7 +13,7 @@ import sqlwin
 from planner.sql.build import to_sql
 from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.spec.kept_state import without_options
+from runtime.spec.state_schema import without_options
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes, with_options

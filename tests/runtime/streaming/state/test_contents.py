@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from runtime.records import as_stored
-from runtime.spec.kept_state import (
-    KeptAccumulator,
-    KeptKey,
-    KeptOperator,
+from runtime.spec.state_schema import (
+    OperatorSchema,
+    StateAccumulator,
+    StateKey,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -30,17 +30,17 @@ S = 1000 * MS
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall clock
 
 
-def kept(window: Window) -> KeptOperator:
+def kept(window: Window) -> OperatorSchema:
     accumulators = (
-        KeptAccumulator(("n",), "count", (), None, "COUNT(*)"),
-        KeptAccumulator(("total",), "sum", ("v",), None, "SUM(v)"),
-        KeptAccumulator(("largest",), "max", ("v",), None, "MAX(v)"),
+        StateAccumulator(("n",), "count", (), None, "COUNT(*)"),
+        StateAccumulator(("total",), "sum", ("v",), None, "SUM(v)"),
+        StateAccumulator(("largest",), "max", ("v",), None, "MAX(v)"),
     )
-    keys = (KeptKey("key", "k", "string"),)
-    return KeptOperator(window, ("ts", "timestamp_ntz"), "$slice_end", keys, accumulators)
+    keys = (StateKey("key", "k", "string"),)
+    return OperatorSchema(window, ("ts", "timestamp_ntz"), "$slice_end", keys, accumulators)
 
 
-def rows_in(store: Memory, operator: KeptOperator | None) -> list[dict[str, object]]:
+def rows_in(store: Memory, operator: OperatorSchema | None) -> list[dict[str, object]]:
     facts = store.facts
     decoder = Decoder(operator, facts.closed_us)
     tables = [

@@ -55,7 +55,7 @@ PARALLELISM = frozenset({"partitions", "buckets"})
 
 
 @dataclass(frozen=True)
-class KeptKey:
+class StateKey:
     """Key column of the state.
 
     Attributes:
@@ -70,7 +70,7 @@ class KeptKey:
 
 
 @dataclass(frozen=True)
-class KeptAccumulator:
+class StateAccumulator:
     """Accumulator in the state.
 
     Attributes:
@@ -109,7 +109,7 @@ class KeptAccumulator:
 
 
 @dataclass(frozen=True)
-class KeptReader:
+class StateReader:
     """One of several window aggregations that share a state.
 
     Attributes:
@@ -124,11 +124,11 @@ class KeptReader:
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class RowOrigin:
     """Origin of an operator's rows.
 
     Attributes:
-        base: What rows are read from, as a JSON value; see `planner.streams.plan_form`.
+        base: Source of the rows, as a JSON value; see `planner.streams.plan_form`.
         where: Conditions that all rows meet, sorted.
         first: Ranks that rows have in their slice, as a JSON value. None if all rows count.
     """
@@ -144,7 +144,7 @@ class KeptRows:
 
 
 @dataclass(frozen=True)
-class KeptOperator:
+class OperatorSchema:
     """State schema of a window operator.
 
     Attributes:
@@ -162,10 +162,10 @@ class KeptOperator:
     window: Window
     time: tuple[str, str]
     slice_end: str
-    keys: tuple[KeptKey, ...]
-    accumulators: tuple[KeptAccumulator, ...]
-    readers: tuple[KeptReader, ...] = ()
-    rows: KeptRows = KeptRows()
+    keys: tuple[StateKey, ...]
+    accumulators: tuple[StateAccumulator, ...]
+    readers: tuple[StateReader, ...] = ()
+    rows: RowOrigin = RowOrigin()
     generation: int = 0
     types: Mapping[str, str] = field(default_factory=dict)
 
