@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from runtime.scan.metadata import Looked, WantedColumns, look_here
+from runtime.scan.metadata import FileCheck, WantedColumns, check_files
 from runtime.scan.splits import FileGroups, Sought, groups_here
 from runtime.spark.errors import translated_errors
 from runtime.spark.workers import prepare_worker
@@ -28,17 +28,17 @@ _RESULT_DDL = "number int, found binary"
 _RESULT = pa.schema([("number", pa.int32()), ("found", pa.binary())])
 
 
-def look_by_job(
+def file_checker(
     spark: SparkSession, many: int = MANY_FILES
-) -> Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]:
+) -> Callable[[Sequence[ScanFile], WantedColumns], Sequence[FileCheck]]:
     """Return a footer reader for planning a table. It uses a job from `many` files on."""
 
-    def look(files: Sequence[ScanFile], wanted: WantedColumns) -> Sequence[Looked]:
+    def check(files: Sequence[ScanFile], wanted: WantedColumns) -> Sequence[FileCheck]:
         if len(files) < many:
-            return look_here(files, wanted)
-        return _by_job(spark, files, lambda part: look_here(part, wanted))
+            return check_files(files, wanted)
+        return _by_job(spark, files, lambda part: check_files(part, wanted))
 
-    return look
+    return check
 
 
 def groups_by_job(

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
 from runtime.files import is_local_path
-from runtime.frames.file_jobs import look_by_job
+from runtime.frames.file_jobs import file_checker
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.paths import expand
@@ -105,9 +105,9 @@ def _find_files(
     store: Store | None,
 ) -> ScanSource | NotScannable:
     if find is find_source:
-        look_at = look_by_job(spark)
+        check = file_checker(spark)
         can_spark = store is None or spark_reads(spark, roots[0] if roots else path)
-        return find_source(path, roots, columns, store, look_at, leaves_some=can_spark)
+        return find_source(path, roots, columns, store, check, leaves_some=can_spark)
     return find(path, roots, columns, store)
 
 

@@ -26,7 +26,7 @@ _READERS = 16
 # Maximum number of partitions with files left to Spark's reader
 _MOST_GROUPS = 8
 # Number of footers read between checks whether most files are unsuitable
-_LOOKED_AT = 256
+_CHECKED_TOGETHER = 256
 # Capacity of the footer cache in serialized bytes; footers take several times that in memory
 _REMEMBERED_BYTES = 32 << 20
 # Bytes read from the end of a stored file; most footers are shorter
@@ -104,7 +104,7 @@ class WantedColumns:
 
 
 @dataclass(frozen=True)
-class Looked:
+class FileCheck:
     """Number of rows of a file, and the reason if it cannot be scanned."""
 
     n_rows: int = 0
@@ -112,18 +112,18 @@ class Looked:
 
 
 # Inspects the footers of files, in this process or in tasks
-LookAt = Callable[[Sequence[ScanFile], WantedColumns], Sequence[Looked]]
+CheckFiles = Callable[[Sequence[ScanFile], WantedColumns], Sequence[FileCheck]]
 
 
-def look_here(files: Sequence[ScanFile], wanted: WantedColumns) -> list[Looked]:
+def check_files(files: Sequence[ScanFile], wanted: WantedColumns) -> list[FileCheck]:
     """Inspect footers in this process in parallel; stop early if most files are unsuitable."""
-    looked: list[Looked] = []
-    for start in range(0, len(files), _LOOKED_AT):
-        part = files[start : start + _LOOKED_AT]
-        looked += of_footers(part, lambda file: _look_at(file, wanted), wanted.store)
-        if are_too_many(sum(look.misfit is not None for look in looked), len(looked)):
+    checks: list[FileCheck] = []
+    for start in range(0, len(files), _CHECKED_TOGETHER):
+        part = files[start : start + _CHECKED_TOGETHER]
+        checks += of_footers(part, lambda file: _check_file(file, wanted), wanted.store)
+        if are_too_many(sum(result.misfit is not None for result in checks), len(checks)):
             break
-    return looked
+    return checks
 
 
 def of_footers(
@@ -155,15 +155,15 @@ def are_too_many(n_misfits: int, n_files: int) -> bool:
     return 2 * n_misfits > n_files
 
 
-def _look_at(file: ScanFile, wanted: WantedColumns) -> Looked:
+def _check_file(file: ScanFile, wanted: WantedColumns) -> FileCheck:
     footer = read_footer(file, wanted.store)
     if isinstance(footer, NotScannable):
-        return Looked(misfit=footer.reason)
+        return FileCheck(misfit=footer.reason)
     repeated = sorted(wanted.in_names & _file_columns(footer).keys())
     if repeated:
-        return Looked(misfit=f"column {repeated[0]} occurs both in {file.path} and in its path")
+        return FileCheck(misfit=f"column {repeated[0]} occurs both in {file.path} and in its path")
     misfit = find_misfit(file.path, footer, wanted.columns)
-    return Looked(footer.num_rows, None if misfit is None else misfit.reason)
+    return FileCheck(footer.num_rows, None if misfit is None else misfit.reason)
 
 
 def find_source(
@@ -171,7 +171,7 @@ def find_source(
     roots: Sequence[str],
     columns: Sequence[Column],
     store: Store | None = None,
-    look_at: LookAt = look_here,
+    check: CheckFiles = check_files,
     *,
     leaves_some: bool = False,
 ) -> ScanSource | NotScannable:
@@ -186,7 +186,7 @@ def find_source(
         roots: Absolute paths that it resolves to, on this machine or in a store.
         columns: Columns to read, with Spark's names and types; may include partition columns.
         store: Object store; None for this machine.
-        look_at: Function that inspects the footers.
+        check: Function that checks the footers of files.
         leaves_some: Whether Spark can read some of the files in addition to the scan.
     """
     listing = list_files(roots, store)
@@ -198,19 +198,19 @@ def find_source(
     files = partition_files(listing, in_names)
     if isinstance(files, NotScannable):
         return files
-    looked = look_at(files, WantedColumns(in_files, frozenset(partition_names), store))
-    misfits = [look.misfit for look in looked if look.misfit is not None]
+    checks = check(files, WantedColumns(in_files, frozenset(partition_names), store))
+    misfits = [result.misfit for result in checks if result.misfit is not None]
     # the remaining files were not inspected if most were unsuitable
-    if misfits and not (leaves_some and len(looked) == len(files)):
+    if misfits and not (leaves_some and len(checks) == len(files)):
         return NotScannable(misfits[0])
-    if are_too_many(len(misfits), len(looked)):
+    if are_too_many(len(misfits), len(checks)):
         return NotScannable(misfits[0])
-    fits = [file for file, look in zip(files, looked, strict=True) if look.misfit is None]
-    others = [file for file, look in zip(files, looked, strict=True) if look.misfit is not None]
+    fits = [file for file, result in zip(files, checks, strict=True) if result.misfit is None]
+    others = [file for file, result in zip(files, checks, strict=True) if result.misfit is not None]
     is_struct = any("." in column.name for column in in_files)
     if others and (is_struct or len({file.partition_values for file in others}) > _MOST_GROUPS):
         return NotScannable(misfits[0])
-    n_rows = sum(look.n_rows for look in looked)
+    n_rows = sum(result.n_rows for result in checks)
     return ScanSource(path, tuple(fits), in_files, in_names, n_rows=n_rows, others=tuple(others))
 
 

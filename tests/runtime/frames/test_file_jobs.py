@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sqlwin
-from runtime.frames.file_jobs import groups_by_job, look_by_job
+from runtime.frames.file_jobs import file_checker, groups_by_job
 from runtime.local.arrow_scan import item_rows, items_of
-from runtime.scan.metadata import WantedColumns, find_source, look_here
+from runtime.scan.metadata import WantedColumns, check_files, find_source
 from runtime.scan.splits import Sought, groups_here, plan_splits
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanSource
@@ -48,7 +48,7 @@ def source_of(path: Path, *columns: Column, leaves_some: bool = False) -> ScanSo
 def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> None:
     source = source_of(files, K, Column("day", "int"))
     wanted = WantedColumns((K,), frozenset({"day"}))
-    assert look_by_job(spark, many=2)(source.files, wanted) == look_here(source.files, wanted)
+    assert file_checker(spark, many=2)(source.files, wanted) == check_files(source.files, wanted)
     late = Call(">", (ColumnRef("k", "bigint"), Constant(500, "bigint")), "boolean")
     sought = Sought(source, (late,))
     found = groups_by_job(spark, many=2)(source.files, sought)
