@@ -206,7 +206,7 @@ class SliceLevels:
         """Return the number of partials in state for a reader."""
         return sum(level.state.n_rows for level in self._of(reader))
 
-    def placed(
+    def assign(
         self, table: pa.Table, closed_us: int | None, among: int
     ) -> Iterator[tuple[int, pa.Table]]:
         """Assign partials to levels: yield (set of readers, partials for these readers).
@@ -232,7 +232,7 @@ class SliceLevels:
         """Free closed slices, merge those that only wider windows need, and store new ones.
 
         Args:
-            accepted: New partials, as assigned by `placed`.
+            accepted: New partials, as assigned by `assign`.
             closed_us: Windows that end at or before this are closed.
         """
         to_store = list(accepted)
@@ -243,7 +243,7 @@ class SliceLevels:
                 ]
         homes: dict[int, list[pa.Table]] = {}
         for members, table in to_store:
-            for home, part in self.placed(table, closed_us, members):
+            for home, part in self.assign(table, closed_us, members):
                 homes.setdefault(home, []).append(part)
         for home, tables in homes.items():
             if home not in self._levels:

@@ -44,7 +44,7 @@ class PlainSlices:
         """See `SliceStore`."""
         closed_us, levels = horizon.closed_us[0], self._levels
         for table in partials:
-            self._new += levels.placed(table, closed_us, levels.all_readers)
+            self._new += levels.assign(table, closed_us, levels.all_readers)
         return [self.added(number) for number in range(len(self.readers))]
 
     def added(self, reader: int) -> list[pa.Table]:
