@@ -48,7 +48,7 @@ class Derivation:
     range_us: tuple[int | None, int | None]
 
 
-def derived(
+def derive_from_slices(
     form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation | str:
     """Derive a local window aggregate over the same base table, or return why slices cannot."""

@@ -7,7 +7,7 @@ from sqlglot import exp
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
-from planner.materialized.derive import Derivation, derived
+from planner.materialized.derive import Derivation, derive_from_slices
 from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
 from planner.nodes.physical import (
     LocalWindowAggregate,
@@ -117,7 +117,7 @@ def _answer(
             f"its rows come from INSERT and may differ from {table.form.base}: SET "
             "'sqlwin.materialized.stale-read' = 'allow' to use them"
         )
-    derivation = derived(table.form, node, expressions, options.time_zone)
+    derivation = derive_from_slices(table.form, node, expressions, options.time_zone)
     if isinstance(derivation, str):
         return derivation
     files = catalog.slice_files(table, derivation.range_us, derivation.filters, expressions.columns)
