@@ -166,12 +166,12 @@ def _walk_once(
     """Walk the plans once, bottom-up, and apply at most one rule to each node."""
     done: dict[int, Node] = {}  # rewritten nodes by the identity of the original
 
-    def walked(node: Node, trace: Trace) -> Node:
+    def rewrite(node: Node, trace: Trace) -> Node:
         if id(node) not in done:
-            done[id(node)] = applied(node.with_each_input(lambda n: walked(n, trace)), trace)
+            done[id(node)] = apply_rules(node.with_each_input(lambda n: rewrite(n, trace)), trace)
         return done[id(node)]
 
-    def applied(node: Node, trace: Trace) -> Node:
+    def apply_rules(node: Node, trace: Trace) -> Node:
         for rule in rules:
             result = rule(node, options)
             if isinstance(result, Refusal):
@@ -182,7 +182,7 @@ def _walk_once(
                 return result
         return node
 
-    return [walked(plan, trace) for plan, trace in zip(plans, traces, strict=True)]
+    return [rewrite(plan, trace) for plan, trace in zip(plans, traces, strict=True)]
 
 
 def _check_schema(rule: Rule, before: Node, after: Node) -> None:
