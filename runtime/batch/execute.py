@@ -222,7 +222,7 @@ class _Building:
     def _observe(self, frame: DataFrame, label: str) -> DataFrame:
         if self.options.meter is None or not label:
             return frame
-        return self.options.meter.observed(label, frame)
+        return self.options.meter.observe(label, frame)
 
 
 def _exchange_size(

@@ -99,7 +99,7 @@ class Meter:
         """Return counters for the tasks of a stage that is not a function of batches."""
         return TaskFigures(label, self._records)
 
-    def observed(self, label: str, frame: DataFrame) -> DataFrame:
+    def observe(self, label: str, frame: DataFrame) -> DataFrame:
         """Return the same rows, counted under a label as they pass."""
         observation = Observation(f"{label}-{uuid4().hex}")
         self._observations.append((label, observation))
