@@ -53,7 +53,8 @@ def in_two_passes(
         splits: Rows with the tasks' splits.
         ddl: Columns of the output.
         first: First pass. Yields batches of `ddl`, and rows that are left to Spark.
-        second: Second pass. Receives batches of `ddl` with decoded rows among them, see `passing`.
+        second: Second pass. Receives batches of `ddl` with decoded rows among them, see
+            `separate_messages`.
         source: Decodes the rows that are left.
         reader: Reads the splits.
         columns: Columns to read.
@@ -90,7 +91,7 @@ def columns_of_ddl(ddl: str) -> StructType:
     return fields
 
 
-def passing(
+def separate_messages(
     batches: Iterable[pa.RecordBatch], names: list[str]
 ) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Separate the input of the second pass into output of the first pass and decoded messages.
@@ -159,7 +160,7 @@ def message_partials(
             rows = ScanRows(step)
 
             def read() -> Iterator[Rows | pa.RecordBatch]:
-                for batch, is_message in passing(batches, names):
+                for batch, is_message in separate_messages(batches, names):
                     yield plan.rows(rows.of_spark(batch)) if is_message else batch
 
             yield from aggregate(plan, read(), cut)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
-from runtime.local.messages import is_left, passing
+from runtime.local.messages import is_left, separate_messages
 from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
@@ -84,7 +84,7 @@ class ScanTask:
             yield encode([(self._plan.numbers[0], RowsRead(n_read))])
 
     def _rows_of_second(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows | pa.RecordBatch]:
-        for batch, is_message in passing(batches, MESSAGE_SCHEMA.names):
+        for batch, is_message in separate_messages(batches, MESSAGE_SCHEMA.names):
             if not is_message:
                 yield batch
                 continue
