@@ -1,8 +1,8 @@
 """Status of a running stream, from the reports of its operators and Spark.
 
 At the end of each micro-batch a window operator emits one row per key group with its status in the
-column STATUS. `observed` turns these into a metric, which reaches the driver without an additional
-job; `stream_status` reads it from the query's progress.
+column STATUS. `report_status` turns these into a metric, which reaches the driver without an
+additional job; `stream_status` reads it from the query's progress.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class StreamStatus:
     incomplete: tuple[str, ...] = ()
 
 
-def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
+def report_status(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
     """Report the column STATUS to the driver with every micro-batch.
 
     Args:

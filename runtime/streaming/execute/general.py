@@ -30,7 +30,7 @@ from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.general import POSITION, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.cells import n_positions
-from runtime.streaming.status import observed
+from runtime.streaming.status import report_status
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
 
@@ -93,7 +93,7 @@ def general_stream(
     messages = map_in_arrow(
         rows, _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
-    emitted = observed(operator_output(messages, operator, step, options), number)
+    emitted = report_status(operator_output(messages, operator, step, options), number)
     results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 

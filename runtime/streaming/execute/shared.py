@@ -21,7 +21,7 @@ from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import SharedSpec
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.status import observed
+from runtime.streaming.status import report_status
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def shared_windows(
     )
     output = operator_output(stage.messages, operator, local.mode, options)
     for number in range(len(step.readers)):
-        output = observed(output, number, F.col("reader") == number)
+        output = report_status(output, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.buffer.schema, prefer_timestamp_ntz=True)
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
     late = None

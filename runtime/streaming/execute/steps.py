@@ -39,7 +39,7 @@ from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.status import observed
+from runtime.streaming.status import report_status
 
 
 def streaming_dataframe(
@@ -121,7 +121,7 @@ def _windows(
     tasks = None if meter is None else meter.tasks(step.label)
     renamed = options.names_of(step.number).columns
     emitted = operator_output(stage.messages, operator, local.mode, options, tasks, renamed)
-    output = observed(emitted, step.number)
+    output = report_status(emitted, step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
