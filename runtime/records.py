@@ -58,7 +58,7 @@ class OtherVersionError(ValueError):
     """
 
     def __init__(self, version: object, expected: int) -> None:
-        super().__init__(f"it has format {version}, and this sqlwin reads format {expected}")
+        super().__init__(f"it has format {version}, but this sqlwin reads format {expected}")
         self.version = version
 
 
