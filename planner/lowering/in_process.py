@@ -20,7 +20,7 @@ from planner.nodes.physical import (
 )
 from planner.sql.build import alias, column, is_flat_type
 from planner.streams.ranked_rows import rank_order
-from runtime.spec.aggregates import Accumulator, ApproxCountDistinct
+from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import (
     ExchangeStep,
     GlobalStep,
@@ -88,9 +88,6 @@ def lower_in_process(
     if global_step is None or not isinstance(global_step.input, ExchangeStep):
         return "Spark computes something above its windows"
     of, local = global_step.aggregation, global_step.input.input
-    # Spark's own correction tables are needed for the estimate.
-    if any(isinstance(part, ApproxCountDistinct) for part in of.accumulators):
-        return "Spark computes APPROX_COUNT_DISTINCT"
     if is_local(local, SliceRows, ArrowBuffer):
         types = merged_types(local.source, of.accumulators)
     elif is_local(local, FileScan, ArrowBuffer):

@@ -27,8 +27,6 @@ BY_TASKS = {
     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE city <> 'Oslo' "
     "GROUP BY window_start, window_end, CUBE(city, rider)",
     "shared": " UNION ALL ".join(query(w, ("city",), ["SUM(fare)"], "") for w in WINDOWS[:3]),
-    "lists": "SELECT city, window_end, SUM(money) AS h, LAST(fare) AS l, LISTAGG(city, ',') AS t, "
-    f"APPROX_COUNT_DISTINCT(rider) AS p FROM {HOURS} GROUP BY city, window_start, window_end",
     "view": "SELECT * FROM m WHERE city = 'Rome' AND window_end > TIMESTAMP_NTZ '2026-01-31'",
 }
 HERE = {
@@ -37,6 +35,8 @@ HERE = {
     f"FROM {HOURS} WHERE window_end > TIMESTAMP_NTZ '2026-01-31' "
     "GROUP BY city, window_start, window_end HAVING SUM(fare) > 3)) WHERE r <= 2",
     "hop": query(WINDOWS[3], ("city",), ["SUM(fare)", "AVG(fare)", "COUNT(*)"], "city <> 'Oslo'"),
+    "lists": "SELECT city, window_end, SUM(money) AS h, LAST(fare) AS l, LISTAGG(city, ',') AS t, "
+    f"APPROX_COUNT_DISTINCT(rider) AS p FROM {HOURS} GROUP BY city, window_start, window_end",
     "never null": "SELECT city, window_time, COALESCE(SUM(fare), 0) AS a, COUNT(*) AS n "
     f"FROM {HOURS} GROUP BY city, window_start, window_end, window_time",
     "view": "SELECT city, window_end, a, b, n, t FROM m "
