@@ -10,7 +10,7 @@ from datetime import date
 
 from runtime.commits import committed_files
 from runtime.files import LocalFiles
-from runtime.scan.asked_once import asked
+from runtime.scan.request_cache import cached_response
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store
 from runtime.spec.scan import ScanFile
@@ -63,7 +63,7 @@ def list_files(
     """
     if store is not None:
         key = ("files", store, tuple(roots), is_flat)
-        return asked(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
+        return cached_response(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
     files: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for root in roots:
         if os.path.isfile(root):

@@ -11,7 +11,7 @@ from typing import BinaryIO, NoReturn, TypeVar, cast
 
 from pyarrow import fs
 
-from runtime.scan.asked_once import asked
+from runtime.scan.request_cache import cached_response
 from runtime.scan.stores import Store, explained, filesystem_of, open_stored
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -71,7 +71,7 @@ class StoredFiles:
 
     def expand(self, pattern: str) -> list[str]:
         """Return the files and directories that match a path with wildcards, sorted."""
-        return asked(("expanded", self.store, pattern), lambda: self._expand(pattern))
+        return cached_response(("expanded", self.store, pattern), lambda: self._expand(pattern))
 
     def _expand(self, pattern: str) -> list[str]:
         braces = _BRACES.search(pattern)
@@ -105,7 +105,7 @@ class StoredFiles:
         for info in self._listed(path, is_recursive=False):
             names.append(name := info.path.rstrip("/").rpartition("/")[2])
             if not name.startswith("."):
-                asked(("info", self.store, f"{path}/{name}"), partial(_as_it_is, info))
+                cached_response(("info", self.store, f"{path}/{name}"), partial(_as_it_is, info))
         return sorted(names)
 
     def make_directory(self, path: str) -> None:
@@ -135,7 +135,7 @@ class StoredFiles:
         # do not cache hidden files: commit files must be read in the right order
         if path.rpartition("/")[2].startswith("."):
             return self._info(path)
-        return asked(("info", self.store, path), lambda: self._info(path))
+        return cached_response(("info", self.store, path), lambda: self._info(path))
 
     def _info(self, path: str) -> fs.FileInfo:
         with explained(self.store, path):

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from runtime.scan.asked_once import asked
+from runtime.scan.request_cache import cached_response
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
@@ -93,7 +93,7 @@ def settings_of(spark: SparkSession) -> SparkSettings:
 
     While a statement is planned they are read once.
     """
-    return asked(("settings", id(spark)), lambda: _current_settings(spark))
+    return cached_response(("settings", id(spark)), lambda: _current_settings(spark))
 
 
 def change_setting(spark: SparkSession, key: str, value: str | None) -> None:

@@ -33,7 +33,7 @@ from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.pushdown import without_pushdown
 from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
-from runtime.scan.asked_once import asking_once
+from runtime.scan.request_cache import cache_requests
 from runtime.spark.files import files_at, resolve
 from runtime.spark.on_demand import is_started, started
 from runtime.spark.session import is_remote
@@ -318,7 +318,7 @@ class SessionCatalog:
         if is_remote(self._spark):
             return describe_remote_files(spec)
         origin = resolve(self._spark, spec.option_map["path"])
-        with asking_once():
+        with cache_requests():
             return describe_files(spec, origin, files_at(self._spark, origin))
 
     def spark_table(self, name: Name) -> TableSpec | None:

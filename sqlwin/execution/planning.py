@@ -24,7 +24,7 @@ from runtime.connectors.registry import has_sink
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
-from runtime.scan.asked_once import asking_once
+from runtime.scan.request_cache import cache_requests
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.on_demand import is_chosen, is_started, when_started
@@ -204,7 +204,7 @@ class Plans:
     def _plan_drafts(
         self, drafts: Callable[[Options], Iterable[Draft]], without: frozenset[str] = frozenset()
     ) -> list[Plan]:
-        with self._span("planning"), asking_once():
+        with self._span("planning"), cache_requests():
             options = self._planner_options(without)
             plans = plan_together(list(drafts(options)), options)
         if self.run is not None:

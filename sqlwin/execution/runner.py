@@ -28,7 +28,7 @@ from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
 from runtime.redaction import remember_settings
-from runtime.scan.asked_once import asking_once
+from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
@@ -255,7 +255,7 @@ class Runner:
         return store_of_scan(self.plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
-        with asking_once():
+        with cache_requests():
             plan = self.plans.plan(query, text)
             if not self.plans.is_stream(plan):
                 place = self.plans.in_process(plan)

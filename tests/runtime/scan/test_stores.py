@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.scan.asked_once import asking_once
 from runtime.scan.files import Listing, NotScannable, list_files
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import read_batches
+from runtime.scan.request_cache import cache_requests
 from runtime.scan.splits import FileRange, plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, store_of
@@ -121,7 +121,7 @@ def test_files_that_a_wildcard_names_are_not_asked_for_one_by_one(store: ObjectS
         store.put(f"globs/day={number % 2}/{number}.parquet", rows(0, 10))
     pattern, opened = store.uri("globs/day=*/*.parquet"), store.store()
     store.requests.clear()
-    with asking_once():
+    with cache_requests():
         for _ in range(2):
             roots = StoredFiles(opened).expand(pattern)
             listing = list_files(roots, opened)

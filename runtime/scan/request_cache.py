@@ -15,33 +15,33 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_found: ContextVar[dict[Hashable, Any] | None] = ContextVar("found_in_stores", default=None)
+_responses: ContextVar[dict[Hashable, Any] | None] = ContextVar("responses", default=None)
 
 
 @contextmanager
-def asking_once() -> Iterator[None]:
-    """Cache the results of `asked` within this block. Nested blocks share the outer cache."""
-    if _found.get() is not None:
+def cache_requests() -> Iterator[None]:
+    """Cache the responses of `cached_response` within this block. Nested blocks share a cache."""
+    if _responses.get() is not None:
         yield
         return
-    token = _found.set({})
+    token = _responses.set({})
     try:
         yield
     finally:
-        _found.reset(token)
+        _responses.reset(token)
 
 
-def asked(key: Hashable, ask: Callable[[], T]) -> T:
-    """Return the cached result for a key, or call `ask` and cache it. Errors are not cached.
+def cached_response(key: Hashable, request: Callable[[], T]) -> T:
+    """Return the cached result for a key, or call `request` and cache it. Errors are not cached.
 
     Args:
-        key: Request, including the store.
-        ask: Function that sends the request.
+        key: Identifies the request, including the store.
+        request: Function that sends the request.
     """
-    cache = _found.get()
+    cache = _responses.get()
     if cache is None:
-        return ask()
+        return request()
     if key not in cache:
-        cache[key] = ask()
+        cache[key] = request()
     result: T = cache[key]
     return result

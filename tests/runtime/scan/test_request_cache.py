@@ -1,0 +1,54 @@
+"""Requests to a store are sent once within a block, and again after it."""
+
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+from runtime.scan.request_cache import cache_requests, cached_response
+
+
+def counting() -> tuple[list[int], Callable[[], int]]:
+    calls: list[int] = []
+
+    def ask() -> int:
+        calls.append(len(calls))
+        return len(calls)
+
+    return calls, ask
+
+
+def test_within_a_block_an_answer_is_given_again() -> None:
+    _, ask = counting()
+    assert [cached_response("x", ask), cached_response("x", ask)] == [1, 2], "without a block"
+    with cache_requests():
+        assert [cached_response("x", ask), cached_response("x", ask)] == [3, 3]
+        with cache_requests():
+            assert cached_response("x", ask) == 3
+        assert cached_response("x", ask) == 3, "a block within is a part"
+        assert cached_response("y", ask) == 4
+    with cache_requests():
+        assert cached_response("x", ask) == 5
+
+
+def test_an_error_is_not_an_answer() -> None:
+    def fail() -> int:
+        raise OSError("it failed")
+
+    with cache_requests():
+        with pytest.raises(OSError, match="it failed"):
+            cached_response("x", fail)
+        assert cached_response("x", lambda: 1) == 1
+    with pytest.raises(OSError, match="it failed"), cache_requests():
+        cached_response("x", fail)
+    assert cached_response("x", lambda: 2) == 2
+
+
+def test_a_block_is_of_one_thread() -> None:
+    calls, ask = counting()
+    with cache_requests():
+        cached_response("x", ask)
+        thread = Thread(target=lambda: cached_response("x", ask))
+        thread.start()
+        thread.join()
+    assert len(calls) == 2
