@@ -29,7 +29,7 @@ from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.facts import UpdateFacts
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, within, without
-from runtime.streaming.state.results import KeptResults
+from runtime.streaming.state.results import ResultStore
 
 # Computes the windows of a range, for all keys or for at least the given ones
 Windows = Callable[[Range, KeySet | None], Iterator[pa.RecordBatch]]
@@ -124,7 +124,7 @@ class UpdateLog:
         self._assigner = slice_assigner(aggregation.window)
         if facts is None:
             facts = UpdateFacts((), (), (), -FINAL_US, 0, None, None, 0)
-        self._results = KeptResults(
+        self._results = ResultStore(
             self._identity, aggregation.window_end, store, facts.runs, thresholds
         )
         self._changed = [*facts.changed]

@@ -28,7 +28,7 @@ from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
 
-class KeptResults:
+class ResultStore:
     """The emitted results of one key group.
 
     Args:

@@ -36,14 +36,14 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
     log.take(stream.micro_batch([(key, 1000, 1) for key in keys], 0))
     n_windows = len(log.rows) // len(keys)
     compared: list[int] = []
-    read = results.KeptResults.read
+    read = results.ResultStore.read
 
     def counted(*arguments: Any) -> Any:
         found = read(*arguments)
         compared.append(0 if found is None else found.num_rows)
         return found
 
-    monkeypatch.setattr(results.KeptResults, "read", counted)
+    monkeypatch.setattr(results.ResultStore, "read", counted)
     changes = stream.micro_batch([("k7", 2000, 1)], 0)
     assert [row[1] for row in changes] == ["k7"] * 2 * n_windows
     assert compared == [n_windows]
