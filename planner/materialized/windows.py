@@ -43,8 +43,8 @@ def merged_types(source: SliceRows, accumulators: Iterable[Accumulator]) -> dict
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Slices that can contribute to windows which satisfy some conditions.
+class SliceConditions:
+    """Conditions on the slices of windows that satisfy some conditions.
 
     Attributes:
         on_keys: Conditions that only read group keys.
@@ -56,12 +56,12 @@ class Asked:
     range_us: tuple[int | None, int | None]
 
 
-def asked_of_slices(
+def conditions_on_slices(
     filters: Iterable[Expression],
     window: Window,
     keys: Iterable[str],
     roles: Mapping[str, str],
-) -> Asked:
+) -> SliceConditions:
     """Translate a conjunction of conditions on windows into conditions on their slices.
 
     Args:
@@ -82,7 +82,7 @@ def asked_of_slices(
             low, high = _bounds(term, roles, size_us)
             after += low
             until += high
-    return Asked(tuple(on_keys), (max(after, default=None), min(until, default=None)))
+    return SliceConditions(tuple(on_keys), (max(after, default=None), min(until, default=None)))
 
 
 def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Expression:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.scan_rows import rows_of_windows
 from planner.materialized.windows import (
-    asked_of_slices,
+    conditions_on_slices,
     merged_types,
     over_keys,
     range_of_slices,
@@ -59,12 +59,14 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     except NotEvaluated:
         return None
     roles = {name: role for role, name in _BOUNDS.items()}
-    asked = asked_of_slices(window_rows.filters, windows.window, windows.keys, roles)
+    conditions = conditions_on_slices(window_rows.filters, windows.window, windows.keys, roles)
     keys = dict(scan.rows.keys)
-    on_keys = [over_keys(item, keys) for item in asked.on_keys]
+    on_keys = [over_keys(item, keys) for item in conditions.on_keys]
     existing = scan.rows.filters
     more = [
-        item for item in (*on_keys, *slice_end_conditions(asked.range_us)) if item not in existing
+        item
+        for item in (*on_keys, *slice_end_conditions(conditions.range_us))
+        if item not in existing
     ]
     if not more:
         return None
@@ -77,7 +79,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     tail = scan.rows.tail
     if tail is not None:
         of_rows = dict(tail.keys)
-        on_rows = (over_keys(item, of_rows) for item in asked.on_keys)
+        on_rows = (over_keys(item, of_rows) for item in conditions.on_keys)
         tail = replace(tail, filters=(*tail.filters, *on_rows))
     rows = replace(scan.rows, files=source, filters=filters, tail=tail)
     narrowed = replace(scan, rows=rows, n_bytes=files.n_bytes)
