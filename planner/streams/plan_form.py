@@ -53,7 +53,7 @@ _Columns = Mapping[str, exp.Expr]
 _JSON = dict[str, Any]
 
 
-def kept_operators(
+def operator_schemas(
     plans: Sequence[Node], names: Sequence[str], catalog: Catalog
 ) -> tuple[OperatorSchema, ...]:
     """Return the state that the window operators of a stream keep, by operator number.

@@ -21,7 +21,7 @@ from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import with_rows_by_spark
 from planner.optimizer import Refusal
 from planner.plan import Plan
-from planner.streams.plan_form import kept_operators
+from planner.streams.plan_form import operator_schemas
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
@@ -227,7 +227,7 @@ def lower_query(
         (_late_output(steps),),
         general,
         time_zone,
-        kept_operators([with_rows_by_spark(plan.physical)], (), catalog),
+        operator_schemas([with_rows_by_spark(plan.physical)], (), catalog),
         sources_in_order(plan.physical, catalog),
         measuring,
     )
@@ -257,7 +257,7 @@ def lower_set(
         tuple(late),
         (),
         time_zone,
-        kept_operators([with_rows_by_spark(plan.physical) for plan in plans], names, catalog),
+        operator_schemas([with_rows_by_spark(plan.physical) for plan in plans], names, catalog),
         sources_in_order(plans[0].physical, catalog),
     )
 

@@ -13,7 +13,7 @@ from planner.aggregates.calls import read_call
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
 from planner.nodes.logical import AggregateCall, Node, TableScan
-from planner.streams.plan_form import kept_operators
+from planner.streams.plan_form import operator_schemas
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
@@ -84,7 +84,7 @@ def planned(calls: Sequence[AggregateCall]) -> Node:
 
 def kept(calls: Sequence[AggregateCall]) -> OperatorSchema:
     """What the operator of a stream with these aggregates keeps."""
-    (operator,) = kept_operators([planned(calls)], (), CATALOG)
+    (operator,) = operator_schemas([planned(calls)], (), CATALOG)
     return operator
 
 
