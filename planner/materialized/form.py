@@ -91,7 +91,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
     )
 
 
-def kept_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tuple[str, str], ...]:
+def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tuple[str, str], ...]:
     """Map the key and partial columns of a local window aggregate to columns of its form.
 
     Columns with the same meaning map to the same column of the form.

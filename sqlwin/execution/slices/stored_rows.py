@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
-from planner.materialized.form import kept_columns, local_form
+from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import WindowDeduplicate, WindowJoin, WindowRank
 from planner.nodes.physical import (
     LocalWindowAggregate,
@@ -132,7 +132,7 @@ def _columns(
     node: LocalWindowAggregate, form: LocalForm, expressions: LocalExpressions
 ) -> dict[str, str]:
     """Return the local stage's column for each stored column."""
-    return {stored: own for own, stored in kept_columns(expressions, form)} | {
+    return {stored: own for own, stored in stored_columns(expressions, form)} | {
         SLICE_END: node.slice_end
     }
 

@@ -16,7 +16,7 @@ from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
 from planner.lowering.batch import lower, lower_projection
 from planner.lowering.in_process import Limits, lower_in_process
-from planner.materialized.form import kept_columns, local_form
+from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
@@ -122,7 +122,7 @@ class Tables(SessionCatalog):
         )
         source = self.scan_source(found.rows.table, found.columns)
         assert isinstance(source, ScanSource)
-        columns = {kept: own for own, kept in reversed(kept_columns(found, form))}
+        columns = {kept: own for own, kept in reversed(stored_columns(found, form))}
         path.mkdir()
         files = []
         for number, base_file in enumerate(base_files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.arrow.partials import local_expressions
-from planner.materialized.form import is_made_of, kept_columns, local_form, slice_grid
+from planner.materialized.form import is_made_of, local_form, slice_grid, stored_columns
 from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import plan_query
@@ -165,7 +165,7 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
     expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, Catalog(), "UTC"
     )
-    assert kept_columns(expressions, found) == (
+    assert stored_columns(expressions, found) == (
         ("c", "c"),
         ("a$0", "sum_fare"),
         ("b$0", "sum_fare"),
