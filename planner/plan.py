@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
-from planner.materialized.unanswered import check_kept_rows, too_wide
+from planner.materialized.unanswered import check_inserted_rows, too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
@@ -109,7 +109,7 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
         plans = SHARING_RULE(plans, traces, options, [draft.apart for draft in drafts])
     plans = _add_scans(plans, options, traces)
     for draft, plan in zip(drafts, plans, strict=True):
-        check_kept_rows(plan, draft.trace)
+        check_inserted_rows(plan, draft.trace)
     plans = with_parallelism(plans, options.parallelism)
     alone = with_parallelism([draft.physical for draft in drafts], options.parallelism)
     return [

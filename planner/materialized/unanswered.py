@@ -56,7 +56,7 @@ def _out_of_reach(
     return None
 
 
-def check_kept_rows(plan: Node, trace: Trace) -> None:
+def check_inserted_rows(plan: Node, trace: Trace) -> None:
     """Check that a plan does not read rows that are only stored as slices.
 
     Raises:
