@@ -15,7 +15,7 @@ from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
 from runtime.connectors.registry import message_source
 from runtime.frames.blobs import Emit, large_tables, map_in_arrow
-from runtime.frames.file_jobs import groups_by_job
+from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.scan_source import store_of_scan
@@ -249,7 +249,7 @@ def _of_slices(
         tail = replace(tail, schema=_spark_schema(schema), run_emitting=None)
     store = store_of_scan(spark, source.files.path)
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
-    splits = slice_splits(source, n_splits, store, groups_by_job(spark))
+    splits = slice_splits(source, n_splits, store, row_group_selector(spark))
     numbers, sent = item_rows(spark, splits)
     step = replace(step, source=replace(source, files=replace(source.files, files=()), tail=None))
     schema = expanded_schema(partials_schema(step), sets)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from runtime.scan.metadata import FileCheck, WantedColumns, check_files
-from runtime.scan.splits import FileGroups, Sought, groups_here
+from runtime.scan.splits import FileGroups, RowGroupCriteria, select_row_groups
 from runtime.spark.errors import translated_errors
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
@@ -41,17 +41,17 @@ def file_checker(
     return check
 
 
-def groups_by_job(
+def row_group_selector(
     spark: SparkSession, many: int = MANY_FILES
-) -> Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]:
+) -> Callable[[Sequence[ScanFile], RowGroupCriteria], Sequence[FileGroups]]:
     """Return a row group reader for scanning a table. It uses a job from `many` files on."""
 
-    def groups(files: Sequence[ScanFile], sought: Sought) -> Sequence[FileGroups]:
+    def select(files: Sequence[ScanFile], criteria: RowGroupCriteria) -> Sequence[FileGroups]:
         if len(files) < many:
-            return groups_here(files, sought)
-        return _by_job(spark, files, lambda part: groups_here(part, sought))
+            return select_row_groups(files, criteria)
+        return _by_job(spark, files, lambda part: select_row_groups(part, criteria))
 
-    return groups
+    return select
 
 
 def _by_job(

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from runtime.frames.blobs import Emit
-from runtime.frames.file_jobs import groups_by_job
+from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.scan_rows import ScanRows
@@ -60,7 +60,12 @@ def planned_splits(
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     files = step.source.files
     return plan_splits(
-        files, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark), time=time
+        files,
+        step.source.filters,
+        n_splits,
+        store=store,
+        groups_of=row_group_selector(spark),
+        time=time,
     )
 
 

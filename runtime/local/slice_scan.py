@@ -13,7 +13,7 @@ from runtime.compute.counters import count
 from runtime.compute.kernels.columns import of_type
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.scan.read import read_batches
-from runtime.scan.splits import GroupsOf, Split, groups_here, plan_splits
+from runtime.scan.splits import SelectRowGroups, Split, plan_splits, select_row_groups
 from runtime.scan.stores import Store
 from runtime.spec.expressions import ColumnRef, Expression, columns_of
 from runtime.spec.local import GroupingSets, SliceLocalStep, SliceRows
@@ -40,7 +40,7 @@ def slice_splits(
     source: SliceRows,
     n_splits: int,
     store: Store | None = None,
-    groups_of: GroupsOf = groups_here,
+    groups_of: SelectRowGroups = select_row_groups,
 ) -> list[Split]:
     """Return the splits that tasks read, without row groups that filters exclude.
 

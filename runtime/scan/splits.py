@@ -123,7 +123,7 @@ class FileGroups:
 
 
 @dataclass(frozen=True)
-class Sought:
+class RowGroupCriteria:
     """Columns and filters for which row groups are selected.
 
     Attributes:
@@ -140,16 +140,16 @@ class Sought:
 
 
 # Selects the row groups of files, in this process or in tasks
-GroupsOf = Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]
+SelectRowGroups = Callable[[Sequence[ScanFile], RowGroupCriteria], Sequence[FileGroups]]
 
 
-def groups_here(files: Sequence[ScanFile], sought: Sought) -> list[FileGroups]:
+def select_row_groups(files: Sequence[ScanFile], criteria: RowGroupCriteria) -> list[FileGroups]:
     """Select the row groups of files, reading the footers in this process.
 
     Raises:
         ExecutionError: A file has changed since planning.
     """
-    return of_footers(files, lambda file: _groups_of(file, sought), sought.store)
+    return of_footers(files, lambda file: _groups_of(file, criteria), criteria.store)
 
 
 def plan_splits(
@@ -159,7 +159,7 @@ def plan_splits(
     least_bytes: int = LEAST_BYTES,
     store: Store | None = None,
     most_bytes: int = SPLIT_BYTES,
-    groups_of: GroupsOf = groups_here,
+    groups_of: SelectRowGroups = select_row_groups,
     time: str | None = None,
 ) -> list[Split]:
     """Return splits that together contain all rows for which all filters can be true.
@@ -181,8 +181,8 @@ def plan_splits(
     Raises:
         ExecutionError: A file has changed since planning.
     """
-    sought = Sought(replace(source, files=()), tuple(filters), store, time)
-    groups_of_files = groups_of(source.files, sought)
+    criteria = RowGroupCriteria(replace(source, files=()), tuple(filters), store, time)
+    groups_of_files = groups_of(source.files, criteria)
     groups = [
         (file, of_file, group)
         for file, of_file in zip(source.files, groups_of_files, strict=True)
@@ -249,9 +249,9 @@ def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
     return own
 
 
-def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
-    source = sought.source
-    footer = read_footer(file, sought.store)
+def _groups_of(file: ScanFile, criteria: RowGroupCriteria) -> FileGroups:
+    source = criteria.source
+    footer = read_footer(file, criteria.store)
     if isinstance(footer, NotScannable):
         raise ExecutionError(f"cannot read {source.path}: {footer.reason}")
     indices = column_indices(footer)
@@ -267,7 +267,7 @@ def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
         if row_group.num_rows == 0:
             continue
         range_of = _ranges(source, file, footer, columns, number)
-        if not all(can_be_true(condition, range_of) for condition in sought.filters):
+        if not all(can_be_true(condition, range_of) for condition in criteria.filters):
             continue
         chunks = [row_group.column(index) for index in columns if index is not None]
         groups.append(
@@ -276,7 +276,7 @@ def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
                 row_group.num_rows,
                 sum(chunk.total_compressed_size for chunk in chunks),
                 sum(chunk.total_uncompressed_size for chunk in chunks),
-                None if sought.time is None else _times_us(range_of(sought.time)),
+                None if criteria.time is None else _times_us(range_of(criteria.time)),
             )
         )
     paths = tuple(None if i is None else footer.schema.column(i).path for i in columns)

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sqlwin
-from runtime.frames.file_jobs import file_checker, groups_by_job
+from runtime.frames.file_jobs import file_checker, row_group_selector
 from runtime.local.arrow_scan import item_rows, items_of
 from runtime.scan.metadata import WantedColumns, check_files, find_source
-from runtime.scan.splits import Sought, groups_here, plan_splits
+from runtime.scan.splits import RowGroupCriteria, plan_splits, select_row_groups
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
@@ -50,9 +50,9 @@ def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> N
     wanted = WantedColumns((K,), frozenset({"day"}))
     assert file_checker(spark, many=2)(source.files, wanted) == check_files(source.files, wanted)
     late = Call(">", (ColumnRef("k", "bigint"), Constant(500, "bigint")), "boolean")
-    sought = Sought(source, (late,))
-    found = groups_by_job(spark, many=2)(source.files, sought)
-    assert found == groups_here(source.files, sought)
+    criteria = RowGroupCriteria(source, (late,))
+    found = row_group_selector(spark, many=2)(source.files, criteria)
+    assert found == select_row_groups(source.files, criteria)
     assert sum(len(file.row_groups) for file in found) < N_FILES
 
 
@@ -61,7 +61,7 @@ def test_large_tables_have_more_splits_than_are_wanted(files: Path) -> None:
     (whole,) = plan_splits(source, [], 2)
     total = sum(
         g.compressed_bytes
-        for f in groups_here(source.files, Sought(source, ()))
+        for f in select_row_groups(source.files, RowGroupCriteria(source, ()))
         for g in f.row_groups
     )
     splits = plan_splits(source, [], 2, most_bytes=total // 5)
