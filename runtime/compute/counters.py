@@ -15,7 +15,7 @@ def count(name: str, amount: int) -> None:
 
 
 @contextmanager
-def counting(counters: dict[str, int]) -> Iterator[None]:
+def count_into(counters: dict[str, int]) -> Iterator[None]:
     """Let `count` add to `counters` within the block."""
     global _counted
     before, _counted = _counted, counters

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.compute.arrow.blobs import from_blobs
-from runtime.compute.counters import counting
+from runtime.compute.counters import count_into
 from runtime.frames.scan_counts import new_accumulator
 from runtime.spark.private import unless_missing
 
@@ -237,7 +237,7 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
         spent = 0.0
         while True:
             started = time.perf_counter()
-            with counting(counters):
+            with count_into(counters):
                 result = next(results, None)
             spent += time.perf_counter() - started
             figures["seconds"] = spent - waited

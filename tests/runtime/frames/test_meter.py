@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import to_blob
-from runtime.compute.counters import count, counting
+from runtime.compute.counters import count, count_into
 from runtime.frames.meter import LastWins, measured_stage
 
 
@@ -75,7 +75,7 @@ def test_a_task_that_ran_twice_counts_once():
 def test_counters_of_an_operator_are_kept_only_while_it_is_measured():
     count("rows_scanned", 5)
     counters: dict[str, int] = {}
-    with counting(counters):
+    with count_into(counters):
         count("rows_scanned", 2)
         count("rows_scanned", 3)
     count("rows_scanned", 5)
