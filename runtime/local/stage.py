@@ -66,7 +66,7 @@ class BufferPlan:
     schema: pa.Schema
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
 
-    def counting(self, name: str) -> BufferPlan:
+    def add_row_count(self, name: str) -> BufferPlan:
         """Return a plan with one more partial column at the end: the number of rows."""
         return replace(
             self,

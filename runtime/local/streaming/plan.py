@@ -101,7 +101,7 @@ def local_plan(
         AnalysisError: an argument has a type that its function does not accept.
     """
     return LocalPlan(
-        buffer_plan(step, columns, types).counting(ROW_COUNT),
+        buffer_plan(step, columns, types).add_row_count(ROW_COUNT),
         len(step.mode.sources),
         numbers,
         numbers,
