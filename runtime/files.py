@@ -156,7 +156,7 @@ class LocalFiles:
 
 
 @contextmanager
-def holding(path: str, *, with_others: bool = False) -> Iterator[bool]:
+def lock_directory(path: str, *, with_others: bool = False) -> Iterator[bool]:
     """Lock a directory of this machine for the block, or until this process ends.
 
     Args:

@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.errors import ExecutionError
-from runtime.files import Files, as_uri, holding, is_local_path
+from runtime.files import Files, as_uri, is_local_path, lock_directory
 from runtime.spark.errors import translate
 from runtime.spark.files import hadoop_conf
 from runtime.spark.private import MISSING
@@ -94,7 +94,7 @@ def rescale(
         ExecutionError: a stream runs on it, there is nothing to do, or it cannot be rescaled.
     """
     directory = checkpoint.directory
-    with holding(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
+    with lock_directory(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
         if not is_ours:
             raise ExecutionError(
                 f"a stream is running on the checkpoint in {directory}",

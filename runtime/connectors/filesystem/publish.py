@@ -35,7 +35,7 @@ from runtime.commits import (
     write_commit,
 )
 from runtime.errors import ExecutionError
-from runtime.files import Files, LocalFiles, for_each_file, holding, is_local_path
+from runtime.files import Files, LocalFiles, for_each_file, is_local_path, lock_directory
 
 # Writers' entries at the top of a table's directory; column names may begin like that, too
 _OF_A_WRITER = re.compile(r"[._][^=/]*(?:/|$)")
@@ -220,7 +220,7 @@ def _one_by_one(path: str) -> Iterator[None]:
     """
     until = time.monotonic() + _MOST_SETTLING_S
     while is_local_path(path):
-        with holding(path) as is_ours:
+        with lock_directory(path) as is_ours:
             if is_ours or time.monotonic() > until:
                 yield
                 return
@@ -296,7 +296,7 @@ def writing_to(files: Files, directory: str) -> Iterator[None]:
     if not is_local_path(directory):
         yield
         return
-    with holding(directory):
+    with lock_directory(directory):
         yield
 
 
@@ -405,5 +405,5 @@ def _unless_held(files: Files, directory: str) -> Iterator[bool]:
     if age_s < _SETTLED_S:
         yield False
         return
-    with holding(directory) as is_ours:
+    with lock_directory(directory) as is_ours:
         yield is_ours

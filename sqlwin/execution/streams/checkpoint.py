@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
-from runtime.files import Files, holding, is_local_path
+from runtime.files import Files, is_local_path, lock_directory
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
@@ -157,7 +157,7 @@ def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
     directory = place.directory
     if not (place.stays and is_local_path(directory) and os.path.isdir(directory)):
         return
-    if not until.enter_context(holding(directory, with_others=True)):
+    if not until.enter_context(lock_directory(directory, with_others=True)):
         raise ExecutionError(
             f"the checkpoint in {directory} is being rescaled",
             hint="start the stream again afterwards",

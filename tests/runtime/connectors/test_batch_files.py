@@ -25,7 +25,7 @@ from runtime.connectors.filesystem.publish import (
 )
 from runtime.connectors.registry import read_table, write_table
 from runtime.errors import ExecutionError
-from runtime.files import LocalFiles, holding
+from runtime.files import LocalFiles, lock_directory
 from runtime.spec.table import TableSpec
 from tests.runtime.connectors.tables import table
 
@@ -138,7 +138,7 @@ def test_an_insert_that_was_killed_while_it_moved_files_counts_in_whole_or_not_a
 
 def test_what_an_insert_is_writing_is_left_alone(tmp_path: Path) -> None:
     writer = killed_insert(tmp_path / "t", 1)
-    with holding(writer.hidden) as is_ours:
+    with lock_directory(writer.hidden) as is_ours:
         assert is_ours
         clear_batches(FILES, str(tmp_path / "t"))
         assert Path(writer.hidden).exists()
@@ -234,7 +234,7 @@ def test_an_overwrite_beside_another_one_is_left_alone(tmp_path: Path) -> None:
     new = tmp_path / f".t.{DEAD[1:]}"
     new.mkdir()
     settle(new)
-    with holding(str(new)):
+    with lock_directory(str(new)):
         finish_replacing(str(tmp_path / "t"))
         assert new.exists()
     finish_replacing(str(tmp_path / "t"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.files import LocalFiles, holding
+from runtime.files import LocalFiles, lock_directory
 from runtime.streaming.checkpoint import (
     Checkpoint,
     check_checkpoint,
@@ -73,7 +73,7 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="has not processed any rows"):
         rescaled(checkpoint)
     with (
-        holding(checkpoint.directory, with_others=True),
+        lock_directory(checkpoint.directory, with_others=True),
         pytest.raises(ExecutionError, match="a stream is running on the checkpoint"),
     ):
         rescaled(checkpoint)
