@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
-from runtime.scan.stores import Store, explained, open_stored
+from runtime.scan.stores import Store, explain_errors, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
@@ -344,7 +344,7 @@ def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotS
         except OSError as error:
             return _unreadable(path, error)
     try:
-        with explained(store, path), open_stored(store, path) as file:
+        with explain_errors(store, path), open_stored(store, path) as file:
             return footer_of(file, path)
     except OSError as error:
         return NotScannable(f"cannot read {path}: {error.strerror or error}")

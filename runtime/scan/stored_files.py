@@ -12,7 +12,7 @@ from typing import BinaryIO, NoReturn, TypeVar, cast
 from pyarrow import fs
 
 from runtime.scan.request_cache import cached_response
-from runtime.scan.stores import Store, explained, filesystem_of, open_stored
+from runtime.scan.stores import Store, explain_errors, filesystem_of, open_stored
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _T = TypeVar("_T")
@@ -138,7 +138,7 @@ class StoredFiles:
         return cached_response(("info", self.store, path), lambda: self._info(path))
 
     def _info(self, path: str) -> fs.FileInfo:
-        with explained(self.store, path):
+        with explain_errors(self.store, path):
             file_info = filesystem_of(self.store).get_file_info(self.store.path(path))
             if self.store.kind == "abfs":
                 file_info = self._in_azure(file_info)
@@ -183,7 +183,7 @@ class StoredFiles:
 
     def _listed(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
         top = self.store.path(path)
-        with explained(self.store, path):
+        with explain_errors(self.store, path):
             selector = fs.FileSelector(top, allow_not_found=True, recursive=is_recursive)
             infos = filesystem_of(self.store).get_file_info(selector)
             if self.store.kind == "abfs":

@@ -114,7 +114,7 @@ def filesystem_of(store: Store) -> fs.FileSystem:
         OSError: The file system cannot be opened.
     """
     options = dict(store.options)
-    with explained(store, store.root):
+    with explain_errors(store, store.root):
         if store.kind == "s3":
             attempts = int(options.pop("attempts", 3))
             retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)
@@ -134,12 +134,12 @@ def open_stored(store: Store, uri: str) -> pa.NativeFile:
     Raises:
         OSError: The file does not exist, or the store refuses access.
     """
-    with explained(store, uri):
+    with explain_errors(store, uri):
         return filesystem_of(store).open_input_file(store.path(uri))
 
 
 @contextmanager
-def explained(store: Store, uri: str) -> Iterator[None]:
+def explain_errors(store: Store, uri: str) -> Iterator[None]:
     """Convert Arrow's errors to OSErrors that name the setting to change."""
     try:
         yield
@@ -155,7 +155,7 @@ def explained(store: Store, uri: str) -> Iterator[None]:
 def why_of(store: Store, uri: str, error: Exception) -> str:
     """Return the explanation of an error raised while a file was read."""
     try:
-        with explained(store, uri):
+        with explain_errors(store, uri):
             raise error
     except OSError as explained_error:
         return str(explained_error.strerror or explained_error)
@@ -227,7 +227,7 @@ def _proxy(host: str, s3_setting: Setting) -> str:
 def _bucket_region(bucket: str) -> str:
     """Return the region of a bucket from Amazon, regardless of read permissions."""
     root = f"s3a://{bucket}"
-    with explained(Store("s3", root, bucket), root):
+    with explain_errors(Store("s3", root, bucket), root):
         return str(fs.resolve_s3_region(bucket))
 
 

@@ -19,7 +19,7 @@ from runtime.scan.metadata import (
 )
 from runtime.scan.read import read_batches
 from runtime.scan.splits import FilePart, FileRange
-from runtime.scan.stores import GONE, Store, explained, open_stored
+from runtime.scan.stores import GONE, Store, explain_errors, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
@@ -81,7 +81,7 @@ def read_stream_file(
 def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
     """Read the footer and check the file's size, because the ranges cover the listed size only."""
     try:
-        with explained(store, file.path), open_stored(store, file.path) as opened:
+        with explain_errors(store, file.path), open_stored(store, file.path) as opened:
             if opened.size() == file.n_bytes:
                 return footer_of(opened, file.path)
     except OSError as error:

@@ -17,7 +17,7 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import footer_of, is_on_old_calendar, read_footer
 from runtime.scan.read import read_ahead
 from runtime.scan.splits import LEAST_BYTES, SPLIT_BYTES, FileRange
-from runtime.scan.stores import Store, explained, open_stored, why_of
+from runtime.scan.stores import Store, explain_errors, open_stored, why_of
 from runtime.spec.scan import ScanFile
 
 _BATCH_ROWS = 1 << 16
@@ -92,7 +92,7 @@ def read_part(
     """
     path = part.file.path
     try:
-        with explained(store, path):
+        with explain_errors(store, path):
             opened = open_stored(store, path)
             footer = _require_footer(footer_of(opened, path))
     except OSError as error:

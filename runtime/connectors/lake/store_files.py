@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from runtime.errors import ExecutionError
 from runtime.scan.stored_files import StoredFiles
-from runtime.scan.stores import Store, explained, filesystem_of, why_of
+from runtime.scan.stores import Store, explain_errors, filesystem_of, why_of
 
 
 def create_file(store: Store, uri: str) -> pa.NativeFile:
@@ -23,7 +23,7 @@ def create_file(store: Store, uri: str) -> pa.NativeFile:
         ExecutionError: The store rejects it.
     """
     try:
-        with explained(store, uri):
+        with explain_errors(store, uri):
             return filesystem_of(store).open_output_stream(store.path(uri))
     except OSError as error:
         raise unwritten(store, uri, error) from error
@@ -40,7 +40,7 @@ def remove_file(store: Store, uri: str) -> None:
     Raises:
         OSError: The store failed to remove it.
     """
-    with suppress(FileNotFoundError), explained(store, uri):
+    with suppress(FileNotFoundError), explain_errors(store, uri):
         filesystem_of(store).delete_file(store.path(uri))
 
 
