@@ -15,7 +15,7 @@ class UnknownOutcome(ExecutionError):
 
 def broken(name: str, place: TablePlace, error: Exception) -> ExecutionError:
     """Return a one-line error for a table that the library cannot read or write."""
-    error = place.explained(error)
+    error = place.explain_error(error)
     reason = " ".join(str(error).split()) or type(error).__name__
     if place.store is not None and isinstance(error, OSError) and error.strerror:
         reason = error.strerror

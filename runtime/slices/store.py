@@ -320,7 +320,7 @@ def open_slices(
         raise _not_there(place, called, name) from error
     except DeltaError as error:
         # a store failure does not mean that the version is missing
-        if version is not None and place.explained(error) is error:
+        if version is not None and place.explain_error(error) is error:
             raise ExecutionError(
                 f"{called}: version {version} of {path} was removed", subjects=(name,)
             ) from error

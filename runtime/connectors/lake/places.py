@@ -52,7 +52,7 @@ class TablePlace:
         """File system for listing and reading small files."""
         return LocalFiles() if self.store is None else StoredFiles(self.store)
 
-    def explained(self, error: Exception) -> Exception:
+    def explain_error(self, error: Exception) -> Exception:
         """Return the store's own error if it reports one, or else the library's error."""
         if self.store is None:
             return error

@@ -96,7 +96,7 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
     except (DeltaError, OSError) as error:
         if any(word in str(error) for word in ("Unsupported", "catalog-managed")):
             raise UnreadableError(" ".join(str(error).split())) from error
-        raise broken_table(spec, place.explained(error)) from error
+        raise broken_table(spec, place.explain_error(error)) from error
     newest = table.version()
     version = newest
     try:

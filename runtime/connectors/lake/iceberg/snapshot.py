@@ -99,7 +99,7 @@ def from_path(spec: TableSpec, place: TablePlace) -> Table:
     except FileNotFoundError as error:
         raise no_table(spec, path) from error
     except Exception as error:
-        raise broken_table(spec, place.explained(error)) from error
+        raise broken_table(spec, place.explain_error(error)) from error
 
 
 def from_catalog(spec: TableSpec) -> Table:
