@@ -14,7 +14,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.user_aggregates import States, UserDefinedAggregateFunction
 
 
-def accumulated(
+def accumulate_rows(
     aggregate: UserDefinedAggregateFunction,
     groups: Int64Array,
     n_groups: int,
@@ -32,7 +32,7 @@ def accumulated(
     return _fields(aggregate, "accumulate", states, n_groups)
 
 
-def merged(
+def merge_states(
     aggregate: UserDefinedAggregateFunction,
     groups: Int64Array,
     n_groups: int,
@@ -51,7 +51,7 @@ def merged(
     return _fields(aggregate, "merge", states, n_groups)
 
 
-def finished(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.Array]) -> pa.Array:
+def finish_states(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.Array]) -> pa.Array:
     """Return the result of each state, with the type in `returns`.
 
     Raises:

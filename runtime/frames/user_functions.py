@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import one_chunk
-from runtime.compute.user_aggregates import accumulated, finished, merged, no_groups
+from runtime.compute.user_aggregates import accumulate_rows, finish_states, merge_states, no_groups
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spec.aggregates import UserAggregate, filtered_name
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
@@ -94,14 +94,14 @@ def register_aggregate(
     def of_one_group(*columns: pa.Array) -> Any:
         plain = [one_chunk(column) for column in columns]
         groups = np.zeros(len(plain[0]) if plain else 0, np.int64)
-        return finished(aggregate, accumulated(aggregate, groups, 1, plain))[0].as_py()
+        return finish_states(aggregate, accumulate_rows(aggregate, groups, 1, plain))[0].as_py()
 
     def of_chosen_rows(condition: pa.Array, *columns: pa.Array) -> Any:
         is_chosen = one_chunk(condition).fill_null(False)
         if is_chosen.true_count:
             return of_one_group(*(one_chunk(column).filter(is_chosen) for column in columns))
         nothing = [pa.array([], arrow_type(type_)) for type_ in aggregate.state.values()]
-        return finished(aggregate, merged(aggregate, no_groups(), 1, nothing))[0].as_py()
+        return finish_states(aggregate, merge_states(aggregate, no_groups(), 1, nothing))[0].as_py()
 
     for known_as, function in ((name, of_one_group), (filtered_name(name), of_chosen_rows)):
         spark.udf.register(known_as, _arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.kernels.columns import Int64Array, one_chunk
-from runtime.compute.user_aggregates import finished, merged, no_groups
+from runtime.compute.user_aggregates import finish_states, merge_states, no_groups
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
 
@@ -32,7 +32,7 @@ class UserAccumulator(ColumnarAccumulator):
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """Return the results, in one column."""
-        return [finished(self._aggregate, _fields(state))]
+        return [finish_states(self._aggregate, _fields(state))]
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
         nothing = [field.slice(0, 0) for field in state.lookup]
@@ -79,7 +79,7 @@ class UserAccumulator(ColumnarAccumulator):
     def _merge(
         self, groups: Int64Array, n_groups: int, fields: Sequence[pa.Array]
     ) -> AccumulatorState:
-        return _state(merged(self._aggregate, groups, n_groups, fields))
+        return _state(merge_states(self._aggregate, groups, n_groups, fields))
 
 
 def _state(fields: Sequence[pa.Array]) -> AccumulatorState:

@@ -36,7 +36,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
 from runtime.compute.kernels.key_digits import key_digits
-from runtime.compute.user_aggregates import accumulated, merged
+from runtime.compute.user_aggregates import accumulate_rows, merge_states
 from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
 from runtime.compute.values.texts import merge_rows, rows_of_groups
 from runtime.compute.values.value_sets import (
@@ -135,7 +135,7 @@ def merge_partials(
         case Pick():
             return _pick(spec, groups, columns, None)
         case UserDefined():
-            return merged(spec.function, groups.of_row(), len(groups), columns)
+            return merge_states(spec.function, groups.of_row(), len(groups), columns)
     merge = accumulator(spec, [column.type for column in columns])
     return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
 
@@ -214,7 +214,7 @@ def _user(
     if condition is not None:
         mask = pa.array(condition)
         group_of_row, args = group_of_row[condition], [arg.filter(mask) for arg in args]
-    return accumulated(spec.function, group_of_row, len(groups), args)
+    return accumulate_rows(spec.function, group_of_row, len(groups), args)
 
 
 def _winners(

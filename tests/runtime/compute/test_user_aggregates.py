@@ -15,9 +15,9 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.user_aggregates import (
     UserDefinedAggregateFunction,
-    accumulated,
-    finished,
-    merged,
+    accumulate_rows,
+    finish_states,
+    merge_states,
 )
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import UserDefined, WindowAggregation
@@ -128,12 +128,12 @@ class Wrong(UserDefinedAggregateFunction):
 )
 def test_what_an_aggregate_returns_wrongly_is_an_error(answer, message):
     with pytest.raises(ExecutionError) as error:
-        accumulated(Wrong(answer), np.array([0, 1]), 2, [pa.array([5, 6])])
+        accumulate_rows(Wrong(answer), np.array([0, 1]), 2, [pa.array([5, 6])])
     assert str(error.value).startswith(message)
 
 
 def test_what_an_aggregate_raises_is_reported_with_its_method():
     with pytest.raises(ExecutionError, match=r"Wrong\.merge failed: ZeroDivisionError: no luck"):
-        merged(Wrong({}), np.array([0]), 1, [pa.array([5])])
+        merge_states(Wrong({}), np.array([0]), 1, [pa.array([5])])
     with pytest.raises(ExecutionError, match=r"Wrong\.finish: the result has 1 values"):
-        finished(Wrong({}), [pa.array([5, 6])])
+        finish_states(Wrong({}), [pa.array([5, 6])])
