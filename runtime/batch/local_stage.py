@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.kernels.session import chain_partials
-from runtime.compute.values.percentiles import condensed
+from runtime.compute.values.percentiles import condense
 from runtime.connectors.registry import message_source
 from runtime.frames.blobs import Emit, large_tables, map_in_arrow
 from runtime.frames.file_jobs import row_group_selector
@@ -312,7 +312,7 @@ def _thin_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
             accuracies[name] = max(reader.accuracy, accuracies.get(name, 0))
     for name, accuracy in accuracies.items():
         position = table.schema.get_field_index(name)
-        table = table.set_column(position, name, condensed(table.column(name), accuracy))
+        table = table.set_column(position, name, condense(table.column(name), accuracy))
     return table
 
 

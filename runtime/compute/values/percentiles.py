@@ -37,7 +37,7 @@ from runtime.compute.values.value_sets import list_lengths
 VALUE, WEIGHT = "value", "weight"
 
 
-def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
+def condense(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
     """Reduce lists of values to ascending (value, weight) pairs, fewer than 2 * accuracy each.
 
     Args:
@@ -86,7 +86,7 @@ class RangePercentiles:
     """Values of ranges of slices by rank.
 
     Args:
-        values: Structs of value and weight in slices, as returned by `condensed`.
+        values: Structs of value and weight in slices, as returned by `condense`.
         n_slices: Number of slices.
     """
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.values.percentiles import condensed
+from runtime.compute.values.percentiles import condense
 from runtime.spec.aggregates import ApproxPercentile, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
@@ -23,7 +23,7 @@ def percentiles_of(table, window, accuracy, type_="double"):
     """The percentiles of each (key, window end), with the values of slices thinned out."""
     output = Column("p", f"array<{type_}>")
     call = ApproxPercentile(("v",), output, accuracy, PERCENTAGES)
-    lists = condensed(table["v"], accuracy)
+    lists = condense(table["v"], accuracy)
     assert max(map(len, lists.to_pylist()), default=0) <= 2 * accuracy
     thin = table.set_column(table.schema.get_field_index("v"), "v", lists)
     found = {}
@@ -85,7 +85,7 @@ def test_percentiles_are_within_the_promised_rank_in_every_window(window, seed, 
 
 def test_values_are_thinned_out_to_the_last_of_each_run():
     lists = pa.array([[5, 1, 3, 2, 4, 7, 6], [9, 8], [], None], pa.list_(pa.int64()))
-    thin = condensed(lists, 3)
+    thin = condense(lists, 3)
     assert [[(i["value"], i["weight"]) for i in each] for each in thin.to_pylist()] == [
         [(2, 2), (4, 2), (6, 2), (7, 1)],
         [(8, 1), (9, 1)],
