@@ -88,14 +88,14 @@ class Changes:
 def changes(
     listed: Iterable[BaseFile],
     manifest: Iterable[BaseFile],
-    widened: Callable[[Intervals], Intervals] = lambda intervals: intervals,
+    widen: Callable[[Intervals], Intervals] = lambda intervals: intervals,
 ) -> Changes:
     """Return the work that brings slices up to date with the listed files.
 
     Args:
         listed: Current files.
         manifest: Files that the slices were built from.
-        widened: Extends intervals to whole slices where old slices were merged.
+        widen: Extends intervals to whole slices where old slices were merged.
     """
     now = {file.path: file for file in listed}
     kept: list[BaseFile] = []
@@ -108,13 +108,13 @@ def changes(
             stale.append(file)
     in_already = {file.path for file in kept}
     added = tuple(file for path, file in now.items() if path not in in_already)
-    intervals = widened(united((f.first_us, f.last_us) for f in stale))
+    intervals = widen(union_of((f.first_us, f.last_us) for f in stale))
     again = tuple(f for f in kept if overlaps(intervals, f.first_us, f.last_us))
     n_gone = sum(file.path not in now for file in stale)
     return Changes(added, again, tuple(kept), intervals, len(stale) - n_gone, n_gone)
 
 
-def united(pairs: Iterable[tuple[int | None, int | None]]) -> Intervals:
+def union_of(pairs: Iterable[tuple[int | None, int | None]]) -> Intervals:
     """Return the union of intervals. Intervals without bounds are empty."""
     intervals: list[tuple[int, int]] = []
     for first, last in sorted((a, b) for a, b in pairs if a is not None and b is not None):

@@ -33,7 +33,7 @@ from runtime.slices.store import (
     open_slices,
     remove_leftovers,
 )
-from runtime.slices.tiers import due, is_touched, widened
+from runtime.slices.tiers import due, is_touched, widen
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
 
@@ -231,7 +231,7 @@ def settle(
 
 
 def _extend_to_stored(table: StoredSlices, intervals: Intervals) -> Intervals:
-    return widened(intervals, table.form.grid, table.reached)
+    return widen(intervals, table.form.grid, table.reached)
 
 
 def small_files(files: Iterable[SliceFile]) -> list[SliceFile]:

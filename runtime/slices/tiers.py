@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
-from runtime.slices.changes import Intervals, united
+from runtime.slices.changes import Intervals, union_of
 from runtime.spec.slices import SLICE_END, Reached, SliceGrid, Tier
 from runtime.spec.windows import Tumble
 
@@ -100,7 +100,7 @@ def in_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
     return table.set_column(place, table.schema.field(SLICE_END), moved)
 
 
-def widened(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Intervals:
+def widen(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Intervals:
     """Extend intervals of fine slices to whole stored slices, without dropped slices."""
     if not reached or not intervals:
         return intervals
@@ -116,7 +116,7 @@ def widened(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Interval
     pairs = list(zip(firsts.tolist(), lasts.tolist(), strict=True))
     if after_us is not None:
         pairs = [(max(first, after_us + 1), last) for first, last in pairs if last > after_us]
-    return united(pairs)
+    return union_of(pairs)
 
 
 def cuts_of(reached: Reached) -> tuple[int, ...]:

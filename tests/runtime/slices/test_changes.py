@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.slices.changes import BaseFile, changes, even_bounds, overlaps, united, with_ranges
+from runtime.slices.changes import BaseFile, changes, even_bounds, overlaps, union_of, with_ranges
 
 
 def _file(path: str, size: int = 1, first: int | None = None, last: int | None = None) -> BaseFile:
@@ -40,7 +40,7 @@ def test_a_file_that_went_without_a_row_changes_no_slice() -> None:
 
 
 def test_intervals_that_meet_are_one() -> None:
-    assert united([(30, 40), (10, 20), (None, None), (20, 25)]) == ((10, 25), (30, 40))
+    assert union_of([(30, 40), (10, 20), (None, None), (20, 25)]) == ((10, 25), (30, 40))
     assert overlaps(((10, 25), (30, 40)), 25, 27)
     assert not overlaps(((10, 25), (30, 40)), 26, 29)
     assert not overlaps(((10, 25),), None, None)

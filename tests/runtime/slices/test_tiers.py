@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.slices.tiers import TierRules, cuts_of, due, in_tiers, is_touched, widened
+from runtime.slices.tiers import TierRules, cuts_of, due, in_tiers, is_touched, widen
 from runtime.spec.slices import Reached, Tier
 from runtime.spec.windows import Tumble
 
@@ -71,7 +71,7 @@ def test_each_slice_is_kept_in_the_wide_one_that_holds_it(values: list[int]) -> 
 @given(st.integers(1, 200), st.integers(0, 30))
 def test_intervals_are_widened_to_whole_slices(first: int, more: int) -> None:
     low, high = first * 60 + 20, (first + more) * 60 + 20
-    found = widened(((low, high),), MINUTES, REACHED)
+    found = widen(((low, high),), MINUTES, REACHED)
     # all minutes whose wide slice holds one of the interval's
     wide = {
         row["slice_end"]
