@@ -80,7 +80,7 @@ class Snapshot:
         """Columns stored in the files."""
         return tuple(c for c in self.columns if c.name not in self.partition_columns)
 
-    def pruned(self, filters: Sequence[Expression]) -> Snapshot:
+    def prune(self, filters: Sequence[Expression]) -> Snapshot:
         """Remove the files for which the log's statistics rule out a filter."""
         files = tuple(
             file
@@ -125,7 +125,7 @@ def scan_source_of(
         if not is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
         (in_names if column.name.lower() in names else in_files).append(column)
-    lake_files = snapshot.pruned(filters).files
+    lake_files = snapshot.prune(filters).files
     footers = read_footers([file.path for file in lake_files], store)
     if isinstance(footers, NotScannable):
         return footers
