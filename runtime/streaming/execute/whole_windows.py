@@ -30,8 +30,8 @@ from runtime.streaming.operators.whole_windows import (
     Evaluate,
     evaluate_windows,
     joined_sides,
-    ranked,
-    regrouped,
+    rank_rows,
+    regroup_rows,
 )
 
 _WINDOW = "$window"
@@ -63,7 +63,7 @@ def regroup(
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]
     exchanged = _exchange(rows, step.aggregation.keys, partitions)
-    evaluate = partial(regrouped, plan=plan, aggregation=step.aggregation)
+    evaluate = partial(regroup_rows, plan=plan, aggregation=step.aggregation)
     return _evaluate(exchanged, fields, evaluate, wrap)
 
 
@@ -72,7 +72,7 @@ def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
     exchanged = rows if step.is_spread else _exchange(rows, step.by, partitions)
-    return _evaluate(exchanged, fields, partial(ranked, step=step), wrap)
+    return _evaluate(exchanged, fields, partial(rank_rows, step=step), wrap)
 
 
 def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:

@@ -107,7 +107,7 @@ def marked_batch(
     )
 
 
-def regrouped(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation) -> pa.Table:
+def regroup_rows(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation) -> pa.Table:
     """Group rows by the plan's keys. There must be at least one row.
 
     Args:
@@ -129,7 +129,7 @@ def regrouped(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation)
     return pa.Table.from_batches(list(merge_slices(pa.Table.from_batches(batches), aggregation)))
 
 
-def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:
+def rank_rows(table: pa.Table, step: StreamRankStep) -> pa.Table:
     """Return the rows with a requested rank, and the rank as a column; see StreamRankStep."""
     order = [
         order_codes(table.column(key.column), key.is_descending, key.nulls_first)

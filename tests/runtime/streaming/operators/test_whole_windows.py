@@ -24,8 +24,8 @@ from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     evaluate_windows,
     joined_sides,
-    ranked,
-    regrouped,
+    rank_rows,
+    regroup_rows,
 )
 from sqlwin.parser.parser import parse_query
 
@@ -199,7 +199,7 @@ def test_rows_of_a_window_are_grouped_again() -> None:
         }
     )
     aggregation = WindowAggregation(plan.window, plan.keys, "$slice_end", plan.accumulators)
-    found = regrouped(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
+    found = regroup_rows(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
     assert sorted(map(str, (tuple(row.values()) for row in found))) == [
         "('a', 4, None)",
         "('a', 9, 1)",
@@ -220,7 +220,7 @@ def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
         }
     )
     schema = pa.schema([("w", pa.int64()), ("v", pa.int64()), ("rn", pa.int32())])
-    found = evaluate_windows([batch], schema, lambda table: ranked(table, step))
+    found = evaluate_windows([batch], schema, lambda table: rank_rows(table, step))
     rows = pa.Table.from_batches(list(found)).to_pylist()
     assert [row[WATERMARK] for row in rows if not row[KEEP]] == [99]
     assert [(row["v"], row["rn"]) for row in rows if row[KEEP]] == [(2, 1), (1, 2)][:n_kept]
