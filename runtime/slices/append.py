@@ -21,10 +21,10 @@ from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.slices.build import (
     BaseRows,
     JobsRun,
-    Seen,
+    ReadRanges,
     TimeCuts,
-    as_kept,
-    seen_rows,
+    ranges_batch,
+    with_stored_names,
     without_files,
     written,
 )
@@ -144,9 +144,9 @@ def _read(base: BaseRows, plan: BufferPlan, cuts: TimeCuts) -> ArrowFunction:
         scan = ScanRows(base.step)
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            yield from cuts(as_kept(table, base.columns, schema))
+            yield from cuts(with_stored_names(table, base.columns, schema))
 
         yield from aggregate(plan, (plan.rows(scan.of_spark(batch)) for batch in batches), cut)
-        yield seen_rows(Seen({}, scan.n_rows), cuts.n_buckets)
+        yield ranges_batch(ReadRanges({}, scan.n_rows), cuts.n_buckets)
 
     return run

@@ -110,7 +110,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Built:
+class UncommittedFiles:
     """Files that are written but not committed yet.
 
     Attributes:
@@ -141,7 +141,7 @@ class _Portion:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReadRanges:
     """First and last slice of each file that a task read, and the number of rows."""
 
     ranges: dict[str, tuple[int, int]]
@@ -155,7 +155,7 @@ def build(
     mark: str,
     buffer_bytes: int,
     jobs_run: JobsRun = nullcontext,
-) -> Built:
+) -> UncommittedFiles:
     """Write partials to new data files of a table. They take effect when committed.
 
     Args:
@@ -196,7 +196,7 @@ def build(
     for paths in _by_size(inputs.kept):
         portions.append(_Portion(paths=tuple(f"{table.path}/{path}" for path in paths)))
     if not portions:
-        return Built(mark, (), {}, 0)
+        return UncommittedFiles(mark, (), {}, 0)
     n_rows = sum(part.n_rows for portion in portions for part in portion.split)
     n_rows += sum(file.n_rows for file in inputs.kept)
     n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
@@ -218,12 +218,12 @@ def written(
     mark: str,
     n_buckets: int,
     jobs_run: JobsRun = nullcontext,
-) -> Built:
+) -> UncommittedFiles:
     """Write partials by time bucket, one or more files per bucket.
 
     Args:
         table: Target table.
-        partials: Rows of `BLOB_DDL` from `TimeCuts`, with the `Seen` blobs of the tasks.
+        partials: Rows of `BLOB_DDL` from `TimeCuts`, with the `ReadRanges` blobs of the tasks.
         mark: Unique part of the file names.
         n_buckets: Number of time buckets.
         jobs_run: Context manager in which Spark jobs run.
@@ -249,13 +249,13 @@ def written(
     records = [pickle.loads(row["file"]) for row in rows]
     ranges: dict[str, tuple[int, int]] = {}
     for seen in records:
-        if isinstance(seen, Seen):
+        if isinstance(seen, ReadRanges):
             _widen(ranges, seen.ranges)
-    return Built(
+    return UncommittedFiles(
         mark,
         tuple(record for record in records if isinstance(record, WrittenFile)),
         ranges,
-        sum(record.n_read for record in records if isinstance(record, Seen)),
+        sum(record.n_read for record in records if isinstance(record, ReadRanges)),
     )
 
 
@@ -299,7 +299,7 @@ def _read(
     cuts: TimeCuts,
     intervals: Intervals,
 ) -> ArrowFunction:
-    """Return the task function that turns portions into partials by time, and a `Seen`.
+    """Return the task function that turns portions into partials by time, and a `ReadRanges`.
 
     `stores` holds the store of the base files and the store of the slices.
     """
@@ -308,7 +308,7 @@ def _read(
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     assigner = slice_assigner(form.grid)
 
-    def of_base(portion: _Portion, seen: Seen) -> Iterator[pa.RecordBatch]:
+    def of_base(portion: _Portion, seen: ReadRanges) -> Iterator[pa.RecordBatch]:
         assert step is not None and plan is not None and columns is not None
         scan = ScanRows(step, store)
 
@@ -323,7 +323,7 @@ def _read(
                     yield found
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            stored = as_kept(table, columns, schema)
+            stored = with_stored_names(table, columns, schema)
             if portion.is_again:
                 stored = stored.filter(_inside(stored.column(SLICE_END), intervals))
             yield from cuts(stored)
@@ -333,7 +333,7 @@ def _read(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pa.set_io_thread_count(1 if store is None and kept_in is None else STORE_READERS)
-        seen, n_read = Seen({}, 0), 0
+        seen, n_read = ReadRanges({}, 0), 0
         for row in (row for batch in batches for row in batch.to_pylist()):
             portion = portions[row[SPLIT]] if portions else pickle.loads(row["$files"])
             if portion.split:
@@ -344,7 +344,7 @@ def _read(
                     table = pa.Table.from_batches([batch])
                     is_gone = _inside(table.column(SLICE_END), intervals)
                     yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
-        yield seen_rows(Seen(seen.ranges, n_read), cuts.n_buckets)
+        yield ranges_batch(ReadRanges(seen.ranges, n_read), cuts.n_buckets)
 
     return run
 
@@ -366,8 +366,8 @@ def _stored_batches(path: str, store: Store | None, columns: list[str]) -> Itera
         raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
 
 
-def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:
-    """Return a task's `Seen` record as a blob, in one more bucket than the partials have."""
+def ranges_batch(seen: ReadRanges, n_buckets: int) -> pa.RecordBatch:
+    """Return a task's `ReadRanges` record as a blob, in one more bucket than the partials have."""
     blob = pa.array([pickle.dumps(seen)], pa.binary())
     return pa.RecordBatch.from_arrays(
         [pa.array([n_buckets], pa.int32()), blob], names=["bucket", "partials"]
@@ -375,7 +375,7 @@ def seen_rows(seen: Seen, n_buckets: int) -> pa.RecordBatch:
 
 
 def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
-    """Return the task function that writes its buckets to files and passes `Seen` records on."""
+    """Return the task function that writes buckets to files and passes `ReadRanges` records on."""
     keys = tuple(key.name for key in form.keys)
     accumulators = tuple(partial.into for partial in form.partials)
     flat = [name for name in keys if not pa.types.is_nested(new.schema.field(name).type)]
@@ -404,7 +404,7 @@ def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
     return run
 
 
-def as_kept(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+def with_stored_names(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
     """Return partials of a local stage under their stored names and types."""
     arrays = [table.column(columns[name]) for name in schema.names]
     return pa.table(arrays, schema.names).cast(schema)

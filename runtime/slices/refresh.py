@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from runtime.connectors.lake.parquet_files import remove_files
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
-from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
+from runtime.slices.build import BaseRows, Inputs, JobsRun, UncommittedFiles, build
 from runtime.slices.changes import (
     Changes,
     Intervals,
@@ -106,7 +106,7 @@ def refresh(
             settings changed.
         ExecutionError: A file cannot be read or written.
     """
-    done: tuple[Changes, Built, Reached] | None = None
+    done: tuple[Changes, UncommittedFiles, Reached] | None = None
     try:
         for _ in range(MOST_ATTEMPTS):
             planned = plan()
@@ -279,7 +279,7 @@ def _build_changes(
     gone: Sequence[SliceFile],
     buffer_bytes: int,
     jobs_run: JobsRun,
-) -> Built:
+) -> UncommittedFiles:
     mark = uuid.uuid4().hex
     inputs = Inputs(
         rows.of(file.path for file in todo.added) if todo.added else None,
