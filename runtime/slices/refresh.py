@@ -59,7 +59,7 @@ class PlannedRows:
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class RefreshResult:
     """Result of a refresh.
 
     Attributes:
@@ -86,7 +86,7 @@ def refresh(
     plan: Callable[[], PlannedRows],
     jobs_run: JobsRun = nullcontext,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-) -> Refreshed:
+) -> RefreshResult:
     """Add the rows of new files, and recompute slices of files that changed or no longer exist.
 
     Every file counts exactly once, with concurrent refreshes and after a crash, because slices and
@@ -116,7 +116,7 @@ def refresh(
             listed = map(as_it_is, (*files.files, *files.others))
             todo = changes(listed, table.manifest, partial(_extend_to_stored, table))
             if todo.is_nothing:
-                return Refreshed(table.version)
+                return RefreshResult(table.version)
             replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
             # the files are still valid after a commit that does not concern them
             if done is not None and (
@@ -139,7 +139,7 @@ def refresh(
                 done = None
                 raise
             done = None
-            return Refreshed(
+            return RefreshResult(
                 version,
                 len(todo.added) - todo.n_changed,
                 todo.n_changed,

@@ -66,7 +66,7 @@ MOST_KEY_GROUPS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Rescaled:
+class RescaleResult:
     """A checkpoint before and after rescaling.
 
     Attributes:
@@ -80,7 +80,7 @@ class Rescaled:
 
 def rescale(
     spark: SparkSession, files: Files, checkpoint: Checkpoint, partitions: int, groups_per_task: int
-) -> Rescaled:
+) -> RescaleResult:
     """Change the number of tasks of a checkpoint.
 
     Args:
@@ -124,7 +124,7 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
 
 def _rescale(
     spark: SparkSession, files: Files, before: Checkpoint, partitions: int, groups_per_task: int
-) -> Rescaled:
+) -> RescaleResult:
     directory = before.directory
     if before.has_ended:
         raise ExecutionError(f"the input of the checkpoint in {directory} has ended")
@@ -160,7 +160,7 @@ def _rescale(
     # the new part is valid from here on
     replace_checkpoint(files, after)
     files.delete(before.spark_directory)
-    return Rescaled(before, after)
+    return RescaleResult(before, after)
 
 
 def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Checkpoint) -> None:

@@ -14,7 +14,7 @@ from planner.sql.intervals import render_duration
 from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
 from runtime.records import to_text
-from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh, settle
+from runtime.slices.refresh import PlannedRows, RefreshResult, compact, refresh, settle
 from runtime.slices.removal import remove_slices
 from runtime.slices.store import (
     StoredSlices,
@@ -275,7 +275,7 @@ class MaterializedTables:
 
     def _refresh(
         self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
-    ) -> Refreshed:
+    ) -> RefreshResult:
         """Refresh a table. `planned` is the plan for the first attempt, if known."""
         plans, name = self._plans, ".".join(entry.name)
         query = plans.catalog.view(entry.name)
@@ -348,7 +348,7 @@ def _like(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(escaped).lower())
 
 
-def _report(name: str, done: Refreshed) -> str:
+def _report(name: str, done: RefreshResult) -> str:
     changed = [
         counted(n_files, f"{what} files")
         for n_files, what in (

@@ -34,7 +34,7 @@ from runtime.streaming.members import (
     mark_members,
 )
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.rescale import Rescaled, rescale
+from runtime.streaming.rescale import RescaleResult, rescale
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import open_state
 from sqlwin.catalog.entries import folded_name
@@ -228,7 +228,7 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
     return notes
 
 
-def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> Rescaled:
+def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> RescaleResult:
     """Change the parallelism of a checkpoint's stream.
 
     Args:
