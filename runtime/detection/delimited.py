@@ -37,7 +37,7 @@ _FITTING = 0.9
 
 
 @dataclass(frozen=True)
-class Delimited:
+class DelimitedText:
     """Result of detecting delimited text.
 
     Attributes:
@@ -53,7 +53,7 @@ class Delimited:
     fits: bool
 
 
-def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimited:
+def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> DelimitedText:
     """Detect the columns and options of files of delimited text.
 
     Args:
@@ -146,7 +146,7 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
         TableColumn(name, kind.type.upper()) for name, kind in zip(names, kinds, strict=True)
     )
     fits = width > 1 and len(rows) >= _FITTING * n_rows
-    return Delimited(columns, tuple(options.items()), tuple(notes), fits)
+    return DelimitedText(columns, tuple(options.items()), tuple(notes), fits)
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int:

@@ -68,7 +68,7 @@ _OPEN_SUFFIXES = ("text", None)
 
 
 @dataclass(frozen=True)
-class Detected:
+class DetectionResult:
     """Result of detection.
 
     Attributes:
@@ -87,7 +87,7 @@ def detect(
     files: Files,
     *,
     keeps_types: bool = False,
-) -> Detected:
+) -> DetectionResult:
     """Complete a table specification without columns from its files.
 
     Args:
@@ -109,11 +109,11 @@ def detect(
     layout = _layout(origin, paths, declared)
     if file_format in SELF_DESCRIBING:
         if keeps_types:
-            return Detected(_with(spec, (), layout.options))
+            return DetectionResult(_with(spec, (), layout.options))
         return _typed_by_file(spec, file_format, sample_paths[0], files, layout)
     is_plain = file_format == "text" and PATTERN not in declared
     if is_plain or "inferschema" in declared:
-        return Detected(_with(spec, (), layout.options))
+        return DetectionResult(_with(spec, (), layout.options))
     reader_options = spark_options(spec, file_format)
     reader_options = {k: v for k, v in reader_options.items() if k.lower() in _said_names(declared)}
     own_options = {f"{file_format}.{k.partition('.')[2]}": name for k, name in _OWN.items()}
@@ -142,7 +142,7 @@ def detect(
         if "format" not in declared and format_of(declared) != "csv" and not delimited.fits:
             if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in sample_paths):
                 plain = tuple(("format", "text") if o[0] == "format" else o for o in spec.options)
-                return Detected(_with(replace(spec, options=plain), (), layout.options))
+                return DetectionResult(_with(replace(spec, options=plain), (), layout.options))
         columns, notes = delimited.columns, delimited.notes
         options |= dict(delimited.options)
         if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
@@ -155,7 +155,7 @@ def detect(
     # times were examined without the declared patterns
     notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in given_formats))
     spec = _with(spec, columns, detected_options, tuple(column.name for column in layout.columns))
-    return Detected(spec, notes)
+    return DetectionResult(spec, notes)
 
 
 def _of_lines(
@@ -336,18 +336,18 @@ def _base(origin: str) -> str:
 
 def _typed_by_file(
     spec: TableSpec, file_format: str, path: str, files: Files, layout: _Directories
-) -> Detected:
+) -> DetectionResult:
     """Keep the columns of self-describing files, except strings that hold times."""
     formats = _string_times(path, files) if file_format == "parquet" else None
     options = dict(layout.options)
     if not formats:
-        return Detected(_with(spec, (), options, tuple(c.name for c in layout.columns)))
+        return DetectionResult(_with(spec, (), options, tuple(c.name for c in layout.columns)))
     columns, patterns = formats
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
     declared = {name.lower() for name, _ in spec.options}
     options |= {k: v for k, v in patterns.items() if k.lower() not in declared}
-    return Detected(_with(spec, columns, options, tuple(c.name for c in layout.columns)))
+    return DetectionResult(_with(spec, columns, options, tuple(c.name for c in layout.columns)))
 
 
 def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | None:

@@ -28,7 +28,7 @@ from runtime.connectors.registry import (
     stream_scan_of,
     streams_bounded,
 )
-from runtime.detection.detect import Detected
+from runtime.detection.detect import DetectionResult
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.pushdown import without_pushdown
 from runtime.names import quoted
@@ -309,7 +309,7 @@ class SessionCatalog:
         changed = self._changed.add(entry, _spark_name(folded_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
-    def describe(self, spec: TableSpec) -> Detected:
+    def describe(self, spec: TableSpec) -> DetectionResult:
         """Return columns and format of a table of files without declared columns.
 
         Raises:

@@ -20,7 +20,7 @@ from planner.sql.render import quote_string
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import validate_table
-from runtime.detection.detect import Detected, detect
+from runtime.detection.detect import DetectionResult, detect
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.files import Files
 from runtime.scan.paths import data_files, is_glob, missing_path
@@ -35,7 +35,7 @@ _MOST_REMEMBERED = 64
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
-def describe_files(spec: TableSpec, origin: str, files: Files) -> Detected:
+def describe_files(spec: TableSpec, origin: str, files: Files) -> DetectionResult:
     """Return the columns and format of a table of files without declared columns.
 
     Files with typed columns are only inspected for what CREATE TABLE leaves open. `origin` is the
@@ -65,7 +65,7 @@ def describe_files(spec: TableSpec, origin: str, files: Files) -> Detected:
     return detect(spec, origin, paths, files, keeps_types=path_of_files(spec.name) is None)
 
 
-def describe_remote_files(spec: TableSpec) -> Detected:
+def describe_remote_files(spec: TableSpec) -> DetectionResult:
     """Return a table of files on a Spark Connect server, which cannot be inspected.
 
     Raises:
@@ -81,7 +81,7 @@ def describe_remote_files(spec: TableSpec) -> Detected:
             subjects=(path,),
             hint="declare columns and 'format' in CREATE TABLE",
         )
-    return Detected(spec)
+    return DetectionResult(spec)
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class FilesByName:
         describe: Function that inspects the files of a table without columns.
     """
 
-    def __init__(self, describe: Callable[[TableSpec], Detected]) -> None:
+    def __init__(self, describe: Callable[[TableSpec], DetectionResult]) -> None:
         self._describe = describe
         self._named: dict[str, _Named] = {}
-        self._found: dict[str, Detected] = {}
+        self._found: dict[str, DetectionResult] = {}
         self._views: set[str] = set()
 
     def start_statement(self) -> None:
@@ -195,7 +195,7 @@ class FilesByName:
             self._named[name] = _Named(path)
         return self._named.get(name)
 
-    def _detect(self, spec: TableSpec, name: str) -> Detected:
+    def _detect(self, spec: TableSpec, name: str) -> DetectionResult:
         try:
             return self._describe(spec)
         except ExecutionError as error:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.detection.detect import Detected, detect
+from runtime.detection.detect import DetectionResult, detect
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import LocalFiles
 from runtime.scan.paths import data_files
@@ -22,7 +22,7 @@ EUROPEAN = """Zeit;Ort;Preis;Menge
 """
 
 
-def detected(path: Path, **options: str) -> Detected:
+def detected(path: Path, **options: str) -> DetectionResult:
     named = tuple((name.replace("__", ".").replace("_", "-"), v) for name, v in options.items())
     spec = TableSpec("t", "filesystem", options=(("path", str(path)), *named))
     return detect(spec, str(path), list(data_files(str(path))), LocalFiles())
@@ -34,11 +34,11 @@ def written(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def types(found: Detected) -> dict[str, str | None]:
+def types(found: DetectionResult) -> dict[str, str | None]:
     return {column.name: column.type for column in found.spec.columns}
 
 
-def options(found: Detected) -> dict[str, str]:
+def options(found: DetectionResult) -> dict[str, str]:
     return {name: value for name, value in found.spec.options if name != "path"}
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from runtime.detection.detect import Detected
+from runtime.detection.detect import DetectionResult
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import LocalFiles
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.files import FilesByName, describe_files
 
 
-def described(spec: TableSpec) -> Detected:
+def described(spec: TableSpec) -> DetectionResult:
     return describe_files(spec, str(Path(spec.option_map["path"]).absolute()), LocalFiles())
 
 
