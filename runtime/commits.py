@@ -36,7 +36,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBatch:
     """Micro-batch whose rows are published later, together with other micro-batches.
 
     Attributes:
@@ -77,7 +77,7 @@ class Commit:
     files: tuple[str, ...] | None = ()
     sources: tuple[str, ...] = ()
     plan: str = ""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldBatch, ...] = ()
     is_merged: bool = False
     replaced: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.commits import Commit, Held
+from runtime.commits import Commit, HeldBatch
 from runtime.records import (
     MalformedRecordError,
     OtherVersionError,
@@ -146,7 +146,7 @@ def test_another_version_is_refused_whatever_it_has(version: object) -> None:
         plan=st.text(),
         held=st.lists(
             st.builds(
-                Held, st.integers(), st.integers(), st.integers(), st.floats(0, 1e9), st.text()
+                HeldBatch, st.integers(), st.integers(), st.integers(), st.floats(0, 1e9), st.text()
             ),
             max_size=2,
         ).map(tuple),

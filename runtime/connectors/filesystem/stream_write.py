@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from runtime.commits import Commit, Held, read_commit, write_commit
+from runtime.commits import Commit, HeldBatch, read_commit, write_commit
 from runtime.connectors.filesystem.publish import (
     Writer,
     finish,
@@ -77,7 +77,7 @@ class Compaction:
     # limits the cost of listing many small ones in each commit
     n_batches: int = 256
 
-    def is_due(self, held: tuple[Held, ...], now_s: float) -> bool:
+    def is_due(self, held: tuple[HeldBatch, ...], now_s: float) -> bool:
         """Whether any limit is reached."""
         return bool(held) and (
             sum(batch.n_bytes for batch in held) >= self.n_bytes
@@ -261,7 +261,7 @@ class FileSink(StreamSink):
         writer.files.rename(writer.hidden, place)
         # existing files count, even if an older version published them without a commit
         commit = self._commit or Commit(batch - 1, is_whole=True)
-        held = (*commit.held, Held(batch, n_rows, n_bytes, time.time(), plan))
+        held = (*commit.held, HeldBatch(batch, n_rows, n_bytes, time.time(), plan))
         self._commit = replace(commit, held=held)
         write_commit(writer.files, writer.path, writer.name, self._commit)
         return n_rows
