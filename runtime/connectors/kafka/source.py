@@ -95,7 +95,7 @@ class _Part(InputPartition):
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class SentMessages(WriterCommitMessage):
     """Number of messages that a task has sent."""
 
     n_messages: int
@@ -265,8 +265,10 @@ class _Sender:
         writing = Writing(**json.loads(self._option))
         config, topic, name = writing.config, writing.topic, writing.transaction
         if not name:
-            return Sent(send(config, topic, iterator))
-        return Sent(send_once(config, writing.consumer, topic, name, writing.batch, iterator))
+            return SentMessages(send(config, topic, iterator))
+        return SentMessages(
+            send_once(config, writing.consumer, topic, name, writing.batch, iterator)
+        )
 
 
 class _BatchWriter(_Sender, DataSourceArrowWriter):

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.source import OPTION, KafkaSource, Sent, Writing
+from runtime.connectors.kafka.source import OPTION, KafkaSource, SentMessages, Writing
 from runtime.connectors.kafka.transactions import send_once
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 
@@ -85,7 +85,7 @@ def test_a_task_of_spark_s_sends_what_its_option_says(broker: Broker) -> None:
     broker.send("by-task", [b"before"])
     said = Writing(config(broker), "by-task", config_of_reader(broker), "sqlwin-by-task", 3)
     source = KafkaSource({OPTION: json.dumps(asdict(said))})
-    assert source.writer(StructType(), False).write(iter([rows(b"a", b"b")])) == Sent(2)
+    assert source.writer(StructType(), False).write(iter([rows(b"a", b"b")])) == SentMessages(2)
     assert read(broker, "by-task") == [b"a", b"b", b"before"]
 
 
