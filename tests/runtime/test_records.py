@@ -132,7 +132,7 @@ def test_a_text_that_is_no_record_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("version", [1, 3, "2", None])
 def test_another_version_is_refused_whatever_it_has(version: object) -> None:
-    with pytest.raises(OtherVersionError, match=f"has format {version}, and .* reads format 2"):
+    with pytest.raises(OtherVersionError, match=f"has format {version}, but .* reads format 2"):
         from_text(Circle, json.dumps({"version": version, "diameter": 2}), 2)
 
 
