@@ -162,7 +162,7 @@ class RunningAggregates(Spans):
         parts += self._prefix(newest, end_us, slices)
         return self._concat(parts, end_us)
 
-    def fired(
+    def prepare_later(
         self, end_us: int, n_results: int | None, slices: Slices, closed_us: int | None
     ) -> None:
         """Write a suffix for a later window, and drop spans that no window needs.

@@ -102,7 +102,7 @@ class RunningSlices:
             n_results = yield from self._plain.merged(reader, tables, (end - 1, end), keys)
             if not again:
                 n_all = n_results if keys is None else None
-                running.fired(end, n_all, slices, self._horizon.closed_us[1])
+                running.prepare_later(end, n_all, slices, self._horizon.closed_us[1])
 
     def _of_totals(
         self, reader: int, totals: RunningTotals, ends: Range, keys: KeySet | None
@@ -114,7 +114,7 @@ class RunningSlices:
             tables = self._plain.tables(reader, ends)
         n_results = yield from self._plain.merged(reader, tables, ends, keys)
         if self._horizon.fires(ends):
-            totals.fired(ends, n_results if keys is None else None, closed_us, slices)
+            totals.store_total(ends, n_results if keys is None else None, closed_us, slices)
 
     def window_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
         """See `SliceStore`."""

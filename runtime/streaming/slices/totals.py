@@ -81,7 +81,7 @@ class RunningTotals(Spans):
         steps = slices(span.until_us, ends[1])
         return steps if total is None else [total, *steps]
 
-    def fired(
+    def store_total(
         self, ends: tuple[int, int], n_results: int | None, closed_us: int | None, slices: Slices
     ) -> None:
         """Write the total of the last window that fired.
