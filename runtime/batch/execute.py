@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from runtime.batch.global_aggregate import windows_of
 from runtime.batch.local_stage import LocalStage, local_stage
-from runtime.batch.projection import projected, projected_schema
+from runtime.batch.projection import projected_schema, window_projector
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.compute.kernels.merge import merge_slices
 from runtime.frames.aggregations import windows_schema
@@ -114,11 +114,11 @@ def batch_rows(
         return BatchRows.of(building.dataframe(step))
     end = windows.aggregation.window_end
     to_windows = windows_of(windows.aggregation, windows.shared, options.bucket_bytes)
-    make = projected(to_windows, projection, end)
+    make = window_projector(to_windows, projection, end)
     make_whole = None
     if windows.has_whole:
         merge = partial(merge_slices, spec=windows.aggregation)
-        make_whole = projected(merge, projection, end)
+        make_whole = window_projector(merge, projection, end)
     arrow = ArrowRows(windows.blobs, make, projected_schema(projection), make_whole)
     schema = from_arrow_schema(arrow.schema, prefer_timestamp_ntz=True)
     never_null = {field.name for field in windows.schema.fields if not field.nullable}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.projection import projected, projected_schema
+from runtime.batch.projection import projected_schema, window_projector
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.compute.kernels import ranks as kernels
@@ -164,7 +164,7 @@ def windows_here(
     def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from merge(partials, aggregation)
 
-    rows = projected(to_windows, step.projection, aggregation.window_end)([])
+    rows = window_projector(to_windows, step.projection, aggregation.window_end)([])
     if step.ranked is not None:
         rows = _rank_rows(_whole(rows, step.projection), step.ranked)
     if step.ordered is not None:

@@ -16,7 +16,7 @@ _MILLISECOND_US = 1_000
 _Source = TypeVar("_Source")
 
 
-def projected(
+def window_projector(
     to_windows: Callable[[_Source], Iterator[pa.RecordBatch]],
     projection: WindowProjection,
     end: str,

@@ -22,7 +22,7 @@ from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
 from runtime.batch.in_process import RowsHere, tables_here, types_of_files
-from runtime.batch.projection import projected
+from runtime.batch.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection
@@ -203,7 +203,7 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         return
     assert shared is not None or not is_local(local, SliceRows, ArrowBuffer)
-    make = projected(
+    make = window_projector(
         lambda _: merge_slices(partials, aggregation), projection, aggregation.window_end
     )
     yield from make([])
