@@ -34,9 +34,9 @@ from runtime.detection.sample import (
     FIRST_BYTES,
     OTHER_BYTES,
     Sample,
+    files_to_sample,
     magic_format,
     read_sample,
-    sampled,
 )
 from runtime.detection.times import ISO, time_format
 from runtime.detection.values import listed
@@ -103,7 +103,7 @@ def detect(
     """
     declared = {name.lower(): value for name, value in spec.options}
     file_format = declared["format"].lower() if "format" in declared else _format(paths, files)
-    sample_paths = sampled(paths)
+    sample_paths = files_to_sample(paths)
     if "format" not in declared and format_of(declared) != file_format:
         spec = replace(spec, options=(*spec.options, ("format", file_format)))
     layout = _layout(origin, paths, declared)

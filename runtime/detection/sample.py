@@ -46,7 +46,7 @@ class Sample:
     encoding: str = ""
 
 
-def sampled(paths: Sequence[str]) -> list[str]:
+def files_to_sample(paths: Sequence[str]) -> list[str]:
     """Return the files to sample: the first, the last, and some spread evenly between them."""
     if len(paths) <= MOST_FILES:
         return list(paths)
