@@ -36,7 +36,7 @@ _VERSION = re.compile(r"\.?(\d+)(?:_[^/.]+)?\.(?:zip|changelog|delta|snapshot)(?
 _STATE = re.compile(r"state/(\d+)/(\d+)/(?:[^/]+/)?(\d+)(?:_[^/.]+)?\.(zip|changelog)")
 
 
-def damaged(directory: str, path: str, what: str) -> ExecutionError:
+def damage_error(directory: str, path: str, what: str) -> ExecutionError:
     """Return the error for a damaged file of a checkpoint.
 
     Args:
@@ -150,7 +150,7 @@ class _SparkFiles:
         if not isinstance(metadata, dict):
             raise self._damaged(METADATA, "was not written by Spark")
         if metadata.get("id") != spark_id:
-            raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
+            raise damage_error(self._directory, self._root.rstrip("/"), OF_ANOTHER)
 
     def _sources(self, lines: Sequence[str], named_in: str) -> None:
         """Check the logs of a micro-batch's sources.
@@ -256,7 +256,7 @@ class _SparkFiles:
         return text
 
     def _damaged(self, name: str, what: str) -> ExecutionError:
-        return damaged(self._directory, f"{self._root}{name}", what)
+        return damage_error(self._directory, f"{self._root}{name}", what)
 
 
 def _numberings(

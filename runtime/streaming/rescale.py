@@ -43,7 +43,7 @@ from runtime.spark.private import MISSING
 from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.checkpoint import Checkpoint, check_checkpoint, replace_checkpoint
-from runtime.streaming.damage import damaged
+from runtime.streaming.damage import damage_error
 from runtime.streaming.processor import STATE_NAME
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.state.split import Split, key_columns, split_group
@@ -179,7 +179,7 @@ def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Che
             text = files.read_text(path)
             text, n_replaced = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
             if not n_replaced:
-                raise damaged(before.directory, path, "has no number of tasks")
+                raise damage_error(before.directory, path, "has no number of tasks")
             files.write_text(f"{new}{name}", text)
         elif _ABOUT_STATE.match(name):
             text = _STORE_PARTITIONS.sub(rf"\g<1>{after.partitions}", files.read_text(path))
@@ -407,6 +407,6 @@ def _check_key_groups(
                 for row in state.select("partition_key.key_group").distinct().collect()
             }
             if stored_groups not in (every, alone):
-                raise damaged(
+                raise damage_error(
                     checkpoint.directory, f"state of operator {operator}", "is incomplete"
                 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.errors import ExecutionError
-from runtime.streaming.damage import OF_ANOTHER, damaged
+from runtime.streaming.damage import OF_ANOTHER, damage_error
 from runtime.streaming.state.facts import GroupFacts, Signature
 
 # Name of the blob with an operator's facts: its state other than tables
@@ -39,7 +39,7 @@ class Owner:
             ExecutionError: they were written for another one.
         """
         if facts.signature is None or facts.signature.checkpoint != self.token:
-            raise damaged(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
+            raise damage_error(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
 
 
 class BlobStore(Protocol):

@@ -22,7 +22,7 @@ from runtime.frames.reports import BatchReport, last_report, recent_reports
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
-from runtime.streaming.damage import damaged, unwritable_checkpoint
+from runtime.streaming.damage import damage_error, unwritable_checkpoint
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.identity import Identity
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end
@@ -201,7 +201,7 @@ class Stream:
             state = f"{self.checkpoint.spark_directory}/state"
             named = re.search(rf"{re.escape(state)}/[^\s,;:()\[\]]+", text)
             path = state if named is None else named[0]
-            failure = damaged(directory, path, "cannot be read")
+            failure = damage_error(directory, path, "cannot be read")
         error = self.setup.errors.translate(failure)
         if error.kind is not ErrorKind.CHECKPOINT:
             return error
