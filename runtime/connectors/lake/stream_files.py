@@ -79,7 +79,7 @@ class VersionReader(DataSourceStreamReader):
                 return name
         return None
 
-    def stopped(self, version: int, table: str, why: str) -> ExecutionError:
+    def stop_error(self, version: int, table: str, why: str) -> ExecutionError:
         """Return the error for a version that the stream cannot read."""
         return ExecutionError(
             f"table `{self._spec.name}`: the stream stopped at {self.unit} {version} of "

@@ -139,7 +139,7 @@ class _DeltaReader(VersionReader):
         return parts
 
     def _stopped_error(self, version: int, why: str) -> ExecutionError:
-        return self.stopped(version, self._at.path, why)
+        return self.stop_error(version, self._at.path, why)
 
 
 class DeltaVersions(DataSource):

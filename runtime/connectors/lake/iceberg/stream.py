@@ -149,7 +149,7 @@ class _IcebergReader(VersionReader):
         return [VersionFile(file.path, {}, file.needed) for file in files]
 
     def _stopped_error(self, snapshot_id: int, why: str) -> ExecutionError:
-        return self.stopped(snapshot_id, name_of(self._spec), why)
+        return self.stop_error(snapshot_id, name_of(self._spec), why)
 
 
 class IcebergSnapshots(DataSource):
