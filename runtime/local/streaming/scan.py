@@ -18,7 +18,7 @@ from runtime.local.messages import is_left, separate_messages
 from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
-from runtime.local.streaming.stage import LocalPlan, LocalTask, received
+from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
 from runtime.scan.read import typed_rows
 from runtime.spec.local import LocalStep, SplitScan, Streaming
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader
@@ -71,7 +71,7 @@ class ScanTask:
             splits = batch.column(PATH)
             control = batch.filter(pc.is_null(splits))
             if control.num_rows:
-                self._local.progress.observe(received(control, delay_us=0))
+                self._local.progress.observe(decode_sent(control, delay_us=0))
             for split in splits.drop_null().to_pylist():
                 number = self._reader.watermark_split(split) if self._follows_splits else None
                 for rows in self._reader.read([split], self._rows.dictionaries):

@@ -223,7 +223,7 @@ def _encode_partials(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
     return batch
 
 
-def received(
+def decode_sent(
     batch: pa.RecordBatch, delay_us: int | None, time_key: str | None = None
 ) -> pa.RecordBatch:
     """Decode rows of `sent_columns` into rows of `local_sql`.

@@ -22,7 +22,7 @@ from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
 from runtime.local.streaming.scan import PATH, ScanTask
-from runtime.local.streaming.stage import LocalPlan, LocalTask, received
+from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
     LocalStep,
@@ -155,7 +155,7 @@ def _run_local(plan: LocalPlan, number: int) -> Stage:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        batches = (received(batch, plan.delay_us, plan.time_key) for batch in batches)
+        batches = (decode_sent(batch, plan.delay_us, plan.time_key) for batch in batches)
         closed_us = known_closed_us(number) if plan.keeps_late_rows else None
         yield from LocalTask(plan, FINAL_US if closed_us is None else closed_us).run(batches)
 

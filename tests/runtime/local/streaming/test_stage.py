@@ -21,7 +21,7 @@ from runtime.local.streaming.messages import (
     SourceProgress,
     encode,
 )
-from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalTask, received
+from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalTask, decode_sent
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
@@ -227,21 +227,21 @@ def test_rows_are_received_as_they_were_before_they_were_sent(delay_us, only_kep
             (False, 1, None, None, "c", 3, True),
             (False, ALL_SOURCES, 0, None, None, None, None),
         ]
-    found = received(sent(rows, delay_us is None), delay_us)
+    found = decode_sent(sent(rows, delay_us is None), delay_us)
     assert found.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
 
 
 def test_the_key_that_is_the_time_comes_once():
     rows = [(True, 0, 5, 10, "a", 1, True), (True, 0, None, None, "b", 2, True)]
     rows.append((False, 0, 99, None, None, None, None))
-    found = received(sent(rows, True), None, "at")
+    found = decode_sent(sent(rows, True), None, "at")
     assert found.column("at").type == pa.timestamp("us")
     assert found.column("at").cast(pa.int64()).to_pylist() == [10, None, None]
 
 
 def test_rows_without_a_source_have_one_that_tells_nothing():
     row = (True, None, None, 5, "a", 1, True)
-    found = received(sent([row, (False, *row[1:])], True), None)
+    found = decode_sent(sent([row, (False, *row[1:])], True), None)
     assert found.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
     assert found.column(KEEP).to_pylist() == [True, False]
     assert found.column(TIME).to_pylist() == [5, None]
@@ -251,5 +251,5 @@ def test_the_watermark_of_the_earliest_time_does_not_wrap_around():
     least = -(1 << 63)
     times = pa.array([least, least + 10, None], pa.int64())
     sent = pa.record_batch({SOURCE: pa.array([0, 0, 0], pa.int32()), TIME: times})
-    marks = received(sent, 1000).column(WATERMARK).to_pylist()
+    marks = decode_sent(sent, 1000).column(WATERMARK).to_pylist()
     assert marks == [least + 1, least + 1, None]
