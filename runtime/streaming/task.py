@@ -33,7 +33,7 @@ from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.buckets import Place
-from runtime.streaming.watermarks import reduced, wall_watermark_us
+from runtime.streaming.watermarks import combine_progress, wall_watermark_us
 
 _MS = 1_000
 
@@ -153,7 +153,7 @@ class KeyGroupTask:
         if group in self._spec.heads:
             if clock_us is not None:
                 progress = progress + self._processing_time_watermarks(clock_us)
-            self._of_head = reduced(progress), clock_us
+            self._of_head = combine_progress(progress), clock_us
         elif self._of_head is None or progress or clock_us is not None:
             raise ExecutionError(
                 f"key group {group} was processed by the wrong task, without the others that "

@@ -178,7 +178,7 @@ def advance(
     return Watermarks(tuple(sources), combined)
 
 
-def reduced(progress: Iterable[Progress]) -> list[Progress]:
+def combine_progress(progress: Iterable[Progress]) -> list[Progress]:
     """Combine the progress of tasks as if it were one task's. `advance` treats both alike."""
     merged: dict[tuple[int, int | None] | None, Progress] = {}
     for message in progress:

@@ -13,8 +13,8 @@ from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
+    combine_progress,
     no_watermarks,
-    reduced,
     with_new_clocks,
 )
 from tests.runtime.streaming.model import decoded
@@ -126,7 +126,7 @@ def test_watermarks_go_by_what_all_tasks_saw_as_by_what_each_of_them_did() -> No
             seen_by_tasks = any_progress(rng)
             is_held = rng.random() < 0.2
             one = advance(one, seen_by_tasks, rules, number * 5 * S, is_held=is_held)
-            least = reduced(seen_by_tasks)
+            least = combine_progress(seen_by_tasks)
             other = advance(other, least, rules, number * 5 * S, is_held=is_held)
             assert one == other
             assert len(least) <= 2 * 4 + 1
