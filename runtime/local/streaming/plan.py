@@ -63,7 +63,7 @@ def sent_columns(
     """Encode rows of `local_sql` in fewer columns: sending a column to Python is expensive.
 
     SOURCE includes KEEP, and TIME includes the watermark of rows that are not kept and the key that
-    is the time; see `received`.
+    is the time; see `decode_sent`.
 
     Args:
         columns: Columns of the rows.

@@ -101,7 +101,7 @@ def received_from(messages):
 
 
 def as_spark_sends(table: pa.Table, plan) -> pa.RecordBatch:
-    """The rows of a file as `received` has them, evaluated one by one."""
+    """The rows of a file as `decode_sent` returns them, evaluated one by one."""
     rows = table.to_pylist()
     times = table["ts"].cast(pa.int64()).to_pylist()
     keep = [row["v"] is not None and row["v"] != 5 for row in rows]
