@@ -59,7 +59,7 @@ class ScanRows:
         for batch in read_batches(split, scan.files, self.dictionaries, self._store):
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
-            columns = self.columns(self.counted(batch))
+            columns = self.columns(self.filter_rows(batch))
             del batch  # release it before the next batch is read
             yield columns
             del columns
@@ -73,9 +73,9 @@ class ScanRows:
         self.n_rows += batch.num_rows
         count("rows_scanned", batch.num_rows)
         rows = typed_rows(batch, self._step.source.columns, self.dictionaries)
-        return self.columns(self.counted(rows))
+        return self.columns(self.filter_rows(rows))
 
-    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def add_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Add a time column if windows are not on a column of the rows.
 
         Raises:
@@ -87,12 +87,12 @@ class ScanRows:
         return batch.append_column(_TIMESTAMP, evaluate(time, batch))
 
     def times(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the times of rows from `timed`, as timestamps."""
+        """Return the times of rows from `add_time`, as timestamps."""
         time = self._step.source.time
         return batch.column(time.name if isinstance(time, ColumnRef) else _TIMESTAMP)
 
-    def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that pass the filters and have a time, as from `timed`.
+    def filter_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that pass the filters and have a time, as from `add_time`.
 
         Raises:
             ExecutionError: a filter or the time cannot be computed.
@@ -103,7 +103,7 @@ class ScanRows:
             if mask.true_count < batch.num_rows:
                 count("rows_filtered_out", batch.num_rows - mask.true_count)
                 batch = batch.filter(mask)
-        batch = self.timed(batch)
+        batch = self.add_time(batch)
         times = self.times(batch)
         if times.null_count:
             self.n_null_times += times.null_count

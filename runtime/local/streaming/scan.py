@@ -103,7 +103,7 @@ class ScanTask:
     def _observe(self, batch: pa.RecordBatch, split: int | None) -> pa.RecordBatch:
         """Record the progress of a split's rows; return those that count and have a time."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
-        batch = self._rows.timed(batch)
+        batch = self._rows.add_time(batch)
         times = self._rows.times(batch)
         before = self._rows.n_null_times
         n_timed = batch.num_rows - times.null_count
@@ -113,7 +113,7 @@ class ScanTask:
             lowest, highest = (
                 max(bounds[name].as_py() - self._delay_us, -FINAL_US) for name in ("min", "max")
             )
-        valid_rows = self._rows.counted(batch)
+        valid_rows = self._rows.filter_rows(batch)
         n_null_times = self._rows.n_null_times - before
         count("rows_in", valid_rows.num_rows + n_null_times)
         self._local.progress.observe_totals(n_timed, n_null_times, highest, lowest, split)
