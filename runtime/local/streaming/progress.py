@@ -103,7 +103,7 @@ class TaskProgress:
         self._highest[source] = max(high_us, self._highest.get(source, high_us))
         self._lowest[source] = min(low_us, self._lowest.get(source, low_us))
 
-    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def drop_untimed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that count and have a time, and record the number of those without."""
         is_kept = batch.column(KEEP)
         if is_kept.true_count < batch.num_rows:

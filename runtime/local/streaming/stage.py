@@ -135,7 +135,7 @@ class LocalTask:
                     yield from self._passing(batch.filter(is_passing))
                     batch = batch.filter(pc.invert(is_passing))
             self.progress.observe(batch)
-            batch = self.progress.timed(batch)
+            batch = self.progress.drop_untimed(batch)
             if batch.num_rows == 0:
                 continue
             if self._plan.keeps_late_rows:

@@ -114,7 +114,7 @@ def _to_groups(
             if batch.num_rows == 0:
                 continue
             progress.observe(batch)
-            timed = progress.timed(batch)
+            timed = progress.drop_untimed(batch)
             if timed.num_rows == 0:
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
