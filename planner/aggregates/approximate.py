@@ -11,7 +11,7 @@ import math
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import NotMergeable, call_of, filtered
+from planner.aggregates.recipes import NotMergeable, call_of, with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -50,7 +50,7 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan:
     present = is_not_null(exp.Paren(this=value.copy()))
     condition = conjunction([present, call.condition])
     registers = function_call("COLLECT_SET", register_of(value, precision))
-    partial = Partial(f"{call.name}$registers", filtered(registers, condition))
+    partial = Partial(f"{call.name}$registers", with_filter(registers, condition))
     count = ApproxCountDistinct((partial.name,), Column(f"{call.name}$count", "bigint"), precision)
     return AggregatePlan(call, (partial,), (count,), column(f"{call.name}$count"))
 

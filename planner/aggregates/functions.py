@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
 from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
-from planner.aggregates.recipes import NotMergeable, Recipe, call_of, filtered
+from planner.aggregates.recipes import NotMergeable, Recipe, call_of, with_filter
 from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
@@ -250,7 +250,7 @@ def _value_set(call: AggregateCall) -> Partial:
         value = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)})
         present = [is_not_null(_operand(arg)) for arg in call.args]
         condition = conjunction([*present, condition])
-    return Partial(f"{call.name}$set", filtered(function_call("COLLECT_SET", value), condition))
+    return Partial(f"{call.name}$set", with_filter(function_call("COLLECT_SET", value), condition))
 
 
 def _operand(expr: exp.Expr) -> exp.Expr:
@@ -326,7 +326,7 @@ def picked(call: AggregateCall, kind: str) -> exp.Expr:
     condition = is_not_null(order)
     if call.condition is not None:
         condition = exp.And(this=exp.Paren(this=call.condition.copy()), expression=condition)
-    return filtered(extreme, condition)
+    return with_filter(extreme, condition)
 
 
 def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:

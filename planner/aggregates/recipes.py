@@ -21,10 +21,10 @@ Recipe = Callable[[AggregateCall], AggregatePlan]
 def call_of(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:
     """Build `function(args) FILTER (WHERE the call's condition)`."""
     aggregate: exp.Expr = exp.Anonymous(this=function, expressions=[arg.copy() for arg in args])
-    return filtered(aggregate, call.condition)
+    return with_filter(aggregate, call.condition)
 
 
-def filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+def with_filter(aggregate: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
     """Build `aggregate FILTER (WHERE condition)`; without a condition, return the aggregate."""
     if condition is None:
         return aggregate

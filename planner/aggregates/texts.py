@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import NotMergeable, filtered
+from planner.aggregates.recipes import NotMergeable, with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -59,7 +59,7 @@ def _rows(call: AggregateCall) -> exp.Expr:
     row = named_struct(o=column(call.order), v=text)
     present = is_not_null(exp.Paren(this=call.args[0].copy()))
     condition = conjunction([present, call.condition])
-    return filtered(function_call("COLLECT_LIST", row), condition)
+    return with_filter(function_call("COLLECT_LIST", row), condition)
 
 
 def _separator(call: AggregateCall) -> str | None:
