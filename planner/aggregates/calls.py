@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.functions import SKIPS_NULLS, TIME_ORDERED, is_aggregate, picked
+from planner.aggregates.functions import SKIPS_NULLS, TIME_ORDERED, is_aggregate, pick_struct
 from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
 from planner.catalog import Catalog
 from planner.nodes.logical import AggregateCall
@@ -169,7 +169,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
 def _picking(call: AggregateCall) -> exp.Expr:
     """Return Spark SQL that picks a value from rows, deterministically even with ties."""
     kind = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
-    pair = exp.Paren(this=picked(call, kind))
+    pair = exp.Paren(this=pick_struct(call, kind))
     return exp.Dot(this=pair, expression=exp.to_identifier("v"))
 
 

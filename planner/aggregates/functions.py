@@ -311,13 +311,13 @@ def _pick(kind: str) -> Recipe:
             raise NotMergeable(f"{call.function} has no defined order")
         _check_type(call, is_flat_type(call.type))
         names = (f"{call.name}$order", f"{call.name}$value")
-        partial = Partial(f"{call.name}$0", picked(call, kind), names)
+        partial = Partial(f"{call.name}$0", pick_struct(call, kind), names)
         return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))
 
     return recipe
 
 
-def picked(call: AggregateCall, kind: str) -> exp.Expr:
+def pick_struct(call: AggregateCall, kind: str) -> exp.Expr:
     """Return the first or last struct of order `o` and value `v`, skipping NULL orders."""
     order = call.args[1] if call.order is None else column(call.order)
     extreme = function_call(
