@@ -67,7 +67,7 @@ def arrivals_check(
     listed_before = log.planned() if tables else frozenset()
 
     def check(batch: int) -> None:
-        listed = arrived(log, batch) if tables else {}
+        listed = arrived_files(log, batch) if tables else {}
         for begin, spec, is_shown, is_text in tables:
             found = [path for path in listed if f"{path}/".startswith(begin) and is_shown(path)]
 
@@ -96,7 +96,7 @@ def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
     )
 
 
-def arrived(log: SourceLog, batch: int) -> dict[str, int]:
+def arrived_files(log: SourceLog, batch: int) -> dict[str, int]:
     """Return the local files that a micro-batch reads, according to Spark's log.
 
     Returns:

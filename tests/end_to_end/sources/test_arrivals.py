@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.commits import Commit, write_commit
-from runtime.connectors.filesystem.arrivals import arrivals_check, arrived
+from runtime.connectors.filesystem.arrivals import arrivals_check, arrived_files
 from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
@@ -229,9 +229,9 @@ def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Pa
     log("sources/0/9.compact", entry("file:///in/old", 8), entry("file:///in/a%20b%2Bc.parquet", 9))
     log("sources/0/10", entry("file:///in/d", 10), entry("hdfs://h/in/e", 10))
     log("sources/1/0", entry("file:/ck/end.json", 0))
-    found = arrived(SourceLog(LocalFiles(), str(tmp_path)), 1)
+    found = arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 1)
     assert found == {"/in/a b+c.parquet": 1, "/in/d": 1, "/ck/end.json": 1}
-    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 2) == {}
+    assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 2) == {}
 
 
 def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) -> None:
@@ -242,8 +242,8 @@ def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) 
     ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("\n".join(lines))
-    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1}
+    assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1}
     # the log of the table behind it, whose offset is the third one
     (tmp_path / "sources/1").mkdir()
     (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","timestamp":2,"batchId":0}')
-    assert arrived(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1, "/in/b": 2}
+    assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1, "/in/b": 2}
