@@ -206,7 +206,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
         _check_spark_files(files, checkpoint)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
-    for_each_file(files.delete, SourceLog(files, checkpoint.spark_directory).unplanned())
+    for_each_file(files.delete, SourceLog(files, checkpoint.spark_directory).unplanned_entries())
     _drop_unread_end(files, checkpoint)
     last = max(committed(files, checkpoint), default=-1)
     for_each_file(files.delete, uncommitted_state(files, checkpoint.spark_directory, last))

@@ -64,7 +64,7 @@ def arrivals_check(
             if (is_text or is_checked is not None) and is_local_path(path):
                 shown = is_checked or shown_files(spec)
                 tables.append((fixed_part(path), spec, shown, is_text))
-    listed_before = log.planned() if tables else frozenset()
+    listed_before = log.planned_batches() if tables else frozenset()
 
     def check(batch: int) -> None:
         listed = arrived_files(log, batch) if tables else {}

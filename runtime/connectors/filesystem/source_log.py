@@ -39,7 +39,7 @@ class SourceLog:
         self._offsets: dict[int, int] = {}
         self._listed: dict[str, int] = {}
 
-    def planned(self) -> frozenset[int]:
+    def planned_batches(self) -> frozenset[int]:
         """Return the numbers of the micro-batches that have a plan."""
         return frozenset(numbers_in(self._files, f"{self._checkpoint}/offsets"))
 
@@ -90,13 +90,13 @@ class SourceLog:
                     files.update(unquote(entry["path"]) for entry in self._entries(path))
         return files
 
-    def unplanned(self) -> list[str]:
+    def unplanned_entries(self) -> list[str]:
         """Return the log entries of a killed run that no micro-batch was planned with.
 
         Spark would count them as read and add the next entry to the same micro-batch, which would
         exceed `maxFilesPerTrigger`. After their removal it lists the files again.
         """
-        offsets = self._offsets_of(max(self.planned(), default=-1))
+        offsets = self._offsets_of(max(self.planned_batches(), default=-1))
         # the log of an offset is not always known, see `listed_in`; planned entries must all be
         # kept
         last = max(offsets.values(), default=-1)

@@ -70,11 +70,11 @@ def test_a_file_of_the_log_is_read_once_in_a_micro_batch_and_at_a_start(tmp_path
 def test_entries_without_a_micro_batch_are_found(n_batches: int, tmp_path: Path) -> None:
     made(tmp_path, n_batches)
     log = SourceLog(LocalFiles(), str(tmp_path))
-    assert log.unplanned() == []
+    assert log.unplanned_entries() == []
     name = f"{n_batches}.compact" if n_batches % 10 == 9 else str(n_batches)
     entry(tmp_path, name, *(range(n_batches + 1) if n_batches % 10 == 9 else [n_batches]))
     (tmp_path / f"sources/0/.{name}.crc").touch()
-    found = sorted(path.rpartition("/")[2] for path in log.unplanned())
+    found = sorted(path.rpartition("/")[2] for path in log.unplanned_entries())
     assert found == sorted([name, f".{name}.crc"])
 
 
@@ -85,10 +85,10 @@ def test_what_another_source_may_have_planned_is_left(tmp_path: Path) -> None:
     for number in range(8):
         entry(tmp_path, str(number), number, source=1)
     log = SourceLog(LocalFiles(), str(tmp_path))
-    assert log.unplanned() == []
+    assert log.unplanned_entries() == []
     # what is no log of files
     (tmp_path / "sources/2").mkdir()
     (tmp_path / "sources/2/8").write_text('v1\n{"topic":{"0":0}}')
-    assert log.unplanned() == []
+    assert log.unplanned_entries() == []
     entry(tmp_path, "8", 8, source=1)
-    assert log.unplanned() == [f"{tmp_path}/sources/1/8"]
+    assert log.unplanned_entries() == [f"{tmp_path}/sources/1/8"]
