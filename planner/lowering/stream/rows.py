@@ -120,7 +120,7 @@ class StreamRows:
         self.has_late_rows = False
         self.are_carried = False
 
-    def carried(
+    def query_with_watermarks(
         self,
         node: Node,
         time_column: str | None,

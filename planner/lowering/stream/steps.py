@@ -186,7 +186,7 @@ def lower_stream_rows(
                 subjects=(f"'{LATE_ROWS}'", stream.name),
             )
     rows = StreamRows(lowering, catalog)
-    query = rows.carried(plan, None if time is None else time[0])
+    query = rows.query_with_watermarks(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
     step = lowering.sql_step(query)
     return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
@@ -289,7 +289,7 @@ class _StreamLowering(WholeWindowsLowering):
         """Return the local stage of a window aggregate."""
         rows = StreamRows(self, self._catalog, self._late)
         place = local.time_place or local.place
-        query = rows.carried(local.input, local.time_column, self._followed, place)
+        query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
         if self._emits_updates and isinstance(local.window, SessionWindow):
             raise StreamRefusal(
                 "SESSION windows do not support early firing or allowed lateness",
