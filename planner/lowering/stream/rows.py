@@ -19,12 +19,12 @@ from planner.lowering.batch import Lowering
 from planner.lowering.relational import expand_query, repeated_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
-    guarded,
     guarded_items,
     has_column_names,
     is_complex,
     null_watermark,
     numbered,
+    only_if_kept,
     select_carried,
 )
 from planner.nodes.logical import (
@@ -202,7 +202,7 @@ class StreamRows:
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(key.expr) for key in node.keys):
                     return None
-                keys = tuple(NamedExpr(key.name, guarded(key.expr)) for key in node.keys)
+                keys = tuple(NamedExpr(key.name, only_if_kept(key.expr)) for key in node.keys)
                 guarded_node = replace(node, keys=keys)
                 control = (*_CONTROL, *(name for name in self._more if name != LATE_ROW))
                 expanded = expand_query(guarded_node, exp.Subquery(this=inner), control)
@@ -224,7 +224,7 @@ class StreamRows:
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(item.expr) for item in node.items):
                     return None
-                items = [alias(guarded(i.expr), i.name) for i in node.items]
+                items = [alias(only_if_kept(i.expr), i.name) for i in node.items]
                 return select_carried(items, inner, more=self._more)
             case SqlQuery():
                 names = tuple(c.name for c in node.schema)

@@ -75,7 +75,7 @@ def select_carried(
     return exp.Select(expressions=items, from_=exp.From(this=subquery))
 
 
-def guarded(expr: exp.Expr) -> exp.Expr:
+def only_if_kept(expr: exp.Expr) -> exp.Expr:
     """Evaluate the expression only in kept rows."""
     if isinstance(expr.unnest(), exp.Column | exp.Literal):
         return expr
@@ -98,7 +98,7 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
         name = item.alias_or_name or (names[position] if names else "")
         if not name:
             return None
-        items.append(alias(guarded(value), name))
+        items.append(alias(only_if_kept(value), name))
     return items
 
 
