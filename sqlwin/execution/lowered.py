@@ -95,7 +95,7 @@ class LoweredStream:
             one, but the plan cannot have it.
         general_windows: Windows of `Session.windows` that it reads, with their names in Spark.
         time_zone: Session time zone.
-        kept: State of its window operators, by operator number.
+        operators: State schemas of its window operators, by operator number.
         order_of_sources: Names of the streams, in the order in which Spark numbers them.
         measuring: How EXPLAIN ANALYZE measures it.
     """
@@ -106,7 +106,7 @@ class LoweredStream:
     late: tuple[LateOutput | StreamRefusal | None, ...]
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
-    kept: tuple[OperatorSchema, ...]
+    operators: tuple[OperatorSchema, ...]
     order_of_sources: tuple[str, ...]
     measuring: Measuring | None = None
 

@@ -49,7 +49,7 @@ def identity_of(
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources, resolved, [w for _, w in lowered.general_windows]),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
-        operators=lowered.kept,
+        operators=lowered.operators,
         form=tuple(map(form_of, by_spark)),
         sources=tuple(map(without_options, lowered.order_of_sources)),
     )
