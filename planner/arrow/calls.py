@@ -132,7 +132,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
 _MOST_DECIMALS = 15
 
 
-def rounded(args: Sequence[Expression]) -> Expression:
+def round_call(args: Sequence[Expression]) -> Expression:
     """Build `ROUND(value, decimals)`, half up, for a literal number of decimals, 0 by default."""
     value, decimals, *_ = (*args, Constant(0, "int"))
     if not isinstance(decimals, Constant) or not isinstance(decimals.value, int):

@@ -317,7 +317,7 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "ROUND": (
         1,
         2,
-        lambda args, zone: calls.rounded(args),
+        lambda args, zone: calls.round_call(args),
     ),
     "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
     "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
