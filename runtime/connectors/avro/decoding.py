@@ -1,8 +1,8 @@
 """Decode Avro messages into the columns of a table, in a Python worker.
 
 A message is a record in Avro's binary encoding. With a schema registry, a zero byte and the schema
-id precede the record. fastavro reads the records without logical types; `values.converted` applies
-those to whole columns.
+id precede the record. fastavro reads the records without logical types; `values.convert_values`
+applies those to whole columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.avro.registry import schema_texts
-from runtime.connectors.avro.values import converted, kind_of, misfit, plain, raw_type
+from runtime.connectors.avro.values import convert_values, kind_of, misfit, plain, raw_type
 from runtime.connectors.columns import find_column
 from runtime.errors import ExecutionError
 
@@ -274,7 +274,7 @@ def _decode(
             array = pa.array(values, type_)
         except (OverflowError, pa.ArrowInvalid) as error:
             raise _BrokenError(f"field {name} has a value outside its type") from error
-        arrays.append(converted(array, types[name], schema.named, column.type))
+        arrays.append(convert_values(array, types[name], schema.named, column.type))
     return arrays
 
 

@@ -151,7 +151,7 @@ def plain(value: Any, schema: Any, named: Named) -> Any:
     return value
 
 
-def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
+def convert_values(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) -> pa.Array:
     """Convert raw values (see `raw_type`) to a column type that they fit.
 
     Raises:
@@ -168,16 +168,16 @@ def converted(array: pa.Array, schema: Any, named: Named, type_: pa.DataType) ->
     if pa.types.is_decimal(type_):
         return _decimals(array, schema).cast(type_)
     if pa.types.is_list(type_):
-        values = converted(array.values, schema["items"], named, type_.value_type)
+        values = convert_values(array.values, schema["items"], named, type_.value_type)
         return pa.ListArray.from_arrays(_offsets(array), values, type=type_)
     if pa.types.is_map(type_):
-        items = converted(array.items, schema["values"], named, type_.item_type)
+        items = convert_values(array.items, schema["values"], named, type_.item_type)
         return pa.MapArray.from_arrays(_offsets(array), array.keys, items).cast(type_)
     if pa.types.is_struct(type_):
         types = {field["name"]: field["type"] for field in schema["fields"]}
         places = [find_column(list(types), field.name) for field in type_]
         parts = [
-            converted(array.field(place[0]), types[place[0]], named, field.type)
+            convert_values(array.field(place[0]), types[place[0]], named, field.type)
             if place
             else pa.nulls(len(array), field.type)
             for field, place in zip(type_, places, strict=True)
