@@ -121,7 +121,7 @@ class Range:
         return cls(*json.loads(text))
 
 
-def starting(client: Client, reading: Reading) -> Offsets:
+def find_start(client: Client, reading: Reading) -> Offsets:
     """Return the start of a new stream or a batch.
 
     Raises:
@@ -204,7 +204,7 @@ def batch_ranges(client: Client, reading: Reading) -> list[Range]:
     Raises:
         ExecutionError: A topic does not exist, or Kafka does not answer.
     """
-    start = starting(client, reading)
+    start = find_start(client, reading)
     if not start:
         raise ExecutionError(
             f"no topic matches '{reading.pattern}'",

@@ -44,10 +44,10 @@ from runtime.connectors.kafka.offsets import (
     Reading,
     at_time,
     batch_ranges,
+    find_start,
     first_offset,
     next_offset,
     planned_ranges,
-    starting,
 )
 from runtime.errors import ExecutionError, SetupError
 from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
@@ -204,7 +204,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         with _about(self._reading):
-            return first_offset(starting(self._connect(), self._reading))
+            return first_offset(find_start(self._connect(), self._reading))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._reading.most

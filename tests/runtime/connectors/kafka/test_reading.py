@@ -21,11 +21,11 @@ from runtime.connectors.kafka.offsets import (
     Reading,
     _limited,
     batch_ranges,
+    find_start,
     first_offset,
     next_offset,
     planned_ranges,
     portions,
-    starting,
 )
 from runtime.connectors.kafka.produce import send
 from runtime.errors import ExecutionError
@@ -189,7 +189,7 @@ def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: 
     asked = reading(broker, "going", most=3)
     broker.send("going", [b"%d" % i for i in range(7)])
     there = client.partitions(("going",), "")
-    offset: Any = first_offset(starting(client, asked))
+    offset: Any = first_offset(find_start(client, asked))
     found = []
     for expected in (3, 3, 1):
         last, offset = offset, next_offset(client, asked, offset, there, asked.most)
@@ -227,7 +227,7 @@ def test_reading_begins_where_it_is_said(
 ) -> None:
     topic = "begins" + str(time.time_ns())
     broker.send(topic, [b"%d" % i for i in range(4)])
-    assert starting(client, reading(broker, topic, **more))[topic, 0] == begins
+    assert find_start(client, reading(broker, topic, **more))[topic, 0] == begins
 
 
 def test_reading_begins_where_the_group_has_committed(broker: Broker, client: Client) -> None:
@@ -235,7 +235,7 @@ def test_reading_begins_where_the_group_has_committed(broker: Broker, client: Cl
 
     broker.send("grouped", [b"%d" % i for i in range(4)])
     client.kafka.commit(offsets=[TopicPartition("grouped", 0, 3)], asynchronous=False)
-    assert starting(client, reading(broker, "grouped", start="group"))["grouped", 0] == 3
+    assert find_start(client, reading(broker, "grouped", start="group"))["grouped", 0] == 3
 
 
 def test_new_topics_of_a_pattern_are_read_from_their_first_message(
@@ -243,7 +243,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(
 ) -> None:
     broker.send("pattern-a", [b"a"])
     asked = reading(broker, pattern="pattern-.", start="latest")
-    offset: Any = first_offset(starting(client, asked))
+    offset: Any = first_offset(find_start(client, asked))
     assert list(offset["to"]) == ["pattern-a"]
     broker.send("pattern-b", [b"b"])
     broker.send("no-pattern-b", [b"c"])
@@ -272,16 +272,16 @@ def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: 
 def test_what_is_wrong_is_one_line_within_seconds(broker: Broker, client: Client) -> None:
     broker.send("clicks", [b"a"])
     with pytest.raises(ExecutionError, match=r"topic 'click' does not exist in Kafka") as error:
-        starting(client, reading(broker, "click"))
+        find_start(client, reading(broker, "click"))
     assert error.value.hint == "did you mean 'clicks'?"
     with pytest.raises(ExecutionError, match=r"no topic matches 'x-.'"):
         batch_ranges(client, reading(broker, pattern="x-."))
     with pytest.raises(ExecutionError, match=r"invalid option .*foo.bar"):
         Client(config(broker, **{"foo.bar": "1"}))
     with pytest.raises(ExecutionError, match="partition 0 has no offset 9"):
-        starting(client, reading(broker, "clicks", start="offsets", start_offsets={"0": 9}))
+        find_start(client, reading(broker, "clicks", start="offsets", start_offsets={"0": 9}))
     with pytest.raises(ExecutionError, match="has no partition 9"):
-        starting(client, reading(broker, "clicks", start="offsets", start_offsets={"9": 0}))
+        find_start(client, reading(broker, "clicks", start="offsets", start_offsets={"9": 0}))
 
 
 def test_the_timeout_for_a_missing_broker_is_that_of_the_socket() -> None:
@@ -289,7 +289,7 @@ def test_the_timeout_for_a_missing_broker_is_that_of_the_socket() -> None:
     asked = Reading("t", {}, ("t",))
     started = time.monotonic()
     with pytest.raises(ExecutionError, match=r"not reachable at 127.0.0.1:1: .*refused"):
-        starting(nowhere, asked)
+        find_start(nowhere, asked)
     # 5 seconds unless it is set
     assert time.monotonic() - started < 4.5
 
