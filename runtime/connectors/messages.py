@@ -95,7 +95,7 @@ def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec
     return F.concat(*parts, shown)
 
 
-def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
+def encode_message(fields: list[str], file_format: str, spec: TableSpec) -> Column:
     """Encode the columns `fields` as a message.
 
     Raises:

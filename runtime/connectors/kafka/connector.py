@@ -33,7 +33,7 @@ from runtime.connectors.kafka.table import (
     value_format,
     writing_of,
 )
-from runtime.connectors.messages import encoded
+from runtime.connectors.messages import encode_message
 from runtime.connectors.options.checks import (
     bad_option,
     idle_options,
@@ -246,9 +246,9 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
             f"format '{CONFLUENT}' is not supported for writing",
             "use 'format' = 'json', 'csv', or 'avro'",
         )
-    columns = [encoded(value_fields(spec), value_format(spec), spec).alias("value")]
+    columns = [encode_message(value_fields(spec), value_format(spec), spec).alias("value")]
     if key:
-        columns.append(encoded(key, values["key.format"].lower(), spec).alias("key"))
+        columns.append(encode_message(key, values["key.format"].lower(), spec).alias("key"))
     return rows.select(*columns)
 
 
