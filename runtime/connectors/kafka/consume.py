@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from runtime.connectors.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
-from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
+from runtime.connectors.kafka.decode import arrow_type, column_of, decode_values
 from runtime.connectors.kafka.offsets import FIRST, NEXT, Range, Reading, at_time, lost
 from runtime.errors import ExecutionError
 from runtime.spec.source import WATERMARK_SPLIT
@@ -307,7 +307,7 @@ def _fields(messages: ConsumedMessages, reading: Reading) -> list[pa.Array] | No
         return None
     values = messages.values()
     if not isinstance(how, AvroDecoding):
-        return decoded(values, how)
+        return decode_values(values, how)
     try:
         return decoded_avro(values, how)
     except BrokenMessageError as broken:

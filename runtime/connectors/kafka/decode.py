@@ -86,7 +86,7 @@ def arrow_type(type_: str) -> pa.DataType:
     return _TYPES[type_]
 
 
-def decoded(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+def decode_values(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
     """Decode messages into columns. None if Spark has to decode them.
 
     Args:

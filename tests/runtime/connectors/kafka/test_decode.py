@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.decode import Decoding, decoded
+from runtime.connectors.kafka.decode import Decoding, decode_values
 from runtime.connectors.kafka.table import decoding_of
 from runtime.connectors.messages import decoded_fields as decoded_by_spark
 from runtime.connectors.registry import validate_table
@@ -107,7 +107,7 @@ def test_what_arrow_decodes_is_what_spark_decodes(file_format: str, spark: Spark
     }
     decoded_here, differing = [], []
     for number, message in enumerate(messages):
-        found = decoded([message], how)
+        found = decode_values([message], how)
         if found is None:
             continue
         values = dict(zip(fields, found, strict=True))
@@ -125,10 +125,11 @@ def test_usual_messages_are_not_left_to_spark() -> None:
         "n": "2026-05-01 10:00:00.5", "z": "2026-05-01T10:00:00.123Z", "more": [{"x": None}],
     }  # fmt: skip
     assert (
-        decoded([json.dumps(message, ensure_ascii=False).encode(), b"{}", None], WHOLE) is not None
+        decode_values([json.dumps(message, ensure_ascii=False).encode(), b"{}", None], WHOLE)
+        is not None
     )
     of_csv = Decoding("csv", (("a", "int"), ("b", "string"), ("c", "timestamp_ntz")), ";")
-    found = decoded([b"1;x, y;2026-05-01 10:00:00", b";;"], of_csv)
+    found = decode_values([b"1;x, y;2026-05-01 10:00:00", b";;"], of_csv)
     assert found is not None and [column.null_count for column in found] == [1, 1, 1]
 
 
@@ -139,9 +140,9 @@ def test_usual_messages_are_not_left_to_spark() -> None:
 def test_messages_are_decoded_together_as_one_by_one(parts: list[list[str]]) -> None:
     how = Decoding("json", (("i", "int"),))
     messages = ["".join(each).encode() for each in parts]
-    together = decoded(messages, how)
+    together = decode_values(messages, how)
     if together is not None:
-        alone = [decoded([message], how) for message in messages]
+        alone = [decode_values([message], how) for message in messages]
         assert together[0].to_pylist() == [None if a is None else a[0][0].as_py() for a in alone]
         assert all(each is not None for each in alone)
 
