@@ -7,7 +7,7 @@ from typing import Protocol
 
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damage_error
-from runtime.streaming.state.facts import GroupFacts, Signature
+from runtime.streaming.state.facts import GroupFacts, StateSignature
 
 # Name of the blob with an operator's facts: its state other than tables
 FACTS = "facts"
@@ -28,9 +28,9 @@ class Owner:
     operator: int = 0
 
     @property
-    def signature(self) -> Signature:
+    def signature(self) -> StateSignature:
         """Signature of state that belongs to the checkpoint."""
-        return Signature(self.token, self.operator)
+        return StateSignature(self.token, self.operator)
 
     def check(self, facts: GroupFacts) -> None:
         """Check that facts were written for this checkpoint.

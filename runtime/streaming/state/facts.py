@@ -289,7 +289,7 @@ OperatorFacts: TypeAlias = WindowFacts | SessionFacts | GeneralFacts
 
 
 @dataclass(frozen=True)
-class Signature:
+class StateSignature:
     """The checkpoint that facts were written for.
 
     Attributes:
@@ -319,7 +319,7 @@ class GroupFacts:
     watermarks: Watermarks
     run: str
     closed_us: int | None
-    signature: Signature | None
+    signature: StateSignature | None
     by: tuple[str, ...] | None
     most_bytes: int
     contents: WindowFacts | SessionFacts | GeneralFacts | BucketFacts

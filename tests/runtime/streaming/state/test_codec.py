@@ -35,10 +35,10 @@ from runtime.streaming.state.facts import (
     RunningFacts,
     SessionChunk,
     SessionFacts,
-    Signature,
     Slab,
     SliceFacts,
     Span,
+    StateSignature,
     TotalsFacts,
     UpdateFacts,
     WindowFacts,
@@ -70,7 +70,7 @@ UPDATES = UpdateFacts(
     [[Part(0, 30, ("r",), 4)]], [(0, 30)], [ChangedRows([(0, 9)], 1, 2, "k")], 30, 1, 99, None, 0
 )
 FACTS = GroupFacts(
-    WATERMARKS, "run", 4, Signature("ck", 1), ("k",), 0, WindowFacts(SLICES, UPDATES)
+    WATERMARKS, "run", 4, StateSignature("ck", 1), ("k",), 0, WindowFacts(SLICES, UPDATES)
 )
 # Exactly what is in a checkpoint. If this test fails, increase the formats in `codec`.
 WRITTEN = (
