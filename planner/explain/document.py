@@ -214,7 +214,7 @@ class Figures:
     seconds: float | None = None
     peak_memory_bytes: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
-    task_rows_in: TaskRows | None = None
+    task_rows_in: TaskRowCounts | None = None
 
     @property
     def rows_aggregated(self) -> int | None:
@@ -231,7 +231,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class TaskRowCounts:
     """Input rows per task."""
 
     min: int

@@ -18,7 +18,7 @@ from planner.explain.document import (
     OperatorEntry,
     QueryDocument,
     StageEntry,
-    TaskRows,
+    TaskRowCounts,
     Tree,
 )
 from planner.lowering.batch import lower
@@ -221,7 +221,7 @@ def _figures(measured: Measured | None) -> Figures:
         seconds=measured.seconds,
         peak_memory_bytes=measured.peak_memory_bytes,
         counters=measured.counters,
-        task_rows_in=TaskRows(min(rows), statistics.median(rows), max(rows)) if rows else None,
+        task_rows_in=TaskRowCounts(min(rows), statistics.median(rows), max(rows)) if rows else None,
     )
 
 
