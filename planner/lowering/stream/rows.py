@@ -87,7 +87,7 @@ class OperatorLowering(Lowering, ABC):
         """
 
 
-class StreamRows:
+class OperatorRows:
     """Input rows of one window operator.
 
     Args:

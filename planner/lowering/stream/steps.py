@@ -19,7 +19,7 @@ from planner.lowering.batch import Labels, lower, window_aggregation
 from planner.lowering.relational import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
-from planner.lowering.stream.rows import OPERATOR, StreamRows
+from planner.lowering.stream.rows import OPERATOR, OperatorRows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.nodes.logical import (
     Aggregate,
@@ -185,7 +185,7 @@ def lower_stream_rows(
                 span_of(table),
                 subjects=(f"'{LATE_ROWS}'", stream.name),
             )
-    rows = StreamRows(lowering, catalog)
+    rows = OperatorRows(lowering, catalog)
     query = rows.query_with_watermarks(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
     step = lowering.sql_step(query)
@@ -255,7 +255,7 @@ class _StreamLowering(WholeWindowsLowering):
         A row with KEEP = FALSE is late if it has LATE_ROW. Otherwise it carries a watermark.
         """
         kind = (ROW_KIND,) if self._emits_updates else ()
-        rows = StreamRows(self, self._catalog, self._late, kind)
+        rows = OperatorRows(self, self._catalog, self._late, kind)
         query = rows.windows(node)
         control = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
         left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
@@ -287,7 +287,7 @@ class _StreamLowering(WholeWindowsLowering):
 
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """Return the local stage of a window aggregate."""
-        rows = StreamRows(self, self._catalog, self._late)
+        rows = OperatorRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
         if self._emits_updates and isinstance(local.window, SessionWindow):

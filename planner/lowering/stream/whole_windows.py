@@ -19,7 +19,7 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.lowering.batch import Labels
 from planner.lowering.relational import select_from
-from planner.lowering.stream.rows import OperatorLowering, StreamPlace, StreamRows
+from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.logical import (
     Aggregate,
@@ -298,7 +298,7 @@ class WholeWindowsLowering(OperatorLowering):
                 "read one window function, or its results, on each side",
                 place,
             )
-        rows = StreamRows(self, self._catalog, self._late)
+        rows = OperatorRows(self, self._catalog, self._late)
         with self._in_step(node):
             query = rows.windows(node)
         if (label := self.label(node)) and not isinstance(node, _COUNTED):
