@@ -47,7 +47,7 @@ _RELEASE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Rows:
+class BufferRows:
     """Rows to aggregate; all arrays have the same length.
 
     Attributes:
@@ -110,7 +110,7 @@ class WindowBuffer:
         """Size of the partials in the buffer."""
         return sum(run.table.nbytes for run in self._runs)
 
-    def add(self, rows: Rows) -> Iterator[pa.Table]:
+    def add(self, rows: BufferRows) -> Iterator[pa.Table]:
         """Add rows. Yield tables of partials with `schema` if the buffer overflows.
 
         Raises:
@@ -157,7 +157,7 @@ class WindowBuffer:
             ]
             yield pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _aggregate(self, rows: Rows) -> _Run:
+    def _aggregate(self, rows: BufferRows) -> _Run:
         """Return the partials of one batch of rows."""
         n_rows = len(rows.time_us)
         slot, slot_end = slice_slots(rows.time_us, self._window, self._assigner)

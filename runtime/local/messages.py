@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
@@ -140,7 +140,7 @@ def message_partials(
             prepare_worker()
             rows = ScanRows(step)
 
-            def read() -> Iterator[Rows | pa.RecordBatch]:
+            def read() -> Iterator[BufferRows | pa.RecordBatch]:
                 for portion in items_of(batches, portions):
                     for batch in reader.read(portion, rows.dictionaries):
                         if is_left(batch):
@@ -159,7 +159,7 @@ def message_partials(
             prepare_worker()
             rows = ScanRows(step)
 
-            def read() -> Iterator[Rows | pa.RecordBatch]:
+            def read() -> Iterator[BufferRows | pa.RecordBatch]:
                 for batch, is_message in separate_messages(batches, names):
                     yield plan.rows(rows.of_spark(batch)) if is_message else batch
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
 from runtime.compute.values.percentile_summaries import summary_type
 from runtime.compute.values.texts import rows_type
@@ -76,13 +76,13 @@ class BufferPlan:
             schema=self.schema.append(pa.field(name, pa.int64())),
         )
 
-    def rows(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> Rows:
+    def rows(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> BufferRows:
         """Return rows for the buffer. All of them count.
 
         Args:
             columns: TIME, keys, arguments and conditions.
         """
-        return Rows(
+        return BufferRows(
             int64_values(columns[TIME]),
             [columns[name] for name in self.keys],
             [[columns[name] for name in names] for names in self.args],
@@ -128,7 +128,7 @@ def buffer_plan(
 
 def aggregate(
     plan: BufferPlan,
-    source: Iterable[Rows | pa.RecordBatch],
+    source: Iterable[BufferRows | pa.RecordBatch],
     cut: Cut,
     at_end: AtEnd | None = None,
 ) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.compute.arrow.blobs import from_blobs
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.compute.windows.aligned import slice_assigner
@@ -312,7 +312,7 @@ def _read(
         assert step is not None and plan is not None and columns is not None
         scan = ScanRows(step, store)
 
-        def rows() -> Iterator[Rows]:
+        def rows() -> Iterator[BufferRows]:
             for part in portion.split:
                 for batch in scan.of_split((part,)):
                     found = plan.rows(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.columns import (
     Int64Array,
     distinct_codes,
@@ -52,7 +52,7 @@ class FirstRowsOfSlices:
         # number of dropped rows by slice end
         self._n_dropped: dict[int, int] = {}
 
-    def among(self, rows: Rows | pa.RecordBatch) -> Rows | pa.RecordBatch:
+    def among(self, rows: BufferRows | pa.RecordBatch) -> BufferRows | pa.RecordBatch:
         """Return the rows that can be among the first N of their slice. Messages pass unchanged."""
         if isinstance(rows, pa.RecordBatch) or len(rows.time_us) == 0:
             return rows
@@ -67,7 +67,7 @@ class FirstRowsOfSlices:
             end = int(slot_end[index])
             self._n_dropped[end] = self._n_dropped.get(end, 0) + int(n_gone[index])
         selected = pa.array(places)
-        return Rows(
+        return BufferRows(
             rows.time_us[places],
             [key.take(selected) for key in rows.keys],
             [[arg.take(selected) for arg in args] for args in rows.args],

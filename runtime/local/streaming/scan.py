@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
 from runtime.local.messages import is_left, separate_messages
@@ -65,7 +65,7 @@ class ScanTask:
         """Yield messages from the first pass's output and from rows that Spark has decoded."""
         return self._local.messages(self._rows_of_second(batches), is_second=True)
 
-    def _rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows | pa.RecordBatch]:
+    def _rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[BufferRows | pa.RecordBatch]:
         n_read = 0
         for batch in batches:
             splits = batch.column(PATH)
@@ -83,7 +83,9 @@ class ScanTask:
         if n_read:
             yield encode([(self._plan.numbers[0], RowsRead(n_read))])
 
-    def _rows_of_second(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows | pa.RecordBatch]:
+    def _rows_of_second(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[BufferRows | pa.RecordBatch]:
         for batch, is_message in separate_messages(batches, MESSAGE_SCHEMA.names):
             if not is_message:
                 yield batch
@@ -95,7 +97,7 @@ class ScanTask:
                 rows = typed_rows(of_split, self._columns, self._rows.dictionaries)
                 yield from self._buffer_rows(rows, number)
 
-    def _buffer_rows(self, rows: pa.RecordBatch, split: int | None) -> Iterator[Rows]:
+    def _buffer_rows(self, rows: pa.RecordBatch, split: int | None) -> Iterator[BufferRows]:
         valid_rows = self._observe(rows, split)
         if valid_rows.num_rows:
             yield self._plan.buffer.rows(self._rows.columns(valid_rows))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values, of_type
 from runtime.compute.kernels.keys import bucket_of
@@ -103,7 +103,7 @@ class LocalTask:
         return self.messages(self._rows_and_late_rows(batches))
 
     def messages(
-        self, source: Iterable[Rows | pa.RecordBatch], *, is_second: bool = False
+        self, source: Iterable[BufferRows | pa.RecordBatch], *, is_second: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """Yield messages of MESSAGE_SCHEMA: partials of rows, messages in `source`, progress.
 
@@ -124,7 +124,7 @@ class LocalTask:
 
     def _rows_and_late_rows(
         self, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[Rows | pa.RecordBatch]:
+    ) -> Iterator[BufferRows | pa.RecordBatch]:
         """Yield rows that count and have a time, and messages with rows that may be late."""
         for batch in batches:
             if batch.num_rows == 0:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
@@ -145,7 +145,7 @@ def as_rows(rows, key_types, functions, filtered, dictionaries=False):
     if dictionaries:
         keys = [k.dictionary_encode() if k.type == pa.string() else k for k in keys]
     condition = np.array([row[3] for row in rows], bool)
-    return Rows(
+    return BufferRows(
         np.array([row[0] for row in rows], np.int64),
         keys,
         [
@@ -319,7 +319,7 @@ def test_a_sum_that_overflows_is_an_error(n_rows):
     sums = [(Merge(("total",), MergeOp.SUM), [pa.int64()], [pa.int64()], sum)]
     buffer = buffer_of(Tumble(10), [], 1 << 20, sums)
     value = 2**63 // n_rows + 1
-    rows = Rows(np.zeros(n_rows, np.int64), [], [[pa.array([value] * n_rows)]], [None])
+    rows = BufferRows(np.zeros(n_rows, np.int64), [], [[pa.array([value] * n_rows)]], [None])
     with pytest.raises(ExecutionError, match="SUM overflows BIGINT in column total"):
         list(buffer.add(rows))
 

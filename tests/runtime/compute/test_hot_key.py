@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import split_by_bucket, to_blob
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.keys import bucket_of
 from runtime.spec.aggregates import CollectSet, Merge, MergeOp
 from runtime.spec.windows import Tumble
@@ -34,7 +34,9 @@ def partials(hot, accumulators, schema):
         args = [
             [] if each == Merge(each.columns, MergeOp.COUNT) else [values] for each in accumulators
         ]
-        rows = Rows(rng.integers(0, 10 * N_SLICES, n), [pa.array(key)], args, [None] * len(args))
+        rows = BufferRows(
+            rng.integers(0, 10 * N_SLICES, n), [pa.array(key)], args, [None] * len(args)
+        )
         tables += buffer.add(rows)
     return pa.concat_tables([*tables, *buffer.flush()])
 

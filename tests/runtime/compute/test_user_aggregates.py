@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.user_aggregates import (
     UserDefinedAggregateFunction,
@@ -70,7 +70,7 @@ def test_windows_from_slices_are_what_the_rows_of_each_window_give(rows, n_batch
         ]
         conditions = [np.array(taken), None]
         keys = [pa.array(key, pa.int64())]
-        tables += buffer.add(Rows(np.array(time), keys, args, conditions))
+        tables += buffer.add(BufferRows(np.array(time), keys, args, conditions))
     tables += buffer.flush()
     spec = WindowAggregation(window, ("key",), "$end", (MEAN, LONGEST))
     found = {}

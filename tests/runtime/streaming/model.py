@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from planner.streams.slice_store import choose_slice_store
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream_steps import SliceStoreKind
@@ -112,7 +112,7 @@ def partials(window, rows):
     buffer = WindowBuffer(window, KEYS, "$slice_end", accumulators, SCHEMA, 1 << 20)
     keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
     value = pa.array(values, pa.int64())
-    columns = Rows(
+    columns = BufferRows(
         np.array(times, np.int64) * MS,
         [pa.array(keys, pa.string())],
         [[], [value], [value], []],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merged_schema
 from runtime.compute.kernels.session import chain_partials, find_sessions, merge_sessions
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
@@ -240,7 +240,7 @@ def test_the_buffer_puts_rows_of_a_piece_together_and_keeps_their_times():
     time_us = np.array([12, 3, 9, 0, -4, 25])
     times = pa.array(time_us)
     keys = [pa.array(["a", "a", "a", "a", "a", "b"])]
-    tables = [*buffer.add(Rows(time_us, keys, [[], [times], [times]], [None] * 3))]
+    tables = [*buffer.add(BufferRows(time_us, keys, [[], [times], [times]], [None] * 3))]
     table = pa.concat_tables([*tables, *buffer.flush()]).sort_by(LAST_TIME)
     assert table.to_pydict() == {
         "k": ["a", "a", "a", "b"],

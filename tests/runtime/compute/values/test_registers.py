@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.registers import estimates, register_codes
 from runtime.spec.aggregates import ApproxCountDistinct, CollectRegisters, WindowAggregation
@@ -47,7 +47,7 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
         valid = (rng.random(len(time)) < 0.8) & (batch != 1)
         condition = rng.random(len(time)) < 0.7
         codes = register_codes(pa.array(value, mask=~valid), precision)
-        rows = Rows(time, [pa.array(key, pa.int32())], [[codes]], [condition])
+        rows = BufferRows(time, [pa.array(key, pa.int32())], [[codes]], [condition])
         tables += buffer.add(rows)
         assert buffer.pending_bytes <= buffer_bytes
         for t, k, c, f in zip(time, key, codes.to_pylist(), condition, strict=True):
@@ -71,7 +71,7 @@ def test_a_register_is_kept_once_with_its_largest_rank():
     )
     for ranks in ([3, 1], [2, 5]):
         codes = pa.array([(7 << 6) | rank for rank in ranks] + [(2 << 6) | 1], pa.int32())
-        rows = Rows(np.zeros(len(codes), np.int64), [], [[codes]], [None])
+        rows = BufferRows(np.zeros(len(codes), np.int64), [], [[codes]], [None])
         assert list(buffer.add(rows)) == []
     (table,) = buffer.flush()
     assert table["registers"].to_pylist() == [[(2 << 6) | 1, (7 << 6) | 5]]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
@@ -64,7 +64,7 @@ def as_rows(rows, name, key_type, filtered, dictionaries):
     if dictionaries:
         args = [arg.dictionary_encode() if arg.type == pa.string() else arg for arg in args]
     condition = np.array([row[3] for row in rows], bool) if filtered else None
-    return Rows(
+    return BufferRows(
         np.array([row[0] for row in rows], np.int64),
         [pa.array([None if row[1] is None else str(row[1]) for row in rows], key_type)],
         [[], args],
@@ -145,7 +145,7 @@ def test_a_value_that_repeats_in_a_slice_is_kept_once():
         keys = pa.array(["a", "b"]).take(pa.array(rng.integers(0, 2, n)))
         values = pa.array(rng.integers(0, 100, n), pa.int32())
         times = rng.integers(0, 30, n)
-        tables += buffer.add(Rows(times, [keys], [[], [values]], [None, None]))
+        tables += buffer.add(BufferRows(times, [keys], [[], [values]], [None, None]))
     tables += buffer.flush()
     # 2 keys, 3 slices, 100 values
     assert [(t.num_rows, len(t["values"].combine_chunks().values)) for t in tables] == [(6, 600)]
@@ -156,7 +156,9 @@ def test_values_that_are_all_different_leave_the_buffer_when_it_is_full():
     tables, n = [], 50_000
     for batch in range(20):
         values = pa.array(np.arange(batch * n, (batch + 1) * n) * 1_000_003)
-        rows = Rows(np.zeros(n, np.int64), [pa.array(["k"] * n)], [[], [values]], [None, None])
+        rows = BufferRows(
+            np.zeros(n, np.int64), [pa.array(["k"] * n)], [[], [values]], [None, None]
+        )
         tables += buffer.add(rows)
         assert buffer.pending_bytes <= 1 << 20
     tables += buffer.flush()
@@ -171,6 +173,6 @@ def test_rows_in_a_gap_between_windows_leave_no_values():
     accumulators = (CollectSet(("values",)),)
     buffer = WindowBuffer(Hop(10, 3), (), "slice", accumulators, types, 1 << 20)
     values = pa.array([5, 6, 7, 5], pa.int32())
-    list(buffer.add(Rows(np.array([1, 4, 9, 12]), [], [[values]], [None])))
+    list(buffer.add(BufferRows(np.array([1, 4, 9, 12]), [], [[values]], [None])))
     (table,) = buffer.flush()
     assert table.to_pylist() == [{"slice": 3, "values": [5]}, {"slice": 13, "values": [5]}]

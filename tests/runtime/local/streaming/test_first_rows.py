@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.buffer import Rows
+from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.spec.expressions import FirstRows, RankOrder
@@ -61,11 +61,11 @@ def choice(first: FirstRows) -> FirstRowsOfSlices:
     return FirstRowsOfSlices(first, WINDOW, ("id", "k", "v", "x"), "slice", "rows")
 
 
-def as_it_came(rows: pa.Table) -> Rows:
+def as_it_came(rows: pa.Table) -> BufferRows:
     """Rows of which each came once."""
     time_us = rows.column("slice").to_numpy() - 1
     keys = [rows.column(name).combine_chunks() for name in ("id", "k", "v", "x")]
-    return Rows(time_us, keys, [], [])
+    return BufferRows(time_us, keys, [], [])
 
 
 def counts(of: pa.Table) -> dict[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
@@ -45,7 +45,7 @@ def partials(window, rows):
     keys, pages, times, values = zip(*rows, strict=True)
     time_us = np.array(times, np.int64) * MS
     value, time = pa.array(values, pa.int64()), pa.array(time_us)
-    columns = Rows(
+    columns = BufferRows(
         time_us,
         [pa.array(keys, pa.string()), pa.array(pages, pa.string())],
         [[], [value], [time], [time], []],
