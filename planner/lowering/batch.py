@@ -76,9 +76,9 @@ from runtime.spec.local import (
     ScanLocalStep,
     SliceLocalStep,
     SliceRows,
-    SparkRows,
     SplitScan,
     SqlPartial,
+    SqlRows,
     is_local,
 )
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
@@ -276,7 +276,7 @@ class Lowering:
         local = self._local_step(shared.input)
         # share_window_slices excludes aggregates that are only merged after the exchange.
         assert (
-            is_local(local, SparkRows, Catalyst)
+            is_local(local, SqlRows, Catalyst)
             or is_local(local, FileScan, ArrowBuffer)
             or is_local(local, SplitScan, ArrowBuffer)
             or is_local(local, SliceRows, ArrowBuffer)
@@ -303,7 +303,7 @@ class Lowering:
             name = "__sqlwin_partials__"
             expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
             below = self._local_step(local.input)
-            assert is_local(below, SparkRows, Catalyst)  # a scan passes on blobs, not rows
+            assert is_local(below, SqlRows, Catalyst)  # a scan passes on blobs, not rows
             step = SqlStep(to_sql(expanded), ((name, below),))
             return MeasuredStep(step, self.label(local)) if self.labels else step
         assert isinstance(local, LocalWindowAggregate)
@@ -315,11 +315,11 @@ class Lowering:
         input_ = self._below(local.input)
         keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
         if any(plan.call.user is not None for plan in local.plans):
-            rows = SparkRows(keys, row_partials(local.plans), input_)
+            rows = SqlRows(keys, row_partials(local.plans), input_)
             return LocalStep(rows, ArrowBuffer(), *of)
         partials = (partial for plan in local.plans for partial in plan.partials)
         sql = (SqlPartial(part.name, to_sql(part.expr), part.struct_fields) for part in partials)
-        return LocalStep(SparkRows(keys, (), input_), Catalyst(tuple(sql)), *of)
+        return LocalStep(SqlRows(keys, (), input_), Catalyst(tuple(sql)), *of)
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

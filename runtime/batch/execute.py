@@ -32,7 +32,7 @@ from runtime.spec.exchange import (
     WindowProjection,
 )
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import Catalyst, LocalStep, SparkRows, is_local
+from runtime.spec.local import Catalyst, LocalStep, SqlRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
@@ -169,7 +169,7 @@ class _Building:
             case ExpandStep():
                 with temporary_view(self.spark, self.dataframe(step.input)) as source:
                     return self.spark.sql(expand_sql(step, source))
-            case LocalStep() if is_local(step, SparkRows, Catalyst):
+            case LocalStep() if is_local(step, SqlRows, Catalyst):
                 with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))
                 return self._observe(partials, step.label)

@@ -54,8 +54,8 @@ from runtime.spec.local import (
     LocalStep,
     SliceLocalStep,
     SliceRows,
-    SparkRows,
     SplitScan,
+    SqlRows,
     is_local,
 )
 from runtime.spec.source import MessageSource, SplitReader
@@ -147,7 +147,7 @@ def local_stage(
         return _of_messages(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SliceRows, ArrowBuffer):
         return _of_slices(spark, step, buffer_bytes, scan_counts)
-    if is_local(step, SparkRows, ArrowBuffer):
+    if is_local(step, SqlRows, ArrowBuffer):
         columns = sql_projection(step)
         with temporary_view(spark, child(step.source.input)) as source:
             rows = spark.sql(

@@ -22,7 +22,7 @@ from runtime.frames.meter import Wrap
 from runtime.local.stage import Cut
 from runtime.spark.session import is_remote
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import LocalStep, SparkRows
+from runtime.spec.local import LocalStep, SqlRows
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 _BLOB_DDL = "level int, bucket int, partials binary"
@@ -142,7 +142,7 @@ def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
             if isinstance(local, SharedExchangeStep):
                 local = local.input
             yield from _shared_in(local)
-        case LocalStep(source=SparkRows() as rows):
+        case LocalStep(source=SqlRows() as rows):
             yield from _shared_in(rows.input)
         case ExpandStep() | MeasuredStep():
             yield from _shared_in(step.input)

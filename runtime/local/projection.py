@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quoted
-from runtime.spec.local import LocalSource, LocalStep, SparkRows
+from runtime.spec.local import LocalSource, LocalStep, SqlRows
 from runtime.spec.stream import TIME
 
 E = TypeVar("E")
@@ -63,7 +63,7 @@ def projection(source: LocalSource[E], where: Callable[[E, E | None], E]) -> Pro
     return Projection(tuple(items.items()), tuple(args), tuple(conditions))
 
 
-def sql_projection(step: LocalStep[SparkRows, Any], kept: str | None = None) -> Projection[str]:
+def sql_projection(step: LocalStep[SqlRows, Any], kept: str | None = None) -> Projection[str]:
     """Return Spark SQL of the columns for a step's buffer, TIME first.
 
     Args:

@@ -57,7 +57,7 @@ class LocalSource(Generic[E]):
 
 
 @dataclass(frozen=True)
-class SparkRows(LocalSource[str]):
+class SqlRows(LocalSource[str]):
     """Rows of Spark; Spark evaluates the expressions.
 
     Attributes:
@@ -204,9 +204,9 @@ class Streaming:
     first: FirstRows | None = None
 
 
-Source_co = TypeVar("Source_co", bound=SparkRows | TaskScan | SliceRows, covariant=True)
+Source_co = TypeVar("Source_co", bound=SqlRows | TaskScan | SliceRows, covariant=True)
 Mode_co = TypeVar("Mode_co", bound=Catalyst | ArrowBuffer | Streaming, covariant=True)
-Source = TypeVar("Source", bound=SparkRows | TaskScan | SliceRows)
+Source = TypeVar("Source", bound=SqlRows | TaskScan | SliceRows)
 Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
 
 
@@ -245,12 +245,12 @@ class LocalStep(Step, Generic[Source_co, Mode_co]):
         return tuple(partial.into for partial in self.source.partials)
 
 
-CatalystStep: TypeAlias = LocalStep[SparkRows, Catalyst]
-RowsLocalStep: TypeAlias = LocalStep[SparkRows, ArrowBuffer]
+CatalystStep: TypeAlias = LocalStep[SqlRows, Catalyst]
+RowsLocalStep: TypeAlias = LocalStep[SqlRows, ArrowBuffer]
 ScanLocalStep: TypeAlias = LocalStep[TaskScan, ArrowBuffer]
 FileLocalStep: TypeAlias = LocalStep[FileScan, ArrowBuffer]
 SliceLocalStep: TypeAlias = LocalStep[SliceRows, ArrowBuffer]
-StreamLocalStep: TypeAlias = LocalStep[SparkRows | SplitScan, Streaming]
+StreamLocalStep: TypeAlias = LocalStep[SqlRows | SplitScan, Streaming]
 
 
 def is_local(

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, RankOrder
-from runtime.spec.local import LocalStep, SparkRows, Streaming, StreamLocalStep
+from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
@@ -107,7 +107,7 @@ class StreamRegroupStep(Step):
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
-    input: LocalStep[SparkRows, Streaming]
+    input: LocalStep[SqlRows, Streaming]
     aggregation: WindowAggregation
     label: str = ""
 

@@ -55,7 +55,7 @@ from planner.streams.refusals import (
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.expressions import RankOrder
-from runtime.spec.local import LocalStep, SparkRows, SplitScan, Streaming, StreamLocalStep
+from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
@@ -304,7 +304,7 @@ class _StreamLowering(WholeWindowsLowering):
                 local.place,
             )
         is_one = rows.are_carried and len(rows.sources) == 1
-        source: SparkRows | SplitScan
+        source: SqlRows | SplitScan
         delay_us: int | None
         if (
             is_one
@@ -314,7 +314,7 @@ class _StreamLowering(WholeWindowsLowering):
             source, delay_us = local.scan, local.delay_us
         else:
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
-            source = SparkRows(keys, row_partials(local.plans), self.sql_step(query))
+            source = SqlRows(keys, row_partials(local.plans), self.sql_step(query))
             delay_us = wall_clock_delay_us(local, self._catalog) if is_one else None
         return LocalStep(
             source,

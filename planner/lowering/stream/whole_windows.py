@@ -60,7 +60,7 @@ from planner.streams.tables import comes_whole, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
-from runtime.spec.local import LocalStep, SparkRows, Streaming
+from runtime.spec.local import LocalStep, SqlRows, Streaming
 from runtime.spec.steps import MeasuredStep
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
@@ -150,7 +150,7 @@ class WholeWindowsLowering(OperatorLowering):
         timed = select_from(rows, exp.Star(), alias(exp.Var(this=EPOCH), _AT))
         keys = tuple((key.name, to_sql(key.expr)) for key in node.keys)
         local = LocalStep(
-            SparkRows(keys, row_partials(shared), self.sql_step(timed)),
+            SqlRows(keys, row_partials(shared), self.sql_step(timed)),
             Streaming(
                 () if source is None else (source,),
                 self._time_zone,

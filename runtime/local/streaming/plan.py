@@ -9,7 +9,7 @@ from runtime.local.projection import Projection, select_items, sql_projection
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.names import quoted
-from runtime.spec.local import LocalStep, SparkRows, Streaming, StreamLocalStep
+from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.stream import (
     ALL_SOURCES,
     KEEP,
@@ -25,7 +25,7 @@ PROCESSING_TIME_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
 
 
 def local_sql(
-    step: LocalStep[SparkRows, Streaming], source: str, has_processing_time: bool = False
+    step: LocalStep[SqlRows, Streaming], source: str, has_processing_time: bool = False
 ) -> tuple[str, Projection[str]]:
     """Return Spark SQL over the relation `source`, and the expressions evaluated in it.
 
@@ -52,7 +52,7 @@ def marked_sql(items: Sequence[str], source: str, has_processing_time: bool) -> 
 def time_key(step: StreamLocalStep) -> str | None:
     """Return the key that is the time column of the windows, or None."""
     time = (step.time_column.lower(), quoted(step.time_column).lower())
-    if step.time_type != "timestamp_ntz" or not isinstance(step.source, SparkRows):
+    if step.time_type != "timestamp_ntz" or not isinstance(step.source, SqlRows):
         return None
     return next((name for name, sql in step.source.keys if sql.lower() in time), None)
 

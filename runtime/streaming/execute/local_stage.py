@@ -26,8 +26,8 @@ from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
     LocalStep,
-    SparkRows,
     SplitScan,
+    SqlRows,
     Streaming,
     StreamLocalStep,
     is_local,
@@ -80,7 +80,7 @@ def stream_local_stage(
     """
     if is_local(local, SplitScan, Streaming):
         return _scan_stage(spark, local, options, number, wrap)
-    assert is_local(local, SparkRows, Streaming)
+    assert is_local(local, SqlRows, Streaming)
     with temporary_view(spark, child(local.source.input)) as source:
         has_processing_time = needs_processing_time(local, options)
         sql, columns = local_sql(local, source, has_processing_time)

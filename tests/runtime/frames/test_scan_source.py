@@ -14,8 +14,8 @@ from runtime.spec.local import (
     FileScan,
     LocalStep,
     PartialColumns,
-    SparkRows,
     SqlPartial,
+    SqlRows,
 )
 from runtime.spec.steps import SqlStep
 from runtime.spec.table import Column
@@ -93,7 +93,7 @@ def by_catalyst(spark, path, time, keys):
         for n, (into, _, sql) in enumerate(PARTIALS)
     )
     below = SqlStep(f"SELECT * FROM parquet.`{path}` WHERE {BIG}")
-    rows = SparkRows(tuple((f"{name}$", sql) for name, _, sql in keys), (), below)
+    rows = SqlRows(tuple((f"{name}$", sql) for name, _, sql in keys), (), below)
     local = LocalStep(rows, Catalyst(partials), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
     step = GlobalStep(ExchangeStep(local, names), aggregation(names))

@@ -2,7 +2,7 @@
 
 from runtime.local.projection import sql_projection
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.local import ArrowBuffer, LocalStep, PartialColumns, SparkRows
+from runtime.spec.local import ArrowBuffer, LocalStep, PartialColumns, SqlRows
 from runtime.spec.steps import SqlStep
 from runtime.spec.windows import Tumble
 
@@ -14,7 +14,7 @@ def step_of(*partials):
         PartialColumns(Merge((f"p{number}",), MergeOp.SUM), args, condition)
         for number, (args, condition) in enumerate(partials)
     )
-    rows = SparkRows((("k", "`key`"),), columns, SqlStep("SELECT 1"))
+    rows = SqlRows((("k", "`key`"),), columns, SqlStep("SELECT 1"))
     return LocalStep(rows, ArrowBuffer(), Tumble(10), "ts", "timestamp_ntz", "slice")
 
 
