@@ -26,8 +26,8 @@ from sqlwin.result import (
     MessageResult,
     Result,
     RowsResult,
+    StreamedRows,
     StreamResult,
-    StreamRows,
     TableResult,
 )
 from sqlwin.statements.parameters import used_in
@@ -115,10 +115,10 @@ def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:
 
 
 def _is_stream(result: Result) -> bool:
-    return isinstance(result, RowsResult) and isinstance(result.data, StreamRows)
+    return isinstance(result, RowsResult) and isinstance(result.data, StreamedRows)
 
 
-def _show_stream(result: Result, stream: StreamRows) -> None:
+def _show_stream(result: Result, stream: StreamedRows) -> None:
     """Show the last rows of a stream in a table that updates until the stream is stopped."""
     n_rows, last = 0, pa.table({name: pa.array([], pa.null()) for name in result.columns})
 
@@ -163,7 +163,7 @@ def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
             display(HTML(svg_charts(result.columns, result.batches())))
         case RowsResult() | TableResult() if is_chart:
             write_chart(result.columns, result.batches(), sys.stdout.write)
-        case RowsResult(data=StreamRows() as stream) if is_notebook:
+        case RowsResult(data=StreamedRows() as stream) if is_notebook:
             _show_stream(result, stream)
         case _ if is_notebook:
             display(result)

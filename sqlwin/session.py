@@ -37,7 +37,7 @@ from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
-from sqlwin.result import Result, RowsResult, StreamRows, TableResult
+from sqlwin.result import Result, RowsResult, StreamedRows, TableResult
 from sqlwin.statements.nodes import CreateTable, Explain, Query
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import parse_statement
@@ -176,7 +176,7 @@ class Session:
             )
         (result,) = results
         match result:
-            case RowsResult(data=StreamRows(opened=opened)) if opened.reads_watermark:
+            case RowsResult(data=StreamedRows(opened=opened)) if opened.reads_watermark:
                 raise AnalysisError(
                     "CURRENT_WATERMARK is not available in a streaming DataFrame",
                     hint="use the rows of execute(), or INSERT",

@@ -38,8 +38,8 @@ from sqlwin.result import (
     MessageResult,
     Result,
     RowsResult,
+    StreamedRows,
     StreamResult,
-    StreamRows,
     TableResult,
 )
 
@@ -162,7 +162,7 @@ class ScriptPresenter:
 
     def _show_table(self, result: Result, started: float) -> None:
         match result:
-            case RowsResult(data=StreamRows() as stream) if self._output is None:
+            case RowsResult(data=StreamedRows() as stream) if self._output is None:
                 self._show_stream_table(result, stream)
                 return
         limit = None if self._max_rows is None else self._max_rows + 1
@@ -193,7 +193,7 @@ class ScriptPresenter:
             batches = iter(rows)
         return print_table(columns, batches, console, max_rows=self._max_rows)
 
-    def _show_stream_table(self, result: RowsResult, stream: StreamRows) -> None:
+    def _show_stream_table(self, result: RowsResult, stream: StreamedRows) -> None:
         """Print rows as windows close, until the stream ends, the limit is reached, or Ctrl-C."""
         n_rows = self._show_latest(result, stream) if self._shows_latest else None
         if n_rows is None:
@@ -202,7 +202,7 @@ class ScriptPresenter:
         if self._stream_rows is not None and n_rows >= self._stream_rows:
             click.echo(f"stopped after {counted(n_rows, 'rows')} (--max-rows)", err=True)
 
-    def _show_latest(self, result: RowsResult, stream: StreamRows) -> int | None:
+    def _show_latest(self, result: RowsResult, stream: StreamedRows) -> int | None:
         """Show the latest row of each key in place, and return the number of rows received.
 
         None if the keys are unknown.
@@ -231,7 +231,7 @@ class ScriptPresenter:
             return ["plan"], iter([pa.record_batch([pa.array([result.text])], names=["plan"])])
         batches = iter(result.batches(limit))
         match result:
-            case RowsResult(data=StreamRows(opened=opened)):
+            case RowsResult(data=StreamedRows(opened=opened)):
                 return result.columns, self._with_status(batches, opened.status)
         return result.columns, self._bar.watch(batches, "Running")
 

@@ -59,8 +59,8 @@ from sqlwin.result import (
     TableResult,
 )
 from sqlwin.result.in_process import InProcessRows
-from sqlwin.result.rows import Rows
-from sqlwin.result.spark import SparkRows, TaskRows
+from sqlwin.result.rows import QueryRows
+from sqlwin.result.spark import DataFrameRows, FetchedRows
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
@@ -270,7 +270,7 @@ class Runner:
             return opened.result(lambda: self.explanations.take_interrupt())
         batch = self.plans.batch_rows(lowered)
         by_spark = self._spark_rows(batch.dataframe)
-        rows: Rows = by_spark if batch.arrow is None else TaskRows(batch.arrow, by_spark)
+        rows: QueryRows = by_spark if batch.arrow is None else FetchedRows(batch.arrow, by_spark)
         return RowsResult(
             text,
             rows,
@@ -452,10 +452,10 @@ class Runner:
             raise _not_of_streams(text)
         return RowsResult(text, self._spark_rows(rows), errors, self.plans.run)
 
-    def _spark_rows(self, frame: DataFrame) -> SparkRows:
+    def _spark_rows(self, frame: DataFrame) -> DataFrameRows:
         """Return the rows of the current statement that Spark's tasks compute."""
         most_bytes = int(self.config.get("sqlwin.result.max-in-flight"))
-        return SparkRows(frame, self.plans.time_zone, self.plans.run, most_bytes)
+        return DataFrameRows(frame, self.plans.time_zone, self.plans.run, most_bytes)
 
 
 def _not_of_streams(text: str) -> AnalysisError:

@@ -26,8 +26,8 @@ from sqlwin.result import (
     MessageResult,
     Result,
     RowsResult,
+    StreamedRows,
     StreamResult,
-    StreamRows,
     TableResult,
 )
 
@@ -94,7 +94,7 @@ class PromptPresenter:
                 width, height = shutil.get_terminal_size()
                 is_wide = max(map(cell_len, text.split("\n"))) > width
                 self._page(text, at_once=is_wide or text.count("\n") > height - _PROMPT_LINES)
-            case RowsResult(data=StreamRows() as stream) if is_table:
+            case RowsResult(data=StreamedRows() as stream) if is_table:
                 self._show_stream(result, stream, started)
             case RowsResult() | TableResult() if is_table:
                 self._show_table(result, started)
@@ -148,7 +148,7 @@ class PromptPresenter:
             self._write(text)
         self._say(counted(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
 
-    def _show_stream(self, result: RowsResult, stream: StreamRows, started: float) -> None:
+    def _show_stream(self, result: RowsResult, stream: StreamedRows, started: float) -> None:
         """Show rows as windows close, until the stream ends or the user presses q or Ctrl-C."""
         from sqlwin.repl.live import Keys, LiveView
 
@@ -169,7 +169,7 @@ class PromptPresenter:
             self._foot(view.n_rows, " in total", started)
         self._check_interrupted()
 
-    def _latest_keys(self, columns: Sequence[str], stream: StreamRows) -> list[int] | None:
+    def _latest_keys(self, columns: Sequence[str], stream: StreamedRows) -> list[int] | None:
         r"""Return the positions of the key columns for \latest, None to show all rows."""
         from sqlwin.repl.live import latest_places
 
@@ -288,7 +288,7 @@ class PromptPresenter:
             n_rows = writer(result.columns, self._batches(result, None), write)
         file.flush()
         self._foot(n_rows, f" written to {file.path}", started)
-        if isinstance(result, RowsResult) and isinstance(result.data, StreamRows):
+        if isinstance(result, RowsResult) and isinstance(result.data, StreamedRows):
             self._check_interrupted()
 
     # -- rows ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A `Result` is one of six frozen dataclasses, one per kind of statement. Tell the
 or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`, `show`.
 
 The rows of a query have one protocol, `sqlwin.result.rows.Rows`: a schema, and batches of it. Four
-classes implement it: `InProcessRows`, `TaskRows`, `SparkRows` and `StreamRows`.
+classes implement it: `InProcessRows`, `FetchedRows`, `DataFrameRows` and `StreamedRows`.
 
 This room does not know how statements run. `sqlwin.execution` creates results, and passes execution
 records, error translators and started streams as objects with the protocols defined here.
@@ -13,7 +13,7 @@ records, error translators and started streams as objects with the protocols def
 from __future__ import annotations
 
 from sqlwin.result.base import StatementResult
-from sqlwin.result.stream import OpenStream, StartedStream, StreamRows
+from sqlwin.result.stream import OpenStream, StartedStream, StreamedRows
 from sqlwin.result.variants import (
     ExplainResult,
     InsertResult,
@@ -34,7 +34,7 @@ __all__ = [
     "StartedStream",
     "StatementResult",
     "StreamResult",
-    "StreamRows",
+    "StreamedRows",
     "TableResult",
 ]
 

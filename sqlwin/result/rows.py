@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Rows(Protocol):
+class QueryRows(Protocol):
     """Rows of a query. Each call of `batches` computes them anew."""
 
     @property

@@ -42,7 +42,7 @@ _AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
-class SparkRows:
+class DataFrameRows:
     """Rows of a Spark DataFrame.
 
     Attributes:
@@ -94,7 +94,7 @@ class SparkRows:
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class FetchedRows:
     """Rows that Python workers hold as Arrow.
 
     Attributes:
@@ -103,7 +103,7 @@ class TaskRows:
     """
 
     arrow: ArrowRows
-    spark: SparkRows
+    spark: DataFrameRows
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -85,7 +85,7 @@ class OpenStream:
 
 
 @dataclass(frozen=True)
-class StreamRows:
+class StreamedRows:
     """Rows of a streaming query, which runs while the caller iterates.
 
     Attributes:

@@ -16,8 +16,8 @@ from runtime.spec.figures import counted
 from sqlwin.display.plan_page import plan_frame
 from sqlwin.display.table import write_stream_table
 from sqlwin.result.base import ResultWithRows, ResultWithText
-from sqlwin.result.rows import Rows, RunRecord
-from sqlwin.result.stream import StartedStream, StreamRows
+from sqlwin.result.rows import QueryRows, RunRecord
+from sqlwin.result.stream import StartedStream, StreamedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,7 @@ class RowsResult(ResultWithRows):
 
     kind: ClassVar[str] = "query"
 
-    data: Rows
+    data: QueryRows
     errors: Errors | None = None
     run: RunRecord | None = None
 
@@ -46,7 +46,7 @@ class RowsResult(ResultWithRows):
     def notes(self) -> tuple[str, ...]:
         """Notes about the result. Some are known only once the rows have been computed."""
         notes = super().notes
-        return notes + self.data.opened.notes() if isinstance(self.data, StreamRows) else notes
+        return notes + self.data.opened.notes() if isinstance(self.data, StreamedRows) else notes
 
     @cached_property
     def dataframe(self) -> DataFrame:
@@ -84,7 +84,7 @@ class RowsResult(ResultWithRows):
         caller keeps. Closing the iterator early cancels the query. A stream yields rows as windows
         close, and stops when the caller stops iterating. Instants are in the session's time zone.
         """
-        if isinstance(self.data, StreamRows):  # its errors are translated
+        if isinstance(self.data, StreamedRows):  # its errors are translated
             yield from self.data.batches(limit)
             return
         n_rows = 0
@@ -96,22 +96,22 @@ class RowsResult(ResultWithRows):
             self.run.count_rows(n_rows)
 
     def _check_bounded(self, hint: str) -> None:
-        if isinstance(self.data, StreamRows) and not self.data.opened.is_bounded:
+        if isinstance(self.data, StreamedRows) and not self.data.opened.is_bounded:
             raise ExecutionError("the query is unbounded", hint=hint)
 
     def _print(self, max_rows: int | None) -> None:
-        if isinstance(self.data, StreamRows):
+        if isinstance(self.data, StreamedRows):
             write_stream_table(self.columns, self.batches(max_rows), Console(highlight=False))
         else:
             super()._print(max_rows)
 
     def _repr_html_(self) -> str:
-        if isinstance(self.data, StreamRows):
+        if isinstance(self.data, StreamedRows):
             return "<pre>stream: batches() returns its rows as windows are emitted</pre>"
         return super()._repr_html_()
 
     def _name(self) -> str:
-        return "stream" if isinstance(self.data, StreamRows) else self.kind
+        return "stream" if isinstance(self.data, StreamedRows) else self.kind
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import sqlwin
 from runtime.frames.arrow_tables import as_of_schema
 from sqlwin.display.python_values import python_rows
-from sqlwin.result import Result, RowsResult, StreamRows
+from sqlwin.result import Result, RowsResult, StreamedRows
 from tests.oracle import same_rows
 from tests.slt import definitions
 from tests.slt.modes import ALONE, BATCH, SAMPLE, Mode
@@ -30,9 +30,9 @@ from tests.slt.values import row_text
 
 # Most queries in one UNION ALL
 GROUP = {False: 10, True: 6}
-Rows = list[tuple[Any, ...]]
+QueryRows = list[tuple[Any, ...]]
 # Number of the micro-batch, from 1, and the rows that it emitted
-Emitted = list[tuple[int, Rows]]
+Emitted = list[tuple[int, QueryRows]]
 
 
 @dataclass
@@ -182,10 +182,10 @@ class FileRun:
             for place in range(len(group))
         ]
 
-    def _streamed(self, result: Result) -> Iterator[tuple[int, Rows]]:
+    def _streamed(self, result: Result) -> Iterator[tuple[int, QueryRows]]:
         """Run a stream and yield the rows of each micro-batch with its number."""
         assert isinstance(result, RowsResult)
-        assert isinstance(result.data, StreamRows), "the query reads no stream"
+        assert isinstance(result.data, StreamedRows), "the query reads no stream"
         self._n_streams += 1
         checkpoints = self.directory / f"checkpoints_{self._n_streams}"
         tables: list[tuple[int, pa.Table]] = []

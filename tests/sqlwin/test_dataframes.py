@@ -48,7 +48,7 @@ FAILING = {
     "SELECT CAST('x' AS INT) AS v": "'x' is not a valid INT",
     "SELECT 1 / 0 AS v": "division by zero",
     "SELECT CAST(CONCAT('x', id) AS INT) AS v FROM range(1)": "'x0' is not a valid INT",
-    "SELECT v FROM bad": "line 1, column `v`: 'x' is no INT",
+    "SELECT v FROM bad": "line 1, column `v`: 'x' is not a valid INT",
     "SELECT CAST('x' AS INT) AS v FROM bad": "'x' is not a valid INT",
 }
 

@@ -22,10 +22,10 @@ from sqlwin.result import (
     OpenStream,
     RowsResult,
     StatementResult,
-    StreamRows,
+    StreamedRows,
     TableResult,
 )
-from sqlwin.result.spark import SparkRows
+from sqlwin.result.spark import DataFrameRows
 
 DOCUMENT = Document((QueryDocument("SELECT 1", "the plan"),))
 
@@ -178,7 +178,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script, params: iter([RowsResult(script, SparkRows(frame))])
+        execute_iter=lambda script, params: iter([RowsResult(script, DataFrameRows(frame))])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
@@ -213,7 +213,7 @@ def streaming(interrupts: bool, n_batches: int) -> RowsResult:
     opened = OpenStream(start, is_bounded=False, status=lambda: "batch 7", notes=lambda: (),
                         take_interrupt=take_interrupt)  # fmt: skip
     frame: Any = SimpleNamespace(schema=StructType([StructField("n", LongType())]))
-    return RowsResult("SELECT", StreamRows(frame, opened, "UTC"))
+    return RowsResult("SELECT", StreamedRows(frame, opened, "UTC"))
 
 
 @pytest.mark.parametrize("interrupts", [False, True])

@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 from sqlwin.execution.streams.results import by_window
-from sqlwin.result import OpenStream, RowsResult, StreamRows, TableResult
-from sqlwin.result.spark import SparkRows
+from sqlwin.result import OpenStream, RowsResult, StreamedRows, TableResult
+from sqlwin.result.spark import DataFrameRows
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_instants_of_a_stream_are_datetimes_of_the_session_s_zone() -> None:
         StructField("many", ArrayType(TimestampType())),
         StructField("plain", TimestampNTZType()),
     ]
-    result = RowsResult("", StreamRows(_frame(fields), opened, "America/Chicago"))
+    result = RowsResult("", StreamedRows(_frame(fields), opened, "America/Chicago"))
     first, second = (tuple(row) for row in result.rows)
     assert first == (instant, [instant], wall_clock)
     assert first[0].utcoffset() == first[1][0].utcoffset() == timedelta(hours=-5)
@@ -63,7 +63,7 @@ def test_columns_of_one_name_are_all_there() -> None:
     table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "x"])
     frame = _frame([StructField("x", LongType()), StructField("x", LongType())])
     opened = OpenStream(_Ended(table), True, str, tuple)
-    stream = RowsResult("", StreamRows(frame, opened, "UTC"))
+    stream = RowsResult("", StreamedRows(frame, opened, "UTC"))
     for result in (stream, TableResult("", table)):
         assert [tuple(row) for row in result.rows] == [(1, 3), (2, 4)]
         assert list(result.rows[0].__fields__) == ["x", "x"]
@@ -113,6 +113,6 @@ class _WithoutPlan:
 
 def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most(spark: SparkSession) -> None:
     frame: Any = _WithoutPlan(spark.range(2).withColumnRenamed("id", "n"))
-    result = RowsResult("", SparkRows(frame, "UTC"))
+    result = RowsResult("", DataFrameRows(frame, "UTC"))
     batches = list(result.batches())
     assert [value for batch in batches for value in batch["n"].to_pylist()] == [0, 1]

@@ -30,10 +30,10 @@ from sqlwin.result import (
     MessageResult,
     OpenStream,
     RowsResult,
-    StreamRows,
+    StreamedRows,
     TableResult,
 )
-from sqlwin.result.spark import SparkRows, TaskRows
+from sqlwin.result.spark import DataFrameRows, FetchedRows
 
 TYPES = """
     SELECT CAST(1.50 AS DECIMAL(38, 10)) AS d, TIMESTAMP_LTZ '2024-05-01 12:00:00.000001' AS at,
@@ -70,7 +70,7 @@ def stream(*tables: pa.Table, is_bounded: bool) -> RowsResult:
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")),
     )
     opened = OpenStream(Ended(*tables), is_bounded, lambda: None, lambda: ("one was late",))
-    return RowsResult("SELECT", StreamRows(frame, opened))
+    return RowsResult("SELECT", StreamedRows(frame, opened))
 
 
 def table(name: str = "n", *values: int | None) -> TableResult:
@@ -233,7 +233,7 @@ def test_a_stream_of_a_type_that_arrow_lacks_is_text() -> None:
 
 def test_the_row_kind_of_a_stream_is_not_a_column_of_that_name() -> None:
     rows = stream(is_bounded=True).data
-    assert isinstance(rows, StreamRows)
+    assert isinstance(rows, StreamedRows)
     for name, place, shown in (("$row_kind", 0, "op"), ("op", None, "op")):
         changed = replace(
             rows,
@@ -263,7 +263,11 @@ def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Pat
     by_spark = fresh_session.execute("SELECT id, now() AS at FROM range(0, 300000, 1, 3)")
     fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
     streamed = fresh_session.execute(WINDOWS)
-    for (result,), kind in ((batch, TaskRows), (by_spark, SparkRows), (streamed, StreamRows)):
+    for (result,), kind in (
+        (batch, FetchedRows),
+        (by_spark, DataFrameRows),
+        (streamed, StreamedRows),
+    ):
         assert isinstance(result, RowsResult) and type(result.data) is kind
         rows = result.data
         batches = list(rows.batches())
@@ -271,5 +275,5 @@ def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Pat
         assert all(part.schema == rows.schema for part in batches)
         assert "Asia/Tokyo" in str(rows.schema) and sum(part.num_rows for part in batches)
         assert sum(part.num_rows for part in rows.batches(2)) == 2
-        assert rows.dataframe().isStreaming is (kind is StreamRows)
+        assert rows.dataframe().isStreaming is (kind is StreamedRows)
     assert batch[0].to_arrow().schema.types == streamed[0].to_arrow().schema.types

@@ -98,7 +98,7 @@ def test_windows_that_end_before_a_row_are_out_before_it(visits: sqlwin.Session)
         ({"keys": ["visitors"]}, "no column `visitors`"),
         ({"time": "pages"}, "must be TIMESTAMP"),
         ({"output": "n nonsense"}, "invalid columns"),
-        ({"allowed_lateness": "a while"}, "has no unit|is no number"),
+        ({"allowed_lateness": "a while"}, "has no unit|is not a number"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(

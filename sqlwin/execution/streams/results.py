@@ -27,8 +27,8 @@ from sqlwin.result import (
     InsertResult,
     OpenStream,
     RowsResult,
+    StreamedRows,
     StreamResult,
-    StreamRows,
 )
 
 # Columns by which the rows of a micro-batch are ordered for display
@@ -108,7 +108,7 @@ class StreamQuery:
             self._lowered.reads_watermark,
         )
         frame = self._plans.dataframe(self._lowered)
-        rows = StreamRows(frame, opened, self._plans.time_zone)
+        rows = StreamedRows(frame, opened, self._plans.time_zone)
         return RowsResult(self._text, rows, self._plans.errors_of(self._text), self._run)
 
 

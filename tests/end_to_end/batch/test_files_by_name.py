@@ -286,7 +286,7 @@ def test_files_are_no_tables_of_the_session(fresh_session: sqlwin.Session, data:
     rows(fresh_session, "SELECT * FROM 'sales.csv'")
     assert rows(fresh_session, "SHOW TABLES") == before
     fresh_session.execute("SET 'sqlwin.strict-flink' = 'true'")
-    with pytest.raises(sqlwin.SqlwinError, match="a path cannot be used as a table, in Flink"):
+    with pytest.raises(sqlwin.SqlwinError, match="a path cannot be used as a table in Flink"):
         fresh_session.execute("SELECT * FROM 'sales.csv'")
 
 

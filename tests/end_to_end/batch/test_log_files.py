@@ -90,7 +90,9 @@ def test_lines_and_values_that_do_not_fit_are_errors_with_their_place(
         CREATE TABLE t (level INT) WITH ('connector' = 'filesystem', 'path' = 'app.log',
           'format' = 'text', 'text.pattern' = '{PATTERN}')
     """)
-    with pytest.raises(ExecutionError, match=r"app\.log, line 1, column `level`: 'INFO' is no INT"):
+    with pytest.raises(
+        ExecutionError, match=r"app\.log, line 1, column `level`: 'INFO' is not a valid INT"
+    ):
         rows(fresh_session, "SELECT * FROM t")
     with pytest.raises(CatalogError, match="has no group named `nosuch`"):
         fresh_session.execute(f"""

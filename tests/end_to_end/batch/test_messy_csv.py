@@ -127,7 +127,9 @@ def test_what_does_not_fit_is_found_below_a_preamble(
           'csv.comment' = '//', 'csv.skip-repeated-headers' = 'true')
     """
     fresh_session.execute(table.format("INT", "logger.csv"))
-    with pytest.raises(ExecutionError, match=r"logger\.csv, line 6, column `note`: 'a' is no INT"):
+    with pytest.raises(
+        ExecutionError, match=r"logger\.csv, line 6, column `note`: 'a' is not a valid INT"
+    ):
         rows(fresh_session, "SELECT * FROM t")
     (data / "short.csv").write_text(f"{LOGGER}2026-01-01 10:00:00,1\n")
     fresh_session.execute(table.replace("TABLE t", "TABLE s").format("STRING", "short.csv"))
@@ -175,7 +177,7 @@ def test_a_date_and_a_time_of_day_are_one_time(fresh_session: sqlwin.Session, da
     assert found == [(at("2025-12-31 23:00"), 1), (at("2026-01-01 00:00"), 2)]
     with pytest.raises(sqlwin.SqlwinError) as raised:
         rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Uhr, 1h)")
-    assert "write Tag + Uhr" in (raised.value.hint or "").replace("`", "")
+    assert "add the date: Tag + Uhr" in (raised.value.hint or "").replace("`", "")
     with pytest.raises(sqlwin.SqlwinError, match="a date and a time of day") as raised:
         rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Tag + Uhr + v, 1h)")
     assert raised.value.position is not None

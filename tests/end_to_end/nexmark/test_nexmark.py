@@ -111,7 +111,7 @@ def test_only_declared_fields_are_made_and_the_number_of_tasks_changes_nothing(
     [
         ("", "'first-event.rate' = '0'", "option 'first-event.rate'"),
         ("", "'first-event.rate' = '10', 'next-event.rate' = '20'", "option 'next-event.rate' is 20"),
-        ("", "'base-time' = 'noon'", "option 'base-time' is 'noon'"),
+        ("", "'base-time' = 'noon'", "invalid value 'noon' for option 'base-time'"),
         ("(bids ROW<price BIGINT>)", "", "does not generate column `bids`"),
         ("(bid ROW<prize BIGINT>)", "'events.num' = '5'", "does not generate field `bid.prize`"),
         ("(bid STRING)", "'events.num' = '5'", "column `bid` of table `t` is STRING"),

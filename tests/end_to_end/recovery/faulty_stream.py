@@ -29,7 +29,7 @@ from typing import Any
 import sqlwin
 from runtime.files import LocalFiles
 from runtime.sinks import stream_sinks
-from sqlwin.execution.streams import handle, reports
+from sqlwin.execution.streams import handle, history
 from tests.end_to_end.recovery.killed_stream import (
     CONF,
     QUERY,
@@ -153,7 +153,7 @@ def plant(fault: Fault) -> None:
             module.for_each = noted  # type: ignore[attr-defined]
     around(handle, "end_input", before="end", after="ended")
     around(handle, "mark_ended", before="closed", after="remembered")
-    around(reports.InJava, "onQueryProgress", before="committed")
+    around(history.History, "take", before="committed")
 
 
 def main(directory: Path, kind: str, point: str) -> None:

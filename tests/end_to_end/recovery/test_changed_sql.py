@@ -169,7 +169,7 @@ REFUSED = {
     "keys": (
         query(TUMBLE),
         query(TUMBLE).replace("SELECT k", "SELECT k + 1 AS k").replace("BY k", "BY k + 1"),
-        "the keys of operator 0 were k, now k + 1",
+        "the keys of operator 0 have changed from k to k + 1",
     ),
     "filter": (
         query(TUMBLE),

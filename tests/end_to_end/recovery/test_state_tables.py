@@ -81,7 +81,7 @@ def test_state_is_what_the_windows_hold_that_come_later(
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SHOW STATE OF '{}/nowhere'", "there is no directory {}/nowhere"),
+        ("SHOW STATE OF '{}/nowhere'", "directory {}/nowhere does not exist"),
         (
             "SHOW STATE OF '{}/in'",
             "{}/in is not a checkpoint of sqlwin: sqlwin.json does not exist",

@@ -158,7 +158,7 @@ def test_what_a_stream_cannot_do_is_said(fresh_session: sqlwin.Session) -> None:
     arguments: dict[str, Any] = {
         "time": "timestamp", "window": w.tumble("1 minute"), "function": PAGES, "output": OUTPUT,
     }  # fmt: skip
-    with pytest.raises(sqlwin.SqlwinError, match="a streaming DataFrame without a watermark"):
+    with pytest.raises(sqlwin.SqlwinError, match="requires a watermark for a streaming DataFrame"):
         fresh_session.windows(ticks, **arguments)
     fresh_session.register("ticks", ticks)
     with pytest.raises(sqlwin.SqlwinError, match="`ticks` has no watermark"):

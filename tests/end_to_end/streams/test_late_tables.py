@@ -383,7 +383,7 @@ def test_what_cannot_be_is_said_before_a_stream_starts(
     explained = fresh_session.execute(f"EXPLAIN {insert(TUMBLE)}")[-1].text
     assert "rows that arrive later are late: counted and written to too_late" in explained
     for statement, message in (
-        ("DROP TABLE too_late", "there is no such table"),
+        ("DROP TABLE too_late", "does not exist"),
         ("CREATE TABLE too_late (w INT) WITH ('connector' = 'memory')", "no column `w`"),
         (
             "CREATE OR REPLACE TABLE too_late (ts DATE, value BOOLEAN) "

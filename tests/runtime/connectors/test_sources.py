@@ -117,7 +117,7 @@ def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
         read_table(spark, spec).collect()
     error = translate(caught.value)
     assert isinstance(error, ExecutionError)
-    assert error.message == f"{tmp_path}/a.csv, line 2, column `n`: 'y' is no INT"
+    assert error.message == f"{tmp_path}/a.csv, line 2, column `n`: 'y' is not a valid INT"
     lenient = table("filesystem", "n INT; s STRING", **options, csv__ignore_parse_errors="true")
     assert rows(spark, lenient) == [(1, "x"), (None, "z"), (None, None)]
 
@@ -142,7 +142,7 @@ def test_broken_json_lines_are_left_out_on_demand(spark: SparkSession, tmp_path:
     assert rows(spark, lenient) == [(1, 1), (None, 2)]
     with pytest.raises(Exception) as caught:
         read_table(spark, table("filesystem", "a INT; b INT", **options)).collect()
-    place = f"{tmp_path}/a.json, line 2, column `a`: 'x' is no INT"
+    place = f"{tmp_path}/a.json, line 2, column `a`: 'x' is not a valid INT"
     assert translate(caught.value).message == place
 
 
@@ -415,7 +415,7 @@ def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, t
     assert rows(
         spark, table("spark", "n INT", format="csv", path=f"{tmp_path}/a.csv", header="true")
     ) == [(5,)]
-    with pytest.raises(SqlwinError, match="table `t`: there is no data source `zork`"):
+    with pytest.raises(SqlwinError, match="table `t`: data source `zork` does not exist"):
         read_table(spark, table("spark", format="zork"))
 
 

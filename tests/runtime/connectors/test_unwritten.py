@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from sqlwin.result import RowsResult, StreamRows
+from sqlwin.result import RowsResult, StreamedRows
 
 TABLE = """
     CREATE TABLE sink (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) {partitioned}
@@ -43,7 +43,7 @@ def test_it_is_empty_as_a_stream(
     create(fresh_session, tmp_path / "there", format_)
     fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
     (result,) = fresh_session.execute(WINDOWS)
-    assert isinstance(result, RowsResult) and isinstance(result.data, StreamRows)
+    assert isinstance(result, RowsResult) and isinstance(result.data, StreamedRows)
     assert list(result.batches()) == []
 
 

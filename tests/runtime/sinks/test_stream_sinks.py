@@ -98,7 +98,7 @@ def test_a_sink_that_appends_is_not_given_updates(
     streaming: sqlwin.Session, sink: NotedSink
 ) -> None:
     streaming.execute("SET 'table.exec.emit.allow-lateness' = '1 min'")
-    with pytest.raises(SqlwinError, match=r"`totals` .* cannot take updates") as raised:
+    with pytest.raises(SqlwinError, match=r"`totals` .* does not support updates") as raised:
         streaming.execute(f"INSERT INTO totals {WINDOWS}")
     assert sink_names(SinkMode.UPSERT) in str(raised.value.hint)
     assert sink.calls == []

@@ -30,7 +30,7 @@ from sqlwin.result import (
     OpenStream,
     Result,
     RowsResult,
-    StreamRows,
+    StreamedRows,
     TableResult,
 )
 from sqlwin.statements.parameters import bind_parameters, check_parameters
@@ -82,7 +82,7 @@ class FakeRows:
 
 
 @dataclass(frozen=True)
-class FakeStreamRows(StreamRows):
+class FakeStreamRows(StreamedRows):
     """VALUES again and again, until the user interrupts.
 
     With keys the price changes in the fifth batch.

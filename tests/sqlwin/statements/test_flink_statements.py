@@ -117,8 +117,8 @@ def test_a_connector_of_flink_says_what_to_write(connector: str, hint: str) -> N
 @pytest.mark.parametrize(
     ("proposal", "hint"),
     [
-        ("`k`, `w$end`, `w$start`", "there is `k`"),
-        ("`count(1)`, `t`.`window_start`", "there is `t.window_start`"),
+        ("`k`, `w$end`, `w$start`", "available columns: `k`"),
+        ("`count(1)`, `t`.`window_start`", "available columns: `t.window_start`"),
         ("`count(1)`", "name the expression: COUNT(*) AS n"),
         ("`$f0`, `$agg1`", None),
     ],

@@ -57,5 +57,5 @@ def test_a_key_that_is_refused_is_named(azure: AzureStore) -> None:
     store = azure.store(account_key=WRONG_KEY)
     for connector, open_table in (("delta", open_delta), ("iceberg", from_path)):
         spec = TableSpec("t", connector, options=(("path", azure.uri("t")),))
-        with pytest.raises(SqlwinError, match="does not accept the account key: spark"):
+        with pytest.raises(SqlwinError, match="the store rejected the account key; check spark"):
             open_table(spec, TablePlace(azure.uri("t"), store))
