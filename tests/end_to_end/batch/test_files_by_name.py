@@ -198,7 +198,7 @@ LATE = [
         "SELECT COUNT(*)",
         "line 12002: '2025-01-01 00:00:00' has 1 fields",
     ),
-    ("2025-01-01 00:00:00,1,2\n", "SELECT COUNT(*)", "has 3 fields in place of 2"),
+    ("2025-01-01 00:00:00,1,2\n", "SELECT COUNT(*)", "has 3 fields instead of 2"),
 ]
 LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000))
 

@@ -80,7 +80,7 @@ def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) ->
     session = fresh_session
     path = written(tmp_path / "a.json", '{"k": "Müller"}\r\n{"k": "Groß"}\r\n'.encode("cp1252"))
     assert rows(session, f"SELECT k FROM '{path}'") == [("Groß",), ("Müller",)]
-    session.execute(CREATE.format("k STRING", path, "json", ", set 'encoding'"))
+    session.execute(CREATE.format("k STRING", path, "json", ", 'encoding' = 'windows-1252'"))
     assert rows(session, "SELECT k FROM t") == [("Groß",), ("Müller",)]
     session.execute("DROP TABLE t; " + CREATE.format("k STRING", path, "json", ""))
     message, hint = failure(session, "SELECT k FROM t")
@@ -89,7 +89,7 @@ def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) ->
     assert "set 'encoding'" in hint
     path = written(tmp_path / "b.json", '{"k": 1}\n'.encode("utf-16"))
     message, hint = failure(session, f"SELECT k FROM '{path}'")
-    assert message.startswith(f"{path} is written in UTF-16")
+    assert message.startswith(f"{path} is UTF-16, but JSON lines must be UTF-8")
     assert "iconv" in hint
     sql = CREATE.format("k INT", path, "json", ", 'encoding' = 'UTF-16'").replace(" t ", " u ")
     assert "iconv" in failure(session, sql + "; SELECT * FROM u")[1]

@@ -99,7 +99,7 @@ def test_lines_and_values_that_do_not_fit_are_errors_with_their_place(
             CREATE TABLE s (nosuch INT) WITH ('connector' = 'filesystem', 'path' = 'app.log',
               'format' = 'text', 'text.pattern' = '{PATTERN}')
         """)
-    with pytest.raises(CatalogError, match=r"'text\.pattern' is ") as raised:
+    with pytest.raises(CatalogError, match=r"invalid value for option 'text\.pattern'") as raised:
         rows(fresh_session, "SELECT * FROM read_text('app.log', pattern => '(')")
     assert "regular expression with named groups" in (raised.value.hint or "")
 

@@ -133,7 +133,7 @@ def test_what_does_not_fit_is_found_below_a_preamble(
         rows(fresh_session, "SELECT * FROM t")
     (data / "short.csv").write_text(f"{LOGGER}2026-01-01 10:00:00,1\n")
     fresh_session.execute(table.replace("TABLE t", "TABLE s").format("STRING", "short.csv"))
-    with pytest.raises(ExecutionError, match=r"short\.csv, line 9: .* has 2 fields in place of 3"):
+    with pytest.raises(ExecutionError, match=r"short\.csv, line 9: .* has 2 fields instead of 3"):
         rows(fresh_session, "SELECT COUNT(*) FROM s")
     (data / "many").mkdir()
     (data / "many" / "a.csv").write_text(LOGGER)

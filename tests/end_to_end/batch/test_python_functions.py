@@ -116,13 +116,22 @@ def test_what_goes_wrong_in_a_function_is_one_line(session: sqlwin.Session) -> N
 @pytest.mark.parametrize(
     ("register", "message"),
     [
-        (lambda s: s.register_aggregate("w", WeightedMean), "aggregate w must be a sqlwin.Aggregate"),
+        (
+            lambda s: s.register_aggregate("w", WeightedMean),
+            "aggregate w must be a sqlwin.Aggregate",
+        ),
         (
             lambda s: s.register_aggregate("w w", WeightedMean()),
             "invalid function name 'w w'",
         ),
-        (lambda s: s.register_function("f", len, returns="number"), "function f: returns has the unknown type 'num"),
-        (lambda s: s.register_function("f", 5, returns="int"), "function f must be callable, not 5"),
+        (
+            lambda s: s.register_function("f", len, returns="number"),
+            "function f: returns has the unknown type 'num",
+        ),
+        (
+            lambda s: s.register_function("f", 5, returns="int"),
+            "function f must be callable, not 5",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_an_error(register, message, session: sqlwin.Session) -> None:

@@ -259,7 +259,7 @@ def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restart
     with pytest.raises(ExecutionError) as caught:
         restarts.run(after)
     assert caught.value.message.endswith(f"/ck/kept: {message}")
-    assert "may change" in str(caught.value.hint)
+    assert "allowed changes: " in str(caught.value.hint)
     assert (restarts.directory / "ck/kept/sqlwin.json").read_text() == kept
 
 
