@@ -127,20 +127,15 @@ class ProgressBar:
 
     @contextmanager
     def waiting(self, label: str) -> Iterator[None]:
-        """Show the bar, with `label` on its left, during the block. Blocks may nest."""
+        """Show the bar, with `label` on its left, until the end of this block or of one inside."""
         with self._lock:
-            outer = self._label
             self._since = time.monotonic()
             self._started = self._started or self._since
             self._label = label
         try:
             yield
         finally:
-            if outer is None:
-                self._erase()
-            else:
-                with self._lock:
-                    self._label = outer
+            self._erase()
 
     def watch(self, items: Iterator[T], label: str) -> Iterator[T]:
         """Yield the items, showing the bar while the next one is computed."""
