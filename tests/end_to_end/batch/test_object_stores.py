@@ -136,7 +136,9 @@ def test_declared_columns_and_metadata_are_those_of_the_files(
     found = lake.sql("SELECT * FROM declared WHERE v = 1300").collect()
     assert [tuple(row) for row in found] == [(1300, "2", "part-0.parquet", 1301)]
     create(lake, "wrong", store.uri("events"), "(nothing INT)")
-    with pytest.raises(SqlwinError, match="column `nothing` of table `wrong` does not exist in s3a://lake"):
+    with pytest.raises(
+        SqlwinError, match="column `nothing` of table `wrong` does not exist in s3a://lake"
+    ):
         lake.sql("SELECT * FROM wrong").collect()
 
 

@@ -174,7 +174,7 @@ REFUSED = {
     "filter": (
         query(TUMBLE),
         query(TUMBLE).replace("GROUP BY", "WHERE v > 3 GROUP BY"),
-        "operator 0 had the conditions none, now v > 3",
+        "operator 0 had the conditions none, but now has v > 3",
     ),
     "rows of other sql": (
         query(TUMBLE),

@@ -167,6 +167,7 @@ def test_what_another_checkpoint_had_is_refused(
     shutil.copytree(tmp_path / "other/totals" / name, into)
     said, hint = message(run, checkpoint)
     assert (
-        said == f"the checkpoint in {checkpoint}/totals is damaged: {into} is of another checkpoint"
+        said
+        == f"the checkpoint in {checkpoint}/totals is damaged: {into} belongs to another checkpoint"
     )
     assert hint.startswith("restore the directory from a backup")
