@@ -179,7 +179,7 @@ REFUSED = {
     "rows of other sql": (
         query(TUMBLE),
         query(TUMBLE.replace("TABLE r", "(SELECT * FROM r WHERE v > 3)")),
-        "operator 0 read `r`, now `SELECT * FROM r WHERE v > 3`",
+        "operator 0 read `r`, but now reads `SELECT * FROM r WHERE v > 3`",
     ),
     "aggregate": (
         query(TUMBLE),
