@@ -42,6 +42,8 @@ _NEEDED_AT_START = re.compile(
     r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)$"
     r"|submit\.|jars(\.|$)|(archives|files)$)"
 )
+# Setting with the PYTHONPATH of the JVM, which its workers inherit
+PYTHON_PATH = "spark.sqlwin.pythonPath"
 # Settings that sqlwin chooses for a Spark of its own
 _OF_A_PROGRAM = frozenset(
     {
@@ -260,6 +262,8 @@ def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
     configured = configured_defaults()
     master = master or configured.get("spark.master") or "local[*]"
     ours = {"spark.app.name": "sqlwin", **chosen_settings(master)}
+    if os.environ.get("PYTHONPATH"):
+        ours[PYTHON_PATH] = os.environ["PYTHONPATH"]
     settings = {
         **{k: v for k, v in ours.items() if k not in configured},
         **memory_of_workers(master, {**configured, **conf}),

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from runtime.spark.session import is_local_mode, is_remote
+from runtime.spark.session import PYTHON_PATH, is_local_mode, is_remote
 from runtime.temporary import new_directory
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -29,7 +29,8 @@ def ship_code(spark: SparkSession) -> None:
     """Make the package `runtime` importable in the Python workers of `spark`, once per session.
 
     Nothing is sent if the workers are started here, from an environment in which the package is
-    installed. PYTHONPATH does not count: the JVM, which starts the workers, may have another one.
+    installed, or by a JVM whose PYTHONPATH has it. That of a JVM which sqlwin did not start is not
+    known.
     """
     if is_remote(spark):
         session = str(getattr(spark, "session_id", id(spark)))
@@ -39,7 +40,7 @@ def ship_code(spark: SparkSession) -> None:
         return
     if is_remote(spark):
         spark.addArtifacts(str(code_archive()), pyfile=True)
-    elif not (is_local_mode(spark) and _is_installed()):
+    elif not (is_local_mode(spark) and _is_installed(spark)):
         spark.sparkContext.addPyFile(str(code_archive()))
         import_what_was_sent(spark)
     _shipped.add(session)
@@ -82,8 +83,9 @@ def code_archive() -> Path:
     return archive
 
 
-def _is_installed() -> bool:
+def _is_installed(spark: SparkSession) -> bool:
     """Whether another interpreter of this environment imports this copy, in any directory."""
     places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
+    places += (spark.sparkContext.getConf().get(PYTHON_PATH, "") or "").split(os.pathsep)
     roots = {Path(place).resolve() for place in places if os.path.isabs(place)}
     return _PACKAGE.parent in roots and Path(sys.executable).exists()
