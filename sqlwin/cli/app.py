@@ -163,8 +163,10 @@ def run(
         raise click.UsageError(f"--max-rows requires --format table, not {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest requires a table on a terminal")
-    if not _may_need_no_spark(scripts, spark):
-        run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
+    may_wait = _may_need_no_spark(scripts, spark)
+    options = {**spark, "output": output, "no_progress": no_progress}
+    run_in_engine(options, scripts, starts=not may_wait)
+    if not may_wait:
         begin_java(spark)
 
     from sqlwin.cli.run import ScriptPresenter, open_session, run_scripts

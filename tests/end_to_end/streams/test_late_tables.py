@@ -137,7 +137,7 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
         late(19, "b", 9, 26),
         late(5, "c", 12, 45),
     ]
-    assert second.notes[0].startswith("3 rows came")
+    assert second.notes[0].startswith("3 rows arrived")
     # at first nothing but the state shows a new run which rows are late
     assert given == [{}, {0: us(45.001)}]
     totals = [("A", at(10), 1), ("A", at(20), 1), ("A", at(30), 2), ("B", at(20), 1)]
@@ -195,7 +195,7 @@ def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
         late(35, "c", 12, 45),
         late(2, "x", 4, 12),
     ]
-    assert result.notes[0].startswith("4 rows came")
+    assert result.notes[0].startswith("4 rows arrived")
     counted = [row[:2] for row in rows(fresh_session, "totals") for _ in range(int(str(row[2])))]
     assert counted == [
         *[("a", at(11)), ("a", at(13)), *[("a", at(36))] * 3],
@@ -360,7 +360,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     # what it would not say: then the operator receives no late row
     monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
-    assert result.notes[0].startswith("1 row came")
+    assert result.notes[0].startswith("1 row arrived")
     assert late_rows(fresh_session) == []
 
 

@@ -89,6 +89,6 @@ def test_key_groups_stay_those_of_the_first_start_on_more_cores(
     fresh_session.execute(CLOSE + count)
     assert kept(fresh_session)[-1] == ("z", 20, 1)
     with pytest.raises(
-        sqlwin.SqlwinError, match="'idle timeout or firing after a delay' was 'off'"
+        sqlwin.SqlwinError, match="'idle timeout or firing after a delay' has changed from 'off'"
     ):
         fresh_session.execute("SET 'table.exec.source.idle-timeout' = '5 s';" + count)
