@@ -123,7 +123,7 @@ def test_a_stream_without_an_end_is_measured_for_a_while(fresh_session: sqlwin.S
     found = operators(query)
     assert found["LocalWindowAggregate"]["rows_in"] == stream["rows_in"] > 0
     assert query["analysis"]["rows_out"] == 0
-    assert "the next window to close ends at" in (result.text or "")
+    assert "next window ends at" in (result.text or "")
 
     asked: list[bool] = []
 

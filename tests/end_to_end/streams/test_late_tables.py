@@ -239,7 +239,7 @@ def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
           DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end
     """)
     # with the one of `others`, which is counted and dropped
-    assert result.notes[0].startswith("5 rows came")
+    assert result.notes[0].startswith("5 rows arrived")
     assert late_rows(fresh_session) == sorted(
         [late(3, "a", 3, 12), late(4, "b", 7, 26), late(12, "x", 8, 26), late(19, "b", 9, 26)],
         key=lambda row: (row[0], row[1]),
