@@ -142,7 +142,6 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
     write_minutes(tmp_path / "in" / "part-0a-00000000-00000.parquet", 0)
     write_minutes(tmp_path / "in" / "part-0a-00000001-00001.parquet", 2)
     write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
-    tables(fresh_session, tmp_path, scan)
 
     def move() -> None:
         write_minutes(tmp_path / "in" / "part-0a-00000001-00000.parquet", 1)
@@ -150,6 +149,8 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
 
     moving = threading.Timer(2, move)
     moving.start()
+    # EXPLAIN waits for the rest, too
+    tables(fresh_session, tmp_path, scan)
     stream = started(fresh_session)
     assert not moving.is_alive()
     await_rows(stream, tmp_path, 33)
