@@ -199,7 +199,7 @@ def test_a_statement_starts_spark_or_needs_none() -> None:
         "            n_explained += len(SessionControl(session).query_documents(part.text))\n"
         "    except NeedsSparkError:\n"
         "        pass\n"
-        "print(n_explained >= 20)\n"
+        "print(n_explained >= 15)\n"
     )
     done = run("-c", code)
     assert (done.stdout, done.stderr) == ("True\n", "")
