@@ -76,7 +76,7 @@ def lower_in_process(
         return FILES_ON_SPARK
     windows = list(plan.find_all(GlobalWindowAggregate))
     if len(windows) != 1 or not isinstance(windows[0].input, Exchange):
-        return "its rows are not those of one window aggregation in two phases"
+        return "it is not a single window aggregation in two phases"
     reason = _too_much(windows[0], limits)
     if reason is not None:
         return reason

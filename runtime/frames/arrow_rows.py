@@ -85,7 +85,7 @@ class ArrowRows:
         return self.input(emit).mapInArrow(run if last is None else _chain(run, last), ddl)
 
     def behind_exchange(self, stage: Stage, ddl: str) -> DataFrame:
-        """Run `stage` on the rows of each task, all of which are computed behind the exchange.
+        """Run `stage` in each task behind the exchange, which computes all rows.
 
         It may return many rows of `ddl`: if the local stage emitted them, they would all pass
         through the exchange, and they are more than partials.

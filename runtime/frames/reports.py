@@ -110,7 +110,7 @@ def last_report(query: StreamingQuery) -> BatchReport | None:
 
 
 def report_of(progress: Mapping[str, Any]) -> BatchReport:
-    """Decode a report of Spark. Whatever it lacks is 0 or empty."""
+    """Decode a report of Spark. Missing fields are 0 or empty."""
     metrics = {
         name: row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
         for name, row in (progress.get("observedMetrics") or {}).items()

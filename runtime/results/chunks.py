@@ -1,4 +1,4 @@
-"""Result rows on a cluster: compressed pieces in chunks, of which two are fetched at a time.
+"""Result rows on a cluster: compressed pieces in chunks, fetched two at a time.
 
 Spark fetches a partition as a whole, and partitions follow the size of the input, or of the keys.
 So tasks first compute the rows and keep them on the disks of the executors, in compressed pieces

@@ -29,8 +29,8 @@ def ship_code(spark: SparkSession) -> None:
     """Make the package `runtime` importable in the Python workers of `spark`, once per session.
 
     Nothing is sent if the workers are started here, from an environment in which the package is
-    installed, or by a JVM whose PYTHONPATH has it. That of a JVM which sqlwin did not start is not
-    known.
+    installed, or by a JVM whose PYTHONPATH has it. sqlwin does not
+    know the PYTHONPATH of a JVM that it did not start.
     """
     if is_remote(spark):
         session = str(getattr(spark, "session_id", id(spark)))

@@ -168,7 +168,7 @@ def test_rows_without_a_time_are_counted_in_a_note(session: sqlwin.Session) -> N
             "GROUP BY window_start, window_end",
             "Spark evaluates an expression above its windows",
         ),
-        ("SELECT COUNT(*) AS n FROM trips", "its rows are not those of one window aggregation"),
+        ("SELECT COUNT(*) AS n FROM trips", "it is not a single window aggregation"),
     ],
 )
 def test_explain_says_why_spark_runs_a_query(
