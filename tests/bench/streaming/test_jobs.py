@@ -18,7 +18,8 @@ from tests.bench.streaming.jobs import Job, Peer, PeerFailedError
 from tests.bench.streaming.live import Traffic
 
 _TUMBLE = case_of("TUMBLE 1 min", 20)
-# a minute's windows come every 0.1 s; behind the last one that is closed comes an endless tail
+# A minute's windows come every 0.1 s. After the last minute that the watermark closes, the process
+# prints nothing more and never ends: a run that waited for another line would never return.
 _FAKE = """
 import sys, time
 first, n_closed = int(sys.argv[1]), int(sys.argv[2])
@@ -26,7 +27,7 @@ print("WINDOWS", flush=True)
 input()
 print("STARTED", flush=True)
 for minute in range(first + 1, first + 1_000):
-    time.sleep(0.1 if minute <= first + n_closed else 1)
+    time.sleep(0.1 if minute <= first + n_closed else 1_000_000)
     print("FIRED", minute * 60_000_000, 1, flush=True)
     if len(sys.argv) > 3 and minute == first + 2:
         raise SystemExit(sys.argv[3])
@@ -56,9 +57,7 @@ def test_the_clock_stops_with_the_last_window_that_is_closed(tmp_path):
     files = Traffic(keys=20, rows=100, minutes=6).files(tmp_path)
     began = time.monotonic()
     outcome = jobs.run(_fake(_first_minute(files.path), 5), _TUMBLE, files)
-    assert 0.5 <= outcome.seconds < 0.9
-    assert 0.1 <= outcome.minute < 0.15
-    assert time.monotonic() - began < 3, "its tail is not waited for"
+    assert outcome.minute < outcome.seconds < time.monotonic() - began
     assert outcome.digest == (5, 25, 10, 2.5, 5 * 9_999), "the open window does not count"
     assert outcome.n_rows == 600 and outcome.state_bytes is None
 
