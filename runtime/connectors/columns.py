@@ -31,10 +31,10 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from runtime.connectors.options.checks import check_options
-from runtime.connectors.options.known import Options
 from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
+from runtime.options.checks import check_options
+from runtime.options.known import Options
 from runtime.spark.errors import translate
 from runtime.spec.table import TableColumn, TableSpec
 

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.columns import check_columns, declared_schema, pick
 from runtime.connectors.connector import KAFKA_PACKAGE, Connector, about_table, missing_package
-from runtime.connectors.options.checks import bad_option, missing_option, option_values, switch
 from runtime.connectors.writing import as_declared, check_shared, count_written
 from runtime.errors import SqlwinError
+from runtime.options.checks import bad_option, missing_option, option_values, switch
 from runtime.spark.files import resolve
 from runtime.spec.table import LATE_ROWS, TableSpec
 

@@ -10,10 +10,10 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from runtime.connectors.avro.options import avro_schema
 from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
-from runtime.connectors.options.checks import bad_option
-from runtime.connectors.options.formats import spark_options, written_timestamps
 from runtime.errors import CatalogError
 from runtime.names import quoted
+from runtime.options.checks import bad_option
+from runtime.options.formats import spark_options, written_timestamps
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"

@@ -29,10 +29,10 @@ from pyspark.sql.types import (
 
 from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector
-from runtime.connectors.options.checks import idle_options, option_values
-from runtime.connectors.options.known import PRINT
 from runtime.frames.wall_clock import timestamp_ntz_us_sql
 from runtime.names import quoted
+from runtime.options.checks import idle_options, option_values
+from runtime.options.known import PRINT
 from runtime.spec.figures import date_text
 from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.stream import ROW_KIND

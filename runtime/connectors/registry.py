@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import add_computed
 from runtime.connectors.connector import Connector, WriteStream
-from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, is_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.pushdown import without_pushdown
+from runtime.options.checks import bad_option
 from runtime.spark.errors import translated_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from runtime.connectors.columns import check_columns, declared_schema
 from runtime.connectors.connector import Connector
 from runtime.connectors.messages import decoded_fields
-from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.options.formats import check_message_options
-from runtime.connectors.options.known import SOCKET
 from runtime.errors import CatalogError
+from runtime.options.checks import bad_option, option_values
+from runtime.options.formats import check_message_options
+from runtime.options.known import SOCKET
 from runtime.spark.errors import translate
 from runtime.spec.table import TableSpec
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type
-from runtime.connectors.options.checks import option_values
 from runtime.errors import CatalogError, ExecutionError
+from runtime.options.checks import option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import NO_DIRECTORY, NO_SPACE, why_unwritable
 from runtime.spec.table import TableSpec

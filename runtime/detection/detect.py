@@ -10,13 +10,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.connectors.options.formats import (
-    FORMATS,
-    MOST_CSV_COLUMNS,
-    SELF_DESCRIBING,
-    format_of,
-    spark_options,
-)
 from runtime.detection.delimited import column_types, find_columns
 from runtime.detection.lines import (
     COMMENT,
@@ -42,6 +35,13 @@ from runtime.detection.times import ISO, time_format
 from runtime.detection.values import listed
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
+from runtime.options.formats import (
+    FORMATS,
+    MOST_CSV_COLUMNS,
+    SELF_DESCRIBING,
+    format_of,
+    spark_options,
+)
 from runtime.scan.files import partition_type
 from runtime.scan.metadata import spark_type
 from runtime.scan.paths import missing_path

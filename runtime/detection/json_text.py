@@ -7,7 +7,7 @@ import re
 from json.decoder import JSONDecoder
 from typing import Any
 
-from runtime.connectors.options.formats import MOST_JSON_DIGITS
+from runtime.options.formats import MOST_JSON_DIGITS
 
 # Default nesting limit of Spark's reader
 MOST_LEVELS = 1000

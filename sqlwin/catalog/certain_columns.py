@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from planner.catalog import Schema
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import format_of
 from runtime.files import is_local_path
+from runtime.options.checks import option_values
+from runtime.options.formats import format_of
 from runtime.scan.files import NotScannable, list_files
 from runtime.scan.metadata import read_footer
 from runtime.scan.paths import expand

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
 from runtime.connectors.columns import is_known_type
-from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import brings_columns, check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError, Position, SqlSyntaxError, SqlwinError
+from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, columns_of

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from planner.sql.nodes import name_of_files, path_of_files, state_of_name
 from planner.sql.render import quote_string
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import validate_table
 from runtime.detection.detect import DetectionResult, detect
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.files import Files
+from runtime.options.checks import option_values
+from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.scan.paths import data_files, is_glob, missing_path
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote

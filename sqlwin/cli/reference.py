@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from runtime.connectors.options.formats import SPARK_OPTIONS
+from runtime.options.formats import SPARK_OPTIONS
 from runtime.spec.table import LATE_ROWS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type

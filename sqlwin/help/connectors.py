@@ -1,6 +1,6 @@
 """Options of CREATE TABLE ... WITH, for completion and the reference. Imports little.
 
-The options come from the tables that the connectors check, `runtime.connectors.options.known`. A
+The options come from the tables that the connectors check, `runtime.options.known`. A
 test compares `can` with the connectors.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from runtime.connectors.options import known
-from runtime.connectors.options.checks import switch
-from runtime.connectors.options.formats import FLINK_OPTIONS, FORMATS
-from runtime.connectors.options.known import Options
+from runtime.options import known
+from runtime.options.checks import switch
+from runtime.options.formats import FLINK_OPTIONS, FORMATS
+from runtime.options.known import Options
 from runtime.spec.table import LATE_ROWS
 
 # Abilities that tables of a connector may have

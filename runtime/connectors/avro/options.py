@@ -13,7 +13,7 @@ from runtime.connectors.avro.decoding import (
     decoding,
     schema_of,
 )
-from runtime.connectors.options.checks import bad_option, missing_option, option_values, wrong_value
+from runtime.options.checks import bad_option, missing_option, option_values, wrong_value
 from runtime.spec.table import TableSpec
 
 AVRO_FORMATS = (AVRO, CONFLUENT)

@@ -23,10 +23,10 @@ from runtime.connectors.filesystem.read import (
     shown_files,
 )
 from runtime.connectors.filesystem.source_log import SourceLog
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.errors import ExecutionError
 from runtime.files import for_each_file, is_local_path
+from runtime.options.checks import option_values
+from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.scan.paths import fixed_part
 from runtime.spark.files import resolve
 from runtime.spec.table import TableSpec

@@ -16,7 +16,10 @@ from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_sink
 from runtime.connectors.filesystem.write import write_files, write_rows
-from runtime.connectors.options.checks import (
+from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
+from runtime.detection.log_lines import group_names, pattern_error
+from runtime.errors import CatalogError, nearest
+from runtime.options.checks import (
     bad_option,
     check_options,
     idle_options,
@@ -25,7 +28,7 @@ from runtime.connectors.options.checks import (
     option_values,
     unknown_option,
 )
-from runtime.connectors.options.formats import (
+from runtime.options.formats import (
     FLINK_OPTIONS,
     FORMATS,
     TIME_FORMAT,
@@ -33,10 +36,7 @@ from runtime.connectors.options.formats import (
     format_option_names,
     spark_options,
 )
-from runtime.connectors.options.known import FILESYSTEM
-from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
-from runtime.detection.log_lines import group_names, pattern_error
-from runtime.errors import CatalogError, nearest
+from runtime.options.known import FILESYSTEM
 from runtime.spec.table import TableColumn, TableSpec
 
 

@@ -34,19 +34,19 @@ from runtime.connectors.filesystem.text import (
     file_metadata,
     text_reading,
 )
-from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.options.formats import (
-    MOST_CSV_COLUMNS,
-    SELF_DESCRIBING,
-    format_of,
-    spark_options,
-)
 from runtime.detection.detect import too_many_fields
 from runtime.detection.json_text import load_json
 from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
 from runtime.names import quoted
+from runtime.options.checks import bad_option, option_values
+from runtime.options.formats import (
+    MOST_CSV_COLUMNS,
+    SELF_DESCRIBING,
+    format_of,
+    spark_options,
+)
 from runtime.scan.paths import (
     check_links,
     data_files,

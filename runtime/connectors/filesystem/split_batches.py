@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from runtime.commits import Commit, batch_of, read_commit, read_commits
 from runtime.connectors.filesystem.read import reachable
 from runtime.connectors.filesystem.source_log import SourceLog
-from runtime.connectors.options.checks import option_values
 from runtime.files import Files
+from runtime.options.checks import option_values
 from runtime.scan.files import is_hidden
 from runtime.scan.paths import is_glob
 from runtime.spark.files import files_at, resolve

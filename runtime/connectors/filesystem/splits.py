@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.connectors.filesystem.stream import path_of, stream_paths
-from runtime.connectors.options.formats import STREAM_OPTIONS
 from runtime.frames.scan_source import scan_source, store_of_scan
+from runtime.options.formats import STREAM_OPTIONS
 from runtime.scan.metadata import find_stream_source
 from runtime.scan.splits import FileRange
 from runtime.scan.stored_files import StoredFiles

@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type, no_columns
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import format_of, spark_options
 from runtime.errors import ExecutionError, SetupError
+from runtime.options.checks import option_values
+from runtime.options.formats import format_of, spark_options
 from runtime.scan.files import (
     NO_FILES,
     Listing,

@@ -36,15 +36,15 @@ from runtime.connectors.filesystem.read import (
 from runtime.connectors.filesystem.records import load_records
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
-from runtime.connectors.options.checks import duration_us, is_monitored, option_values
-from runtime.connectors.options.formats import (
+from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.files import Files
+from runtime.options.checks import duration_us, is_monitored, option_values
+from runtime.options.formats import (
     SELF_DESCRIBING,
     STREAM_OPTIONS,
     format_of,
     spark_options,
 )
-from runtime.errors import CatalogError, ExecutionError, SetupError
-from runtime.files import Files
 from runtime.scan.paths import data_files, path_for_spark
 from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translated_errors

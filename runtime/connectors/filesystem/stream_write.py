@@ -41,8 +41,6 @@ from runtime.connectors.filesystem.write import (
     partition_columns,
     unwritable,
 )
-from runtime.connectors.options.checks import bytes_of, duration_us, option_values
-from runtime.connectors.options.formats import format_of
 from runtime.connectors.writing import (
     as_declared,
     check_shared,
@@ -53,6 +51,8 @@ from runtime.connectors.writing import (
 )
 from runtime.files import Files, as_uri, numbers_in
 from runtime.names import quoted
+from runtime.options.checks import bytes_of, duration_us, option_values
+from runtime.options.formats import format_of
 from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec

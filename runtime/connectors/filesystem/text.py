@@ -30,13 +30,13 @@ from pyspark.sql.types import (
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_type, spelled_type
 from runtime.connectors.filesystem.stored import FILE_METADATA
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.names import quoted
+from runtime.options.checks import option_values
+from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.spec.table import TableColumn, TableSpec
 
 # Spark options about the notation of values; with them Spark converts the values

@@ -30,18 +30,18 @@ from runtime.connectors.filesystem.publish import (
 )
 from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write_arrow import arrow_files
-from runtime.connectors.options.checks import bad_option, option_values
-from runtime.connectors.options.formats import (
+from runtime.connectors.writing import check_partitions, check_shared, count_written
+from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.files import Files, as_uri, is_local_path
+from runtime.frames.arrow_rows import BatchRows
+from runtime.options.checks import bad_option, option_values
+from runtime.options.formats import (
     ONLY_READ,
     TIME_FORMAT,
     format_of,
     spark_options,
     written_timestamps,
 )
-from runtime.connectors.writing import check_partitions, check_shared, count_written
-from runtime.errors import CatalogError, ErrorKind, ExecutionError
-from runtime.files import Files, as_uri, is_local_path
-from runtime.frames.arrow_rows import BatchRows
 from runtime.scan.paths import is_glob
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote

@@ -27,15 +27,15 @@ from runtime.connectors.generated.generators import (
     sequence_length,
 )
 from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
-from runtime.connectors.options.checks import (
+from runtime.errors import CatalogError, nearest
+from runtime.names import quoted
+from runtime.options.checks import (
     bad_option,
     check_options,
     option_values,
     unknown_option,
 )
-from runtime.connectors.options.known import DATAGEN, DATAGEN_FIELD
-from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.options.known import DATAGEN, DATAGEN_FIELD
 from runtime.spec.table import TableSpec
 
 # Flink's defaults

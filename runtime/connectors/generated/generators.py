@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.options.checks import bad_option, duration_us, missing_option, wrong_value
 from runtime.errors import CatalogError
+from runtime.options.checks import bad_option, duration_us, missing_option, wrong_value
 from runtime.spec.table import TableSpec
 
 _INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}

@@ -20,10 +20,10 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
 from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
-from runtime.connectors.options.checks import bad_option, check_options, option_values, wrong_value
-from runtime.connectors.options.known import NEXMARK
 from runtime.errors import CatalogError, nearest
 from runtime.names import quoted
+from runtime.options.checks import bad_option, check_options, option_values, wrong_value
+from runtime.options.known import NEXMARK
 from runtime.spec.table import TableSpec
 
 _RATE, _ROWS_PER_BATCH = "10000", "100000"

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from runtime.connectors.connector import register_source
-from runtime.connectors.options.checks import option_values
+from runtime.options.checks import option_values
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_row_numbers"

@@ -18,8 +18,8 @@ from runtime.connectors.kafka.table import (
     value_format,
 )
 from runtime.connectors.messages import decoded_fields
-from runtime.connectors.options.checks import option_values
 from runtime.names import quoted
+from runtime.options.checks import option_values
 from runtime.spec.table import TableSpec
 
 

@@ -34,7 +34,10 @@ from runtime.connectors.kafka.table import (
     writing_of,
 )
 from runtime.connectors.messages import encode_message
-from runtime.connectors.options.checks import (
+from runtime.connectors.writing import as_declared, count_written, declared_types
+from runtime.errors import CatalogError, nearest
+from runtime.names import quoted
+from runtime.options.checks import (
     bad_option,
     idle_options,
     missing_option,
@@ -43,11 +46,8 @@ from runtime.connectors.options.checks import (
     whole_number,
     wrong_value,
 )
-from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_options
-from runtime.connectors.options.known import KAFKA
-from runtime.connectors.writing import as_declared, count_written, declared_types
-from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.options.formats import MESSAGE_FORMATS, check_message_options
+from runtime.options.known import KAFKA
 from runtime.spark.errors import translated_errors
 from runtime.spec.sink import StreamSink
 from runtime.spec.table import TableSpec

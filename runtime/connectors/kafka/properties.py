@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from runtime.connectors.options.checks import bad_option
+from runtime.options.checks import bad_option
 from runtime.spec.table import TableSpec
 
 _PREFIX = "properties."

@@ -21,10 +21,10 @@ from runtime.connectors.kafka.source import (
     with_timestamps,
 )
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import spark_options
 from runtime.frames.scan_source import unlike_spark
 from runtime.names import quoted
+from runtime.options.checks import option_values
+from runtime.options.formats import spark_options
 from runtime.scan.read import typed_rows
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec

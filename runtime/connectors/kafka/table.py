@@ -14,8 +14,8 @@ from runtime.connectors.kafka.decode import CSV, JSON, Decoding, can_decode
 from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
 from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.source import Writing
-from runtime.connectors.options.checks import bad_option, duration_us, option_values
-from runtime.connectors.options.formats import spark_options
+from runtime.options.checks import bad_option, duration_us, option_values
+from runtime.options.formats import spark_options
 from runtime.spec.table import TableSpec
 
 METADATA = {

@@ -19,16 +19,16 @@ from runtime.connectors.lake.iceberg.snapshot import load_iceberg
 from runtime.connectors.lake.iceberg.stream import stream_iceberg
 from runtime.connectors.lake.iceberg.write import write_iceberg
 from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_table
-from runtime.connectors.options.checks import (
+from runtime.errors import ExecutionError
+from runtime.files import as_uri
+from runtime.frames.scan_source import scan_source
+from runtime.options.checks import (
     bad_option,
     check_options,
     is_monitored,
     option_values,
 )
-from runtime.connectors.options.known import DELTA, ICEBERG
-from runtime.errors import ExecutionError
-from runtime.files import as_uri
-from runtime.frames.scan_source import scan_source
+from runtime.options.known import DELTA, ICEBERG
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.spec.expressions import Expression, columns_of

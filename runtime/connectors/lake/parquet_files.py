@@ -35,13 +35,13 @@ from runtime.connectors.lake.store_files import (
     unwritten,
 )
 from runtime.connectors.lake.table import plain_values
-from runtime.connectors.options.checks import option_values
 from runtime.connectors.writing import check_number
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.parquet_columns import repeating_columns
 from runtime.names import quoted
+from runtime.options.checks import option_values
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
 from runtime.scan.stores import Store

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.options.checks import duration_us
 from runtime.connectors.registry import read_table, validate_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
+from runtime.options.checks import duration_us
 from runtime.spark.errors import translate
 from tests.runtime.connectors.tables import table
 

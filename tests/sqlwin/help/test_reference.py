@@ -8,10 +8,10 @@ import pytest
 import sqlwin.statements.nodes as nodes
 from planner.aggregates.functions import MERGEABLE_FUNCTIONS
 from planner.binder import group_windows
-from runtime.connectors.options import known
-from runtime.connectors.options.checks import Option
-from runtime.connectors.options.formats import FLINK_OPTIONS, SPARK_OPTIONS
 from runtime.connectors.registry import CONNECTORS as RUN
+from runtime.options import known
+from runtime.options.checks import Option
+from runtime.options.formats import FLINK_OPTIONS, SPARK_OPTIONS
 from sqlwin.cli.app import main
 from sqlwin.cli.reference import ENVIRONMENT, _leaf_commands, _option_records, reference
 from sqlwin.config.settings import SETTINGS
@@ -88,7 +88,7 @@ def test_every_option_of_a_connector_has_help():
         # the others are Spark's spellings
         if name.islower() and not all(option.doc for option in options)
     ]
-    assert lacking == [], "runtime/connectors/options/known.py lacks help"
+    assert lacking == [], "runtime/options/known.py lacks help"
 
 
 def test_the_values_that_help_names_are_right():

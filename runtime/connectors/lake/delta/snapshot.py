@@ -20,8 +20,8 @@ from runtime.connectors.lake.table import (
     missing_extra,
     plain_values,
 )
-from runtime.connectors.options.checks import option_values, wrong_value
 from runtime.errors import ExecutionError
+from runtime.options.checks import option_values, wrong_value
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.pruning import ValueRange
 from runtime.spec.table import TableSpec

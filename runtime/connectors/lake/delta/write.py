@@ -34,9 +34,9 @@ from runtime.connectors.lake.table import (
     plain_values,
     unwritable,
 )
-from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.figures import date_text, timestamp_text
 from runtime.spec.scan import PartitionValue

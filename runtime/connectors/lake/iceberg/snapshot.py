@@ -17,8 +17,8 @@ from runtime.connectors.lake.table import (
     broken_table,
     missing_extra,
 )
-from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
+from runtime.options.checks import option_values
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.stores import GONE
 from runtime.spark.session import is_remote

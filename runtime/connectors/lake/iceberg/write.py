@@ -20,9 +20,9 @@ from runtime.connectors.lake.parquet_files import (
 )
 from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import UnreadableError, broken_table, unwritable
-from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
+from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.table import TableSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from runtime.connectors.options.checks import (
+from runtime.options.checks import (
     Option,
     bad_option,
     check_options,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.connectors.options.checks import (
+from runtime.options.checks import (
     Option,
     choice,
     duration,
@@ -18,7 +18,7 @@ from runtime.connectors.options.checks import (
     whole_number,
     without_effect,
 )
-from runtime.connectors.options.formats import FORMATS, MESSAGE_FORMATS
+from runtime.options.formats import FORMATS, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
