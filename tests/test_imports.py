@@ -6,6 +6,7 @@ Every import counts, also one inside a function or under `TYPE_CHECKING`.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ MAY_IMPORT = {
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": (
         "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
+    ),
+    "runtime.lake": (
+        "runtime runtime.frames runtime.scan runtime.spark runtime.spec deltalake numpy "
+        "pyarrow pyspark"
     ),
     "runtime.local": (
         "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec numpy "
@@ -59,22 +64,22 @@ MAY_IMPORT = {
         "runtime.scan runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors.lake": (
-        "runtime runtime.compute runtime.connectors runtime.connectors.filesystem "
-        "runtime.options runtime.scan runtime.spark runtime.spec "
-        "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
+        "runtime runtime.compute runtime.connectors runtime.frames runtime.lake "
+        "runtime.options runtime.scan runtime.spark runtime.spec deltalake pyarrow "
+        "pyiceberg pyspark"
     ),
     "runtime.sinks": (
         "runtime runtime.connectors.registry runtime.frames runtime.spark "
         "runtime.spec pyarrow pyspark"
     ),
     "runtime.slices": (
-        "runtime runtime.compute runtime.connectors.lake runtime.frames runtime.local runtime.scan "
+        "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.scan "
         "runtime.spark runtime.spec deltalake numpy pyarrow pyspark"
     ),
     "runtime.streaming": (
-        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.registry "
-        "runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
-        "runtime.streaming.general numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
+        "runtime.scan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
+        "pyspark"
     ),
     "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
     # -- planner: from SQL to steps, without Spark and Arrow --
@@ -122,18 +127,18 @@ MAY_IMPORT = {
         "planner.binder planner.sql runtime runtime.spec sqlwin.parser sqlwin.statements sqlglot"
     ),
     "sqlwin.catalog": (
-        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.lake runtime.options runtime.connectors.registry "
-        "runtime.detection runtime.frames runtime.scan runtime.slices runtime.spark runtime.spec "
-        "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
+        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
+        "runtime.detection runtime.frames runtime.lake runtime.options runtime.scan "
+        "runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
+        "sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
-        "runtime runtime.batch runtime.connectors.filesystem runtime.connectors.lake "
-        "runtime.connectors.registry runtime.frames runtime.local runtime.scan runtime.sinks "
-        "runtime.slices runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
+        "runtime runtime.batch runtime.connectors.registry runtime.frames runtime.lake "
+        "runtime.local runtime.options runtime.scan runtime.sinks runtime.slices "
+        "runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
         "sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser sqlwin.result "
         "sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
@@ -276,6 +281,61 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
     read = {name for module in inside for each in imports()[module] for name in names_of(each)}
     unused = set(MAY_IMPORT[room].split()) - read
     assert not unused, f"the row of {room} may go without {', '.join(sorted(unused))}"
+
+
+REGISTRY = "runtime.connectors.registry"
+
+
+def test_only_the_registry_imports_connectors() -> None:
+    wrong = [
+        str(imported)
+        for module, found in imports().items()
+        for imported in found
+        if not may_import_connector(module, imported.module)
+    ]
+    assert not wrong, f"go through {REGISTRY}:\n  " + "\n  ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("sqlwin.execution.planning", "runtime.connectors.filesystem.read"),
+        ("runtime.streaming.checkpoint", "runtime.connectors.columns"),
+        ("runtime.connectors.lake.table", "runtime.connectors.filesystem.read"),
+        ("runtime.connectors.writing", "runtime.connectors.print"),
+    ],
+)
+def test_a_new_import_of_a_connector_is_refused(module: str, imported: str) -> None:
+    assert {module, imported} <= modules().keys()
+    assert not may_import_connector(module, imported)
+
+
+def may_import_connector(module: str, imported: str) -> bool:
+    """Whether a module may import another one, which need not be a connector's.
+
+    The registry may import all of them. A connector may import itself and what connectors share.
+    All others may import only the registry.
+    """
+    if REGISTRY in (module, imported) or not imported.startswith("runtime.connectors"):
+        return True
+    if not module.startswith("runtime.connectors"):
+        return False
+    return place_of(imported) not in connectors() or place_of(imported) == place_of(module)
+
+
+@cache
+def connectors() -> frozenset[str]:
+    """The packages and modules below `runtime.connectors` that define a connector."""
+    return frozenset(
+        place_of(module)
+        for module, path in modules().items()
+        if re.search(r"^(\w+_)?CONNECTOR = Connector\(", path.read_text(), re.MULTILINE)
+    )
+
+
+def place_of(module: str) -> str:
+    """The package or module directly below `runtime.connectors` that a module belongs to."""
+    return ".".join(module.split(".")[:3])
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -16,7 +16,7 @@ from runtime.spark.errors import translate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
-from runtime.spec.source import SplitSource, SplitTable
+from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
 from runtime.spec.table import Column, TableSpec
 
 # Parts of Spark that PySpark's own package does not include
@@ -76,6 +76,8 @@ class Connector:
         stream_scan: Returns what tasks read of a stream without Spark, for some columns, or the
             reason why they cannot. None if Spark reads the streams.
         splits: Returns how tasks read a table split by split. None if they do not.
+        check_input: Returns the checks of a stream's input, for its tables of this connector and
+            Spark's log of the files to read. None if there is nothing to check.
         brings_columns: Whether the table itself defines its columns.
         open_storage: Opens storage in this process under an id, for a new table. It lives as long
             as the returned object. None if rows are elsewhere.
@@ -106,6 +108,7 @@ class Connector:
         None
     )
     splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
+    check_input: Callable[[SparkSession, Sequence[TableSpec], FileLog], InputChecks] | None = None
     brings_columns: bool = False
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from runtime.connectors.columns import add_computed
+from runtime.connectors.columns import add_computed, is_known_type
 from runtime.connectors.connector import Connector, WriteStream
 from runtime.connectors.writing import as_declared, is_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -23,7 +23,7 @@ from runtime.spark.errors import translated_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
-from runtime.spec.source import MessageSource, SplitSource, SplitTable
+from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
 NAMES = (
@@ -187,6 +187,34 @@ def message_source(spark: SparkSession, spec: TableSpec) -> MessageSource:
     return cast(MessageSource, split_source(spark, spec))
 
 
+def input_checks(spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) -> InputChecks:
+    """Return the checks of a stream's input.
+
+    Args:
+        spark: Spark session.
+        specs: Tables that the stream reads.
+        log: Spark's log of the files to read.
+    """
+    tables: dict[str, list[TableSpec]] = {}
+    for spec in specs:
+        tables.setdefault(spec.connector.lower(), []).append(spec)
+    parts = [
+        check_input(spark, own, log)
+        for name, own in tables.items()
+        if (check_input := CONNECTORS[name].check_input) is not None
+    ]
+    finders = [part.find_incomplete for part in parts if part.find_incomplete is not None]
+
+    def check(batch: int) -> None:
+        for part in parts:
+            part.check(batch)
+
+    def find_incomplete(batch: int) -> tuple[str, ...]:
+        return tuple(name for find in finders for name in find(batch))
+
+    return InputChecks(check, find_incomplete if finders else None)
+
+
 def connectors_that(can: Callable[[Connector], object]) -> str:
     """Return the names of the connectors with a property, for a hint."""
     return ", ".join(name for name, connector in CONNECTORS.items() if can(connector))
@@ -214,6 +242,11 @@ def open_storage(spec: TableSpec) -> tuple[TableSpec, object]:
         return spec, None
     storage = uuid4().hex
     return replace(spec, storage=storage), open_new(storage)
+
+
+def knows_types(spec: TableSpec) -> bool:
+    """Whether the declared types are known without asking Java."""
+    return all(map(is_known_type, spec.physical_columns))
 
 
 def idle_options(spec: TableSpec) -> tuple[str, ...]:

@@ -177,6 +177,12 @@ def is_monitored(spec: TableSpec) -> bool:
     return "source.monitor-interval" in option_values(spec)
 
 
+def monitor_interval_us(spec: TableSpec) -> int | None:
+    """Return the monitor interval in microseconds, or None to read only existing files."""
+    text = option_values(spec).get("source.monitor-interval")
+    return None if text is None else duration_us(text)
+
+
 def bad_option(
     spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] | None = None
 ) -> CatalogError:

@@ -30,6 +30,7 @@ from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.expressions import RankOrder
 from runtime.spec.sink import SinkMode, StreamWriter, WriteBatch
+from runtime.spec.source import InputChecks
 from runtime.spec.table import TableSpec
 
 Take = Callable[[pa.Table], None]
@@ -53,9 +54,7 @@ class StreamRun:
             unsorted.
         query: The stream, once it is known.
         at_end: Functions to call when the stream has ended.
-        check: Checks the input of a micro-batch before it runs, and raises if it must not run.
-        find_incomplete: Returns, for a micro-batch, the tables with missing files: files published
-            together with files that have been read. None if the stream reads no files.
+        checks: Checks of the input of a micro-batch before it runs.
         find_watermark: Returns, for a micro-batch, the watermark before it in microseconds, or None
             before the first one. None if no row asks for it.
         incomplete: Tables with missing files as of the last micro-batch.
@@ -74,8 +73,7 @@ class StreamRun:
     written: list[int | None] = field(default_factory=list)
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
-    check: Callable[[int], None] = lambda batch: None
-    find_incomplete: Callable[[int], tuple[str, ...]] | None = None
+    checks: InputChecks = field(default_factory=InputChecks)
     find_watermark: Callable[[int], int | None] | None = None
     incomplete: tuple[str, ...] = ()
     latest: LatestRows = field(default_factory=LatestRows)
@@ -277,9 +275,9 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
 
     def counted(rows: DataFrame, batch: int) -> None:
         try:
-            run.check(batch)
-            if run.find_incomplete is not None:
-                run.incomplete = run.find_incomplete(batch)
+            run.checks.check(batch)
+            if run.checks.find_incomplete is not None:
+                run.incomplete = run.checks.find_incomplete(batch)
                 hold_watermarks(rows.sparkSession.sparkContext, bool(run.incomplete))
             if run.find_watermark is not None:
                 set_current_watermark(rows.sparkSession.sparkContext, run.find_watermark(batch))

@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from runtime.connectors.lake.parquet_files import remove_files
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, map_in_arrow
 from runtime.frames.meter import ArrowFunction
+from runtime.lake.parquet_files import remove_files
+from runtime.lake.places import TablePlace
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.slices.build import (

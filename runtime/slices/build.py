@@ -28,12 +28,12 @@ from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.connectors.lake.delta.write import hive_directory
-from runtime.connectors.lake.parquet_files import NewFiles, WrittenFile, file_task
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, place_blobs, placed_blobs
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_source import store_of_scan
+from runtime.lake.delta_log import hive_directory
+from runtime.lake.parquet_files import NewFiles, WrittenFile, file_task
 from runtime.local.arrow_scan import (
     SPLIT,
     item_rows,

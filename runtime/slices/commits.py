@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runtime.connectors.lake.delta.write import partition_texts, statistics_text
-from runtime.connectors.lake.parquet_files import WrittenFile
+from runtime.lake.delta_log import partition_texts, statistics_text
+from runtime.lake.parquet_files import WrittenFile
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import UnknownOutcome, broken
 from runtime.slices.manifest import remove_manifest, write_manifest

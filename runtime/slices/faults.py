@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import ExecutionError, SetupError
+from runtime.lake.places import TablePlace
 
 
 class UnknownOutcome(ExecutionError):

@@ -14,9 +14,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.store_files import create_file, files_below, remove_file
 from runtime.errors import ExecutionError
+from runtime.lake.places import TablePlace
+from runtime.lake.store_files import create_file, files_below, remove_file
 from runtime.scan.stores import open_stored
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import broken

@@ -12,9 +12,9 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from runtime.connectors.lake.parquet_files import remove_files
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
+from runtime.lake.parquet_files import remove_files
+from runtime.lake.places import TablePlace
 from runtime.slices.build import BaseRows, Inputs, JobsRun, UncommittedFiles, build
 from runtime.slices.changes import (
     Changes,

@@ -13,9 +13,9 @@ import shutil
 import uuid
 from contextlib import suppress
 
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.store_files import create_file, files_below, remove_file
 from runtime.errors import ExecutionError
+from runtime.lake.places import TablePlace
+from runtime.lake.store_files import create_file, files_below, remove_file
 from runtime.scan.stores import Store
 
 _DROPPED = "_sqlwin/dropped"

@@ -28,10 +28,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.connectors.lake.delta.snapshot import add_actions
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import plain_values
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.lake.delta_log import add_actions
+from runtime.lake.parquet_files import plain_values
+from runtime.lake.places import TablePlace
 from runtime.records import from_text, to_text
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import broken, package

@@ -138,3 +138,34 @@ class MessageSource(SplitSource, Protocol):
         Returns:
             `columns`, WATERMARK_SPLIT, and the other columns of `rows`, named `$0`, `$1` and so on.
         """
+
+
+class FileLog(Protocol):
+    """Spark's log of the files that a stream reads, by micro-batch."""
+
+    def planned_batches(self) -> frozenset[int]:
+        """Return the numbers of the micro-batches that have a plan."""
+
+    def listed_in(self, batch: int) -> dict[str, int]:
+        """Return the files that a planned micro-batch reads.
+
+        Returns:
+            Modification time of each URI as Spark listed it, in milliseconds since 1970.
+        """
+
+    def listed_until_now(self) -> set[str]:
+        """Return the URIs of the files that all micro-batches so far have read."""
+
+
+@dataclass(frozen=True)
+class InputChecks:
+    """Checks of a stream's input, before each micro-batch.
+
+    Attributes:
+        check: Raises if the micro-batch must not run, such as for a truncated file.
+        find_incomplete: Returns the tables with missing files: files published together with files
+            that have been read. None if the stream reads no files.
+    """
+
+    check: Callable[[int], None] = lambda batch: None
+    find_incomplete: Callable[[int], tuple[str, ...]] | None = None

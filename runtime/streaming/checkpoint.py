@@ -24,7 +24,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file, numbers_in
 from runtime.records import OtherVersionError, from_text, to_text
@@ -33,6 +32,7 @@ from runtime.streaming.changes import ResumedOperator, StateNames
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
 from runtime.streaming.members import ANOTHER, FILE, part_of
+from runtime.streaming.source_log import SourceLog
 from runtime.streaming.state.blobs import Owner
 
 # Format of sqlwin.json. 0.2.0 wrote the first one.

@@ -14,8 +14,6 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from planner.sql.build import relation, select_all_from
-from runtime.connectors.lake.places import TablePlace, place_of_path
-from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import (
     has_splits,
     is_unbounded,
@@ -31,6 +29,7 @@ from runtime.connectors.registry import (
 from runtime.detection.detect import DetectionResult
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.pushdown import without_pushdown
+from runtime.lake.places import TablePlace, UnreadableError, place_of_path
 from runtime.names import quoted
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests

@@ -12,8 +12,7 @@ from itertools import takewhile
 from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
-from runtime.connectors.columns import is_known_type
-from runtime.connectors.registry import brings_columns, check_writable, validate_table
+from runtime.connectors.registry import brings_columns, check_writable, knows_types, validate_table
 from runtime.errors import AnalysisError, CatalogError, Position, SqlSyntaxError, SqlwinError
 from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.spec.table import TableColumn, TableSpec
@@ -65,7 +64,7 @@ class Definitions:
         """
         self._refuse_spark_view(statement)
         spec = self._spec(statement, rows)
-        if not is_of_files(spec) or not all(map(is_known_type, spec.physical_columns)):
+        if not is_of_files(spec) or not knows_types(spec):
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)

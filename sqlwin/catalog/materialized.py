@@ -11,9 +11,9 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
+from runtime.lake.places import TablePlace
 from runtime.names import quoted
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from planner.materialized.form import grid_text, time_text
 from planner.sql.intervals import render_duration
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import AnalysisError, CatalogError
+from runtime.lake.places import TablePlace
 from runtime.records import to_text
 from runtime.slices.refresh import PlannedRows, RefreshResult, compact, refresh, settle
 from runtime.slices.removal import remove_slices

@@ -22,13 +22,13 @@ from runtime.connectors.filesystem.read import (
     reachable,
     shown_files,
 )
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError
 from runtime.files import for_each_file, is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.scan.paths import fixed_part
 from runtime.spark.files import resolve
+from runtime.spec.source import FileLog
 from runtime.spec.table import TableSpec
 
 # A file that has not changed for this long is no longer being written
@@ -40,13 +40,13 @@ _PARQUET_MARK = b"PAR1"
 
 
 def arrivals_check(
-    spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
+    spark: SparkSession, specs: Sequence[TableSpec], log: FileLog
 ) -> Callable[[int], None]:
     """Return the check for a micro-batch's files, for tables on disks of this machine.
 
     Args:
         spark: Spark session.
-        specs: Tables that the stream reads, of any connector.
+        specs: Tables of the connector that the stream reads.
         log: Spark's log of the files to read.
 
     Returns:
@@ -56,14 +56,13 @@ def arrivals_check(
     begun_ms = time.time_ns() // _NS_PER_MS
     tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
     for spec in specs:
-        if spec.connector.lower() == "filesystem":
-            path = resolve(spark, option_values(spec)["path"])
-            is_checked = checked_files(spark, spec)
-            # text has no end mark and may be empty
-            is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
-            if (is_text or is_checked is not None) and is_local_path(path):
-                shown = is_checked or shown_files(spec)
-                tables.append((fixed_part(path), spec, shown, is_text))
+        path = resolve(spark, option_values(spec)["path"])
+        is_checked = checked_files(spark, spec)
+        # text has no end mark and may be empty
+        is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
+        if (is_text or is_checked is not None) and is_local_path(path):
+            shown = is_checked or shown_files(spec)
+            tables.append((fixed_part(path), spec, shown, is_text))
     listed_before = log.planned_batches() if tables else frozenset()
 
     def check(batch: int) -> None:
@@ -96,7 +95,7 @@ def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
     )
 
 
-def arrived_files(log: SourceLog, batch: int) -> dict[str, int]:
+def arrived_files(log: FileLog, batch: int) -> dict[str, int]:
     """Return the local files that a micro-batch reads, according to Spark's log.
 
     Returns:

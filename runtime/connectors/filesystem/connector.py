@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector
+from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.filesystem.read import METADATA, read, unwritten_note
+from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_sink
@@ -37,6 +39,7 @@ from runtime.options.formats import (
     spark_options,
 )
 from runtime.options.known import FILESYSTEM
+from runtime.spec.source import InputChecks
 from runtime.spec.table import TableColumn, TableSpec
 
 
@@ -169,4 +172,7 @@ CONNECTOR = Connector(
     scan=scan,
     stream_scan=stream_scan,
     splits=FileSplits,
+    check_input=lambda spark, specs, log: InputChecks(
+        arrivals_check(spark, specs, log), split_batches(spark, specs, log)
+    ),
 )

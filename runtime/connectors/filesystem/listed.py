@@ -19,9 +19,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import batch_of
-from runtime.connectors.filesystem.stream import file_source_options, monitor_interval_us
+from runtime.connectors.filesystem.stream import file_source_options
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, as_uri
+from runtime.options.checks import monitor_interval_us
 from runtime.scan.files import NO_FILES, NotScannable, list_files
 from runtime.scan.paths import expand
 from runtime.scan.splits import SPLIT_BYTES, FileRange

@@ -11,7 +11,6 @@ from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.commits import committed_files, counting_files, read_commits
@@ -28,17 +27,13 @@ from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nano
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.records import load_objects, load_records
 from runtime.connectors.filesystem.stored import read_stored
-from runtime.connectors.filesystem.text import (
-    TextReading,
-    allow_encoding,
-    file_metadata,
-    text_reading,
-)
+from runtime.connectors.filesystem.text import TextReading, allow_encoding, text_reading
 from runtime.detection.detect import too_many_fields
 from runtime.detection.json_text import load_json
 from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
+from runtime.frames.file_rows import decoded_uri, file_metadata
 from runtime.names import quoted
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
@@ -317,17 +312,6 @@ def declared_column(
     if column.metadata in ("file.path", "file.name"):
         value = decoded_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)
-
-
-def file_path(dataframe: DataFrame) -> Column:
-    """Return the path of the file that a row comes from."""
-    return decoded_uri(file_metadata(dataframe)["file_path"])
-
-
-def decoded_uri(value: Column) -> Column:
-    """Decode the path in a URI as Spark reports it."""
-    # In Spark's URIs a plus is a plus, but url_decode takes it for a space.
-    return F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))
 
 
 def _paths(

@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_schema
-from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
 from runtime.detection.lines import FileLines, LineRules
 from runtime.detection.log_lines import line_parser
 from runtime.errors import ExecutionError
+from runtime.frames.file_rows import FILE_METADATA
 from runtime.names import quoted
 from runtime.spark.workers import prepare_worker
 

@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 
 from runtime.commits import Commit, batch_of, read_commit, read_commits
 from runtime.connectors.filesystem.read import reachable
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.files import Files
 from runtime.options.checks import option_values
 from runtime.scan.files import is_hidden
 from runtime.scan.paths import is_glob
 from runtime.spark.files import files_at, resolve
+from runtime.spec.source import FileLog
 from runtime.spec.table import TableSpec
 
 # Spark options that exclude files permanently, so that missing files cannot be determined
@@ -38,13 +38,13 @@ Group = tuple[str, int]
 
 
 def split_batches(
-    spark: SparkSession, specs: Sequence[TableSpec], log: SourceLog
+    spark: SparkSession, specs: Sequence[TableSpec], log: FileLog
 ) -> Callable[[int], tuple[str, ...]] | None:
     """Return the check for tables whose groups of files a stream has read incompletely.
 
     Args:
         spark: Spark session.
-        specs: Tables that the stream reads, of any connector.
+        specs: Tables of the connector that the stream reads.
         log: Spark's log of the files to read.
 
     Returns:
@@ -54,7 +54,7 @@ def split_batches(
     tables: list[Directory] = []
     for spec in specs:
         leaves_out = any(name.lower().endswith(_LEAVE_OUT) for name, _ in spec.options)
-        if spec.connector.lower() == "filesystem" and not leaves_out:
+        if not leaves_out:
             path = resolve(spark, option_values(spec)["path"])
             system = files_at(spark, path)
             if not is_glob(path, system) and not system.is_file(path):
@@ -87,7 +87,7 @@ class PartialBatches:
         tables: Directories that the stream reads.
     """
 
-    def __init__(self, log: SourceLog, tables: Sequence[Directory]) -> None:
+    def __init__(self, log: FileLog, tables: Sequence[Directory]) -> None:
         self._log = log
         self._tables = tables
         self._is_first = True

@@ -24,7 +24,6 @@ from runtime.connectors.filesystem.read import (
     brought_columns,
     declared_column,
     explain,
-    file_path,
     load_text,
     may_be_unwritten,
     reachable,
@@ -38,7 +37,8 @@ from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import allow_encoding, text_reading
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.files import Files
-from runtime.options.checks import duration_us, is_monitored, option_values
+from runtime.frames.file_rows import file_path
+from runtime.options.checks import is_monitored, option_values
 from runtime.options.formats import (
     SELF_DESCRIBING,
     STREAM_OPTIONS,
@@ -57,12 +57,6 @@ _POLL_S = 0.05
 
 # Only the path is read
 _FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
-
-
-def monitor_interval_us(spec: TableSpec) -> int | None:
-    """Return the monitor interval in microseconds, or None to read only existing files."""
-    text = option_values(spec).get("source.monitor-interval")
-    return None if text is None else duration_us(text)
 
 
 def file_source_options(spec: TableSpec) -> dict[str, str]:

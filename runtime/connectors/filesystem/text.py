@@ -29,11 +29,11 @@ from pyspark.sql.types import (
 )
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_type, spelled_type
-from runtime.connectors.filesystem.stored import FILE_METADATA
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
+from runtime.frames.file_rows import file_metadata
 from runtime.names import quoted
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
@@ -310,12 +310,6 @@ def _is_convertible(type_: DataType) -> bool:
 
 def _file(dataframe: DataFrame) -> Column:
     return file_metadata(dataframe)["file_path"]
-
-
-def file_metadata(dataframe: DataFrame) -> Column:
-    """Return Spark's metadata of a row's file, from a column or from Spark's reader."""
-    is_column = FILE_METADATA in dataframe.columns
-    return dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
 
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:

@@ -18,10 +18,11 @@ from runtime.connectors.lake.delta.write import write_delta
 from runtime.connectors.lake.iceberg.snapshot import load_iceberg
 from runtime.connectors.lake.iceberg.stream import stream_iceberg
 from runtime.connectors.lake.iceberg.write import write_iceberg
-from runtime.connectors.lake.table import LakeTable, UnreadableError, read_lake_table
+from runtime.connectors.lake.table import LakeTable, read_lake_table
 from runtime.errors import ExecutionError
 from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
+from runtime.lake.places import UnreadableError
 from runtime.options.checks import (
     bad_option,
     check_options,

@@ -15,9 +15,9 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.columns import find_column, pick
 from runtime.connectors.connector import register_source
-from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.table import has_fields
 from runtime.errors import ExecutionError
+from runtime.lake.places import TablePlace
 from runtime.options.checks import is_monitored, option_values
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import LakeColumn, read_footers, stored_names

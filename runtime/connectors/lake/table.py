@@ -15,16 +15,22 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import pick
-from runtime.connectors.filesystem.read import decoded_uri, file_path
-from runtime.connectors.filesystem.stored import FILE_METADATA, METADATA_FIELD, stored_rows
 from runtime.errors import ExecutionError, SetupError
+from runtime.frames.file_rows import (
+    FILE_METADATA,
+    METADATA_FIELD,
+    decoded_uri,
+    file_path,
+    stored_rows,
+)
+from runtime.lake.places import UnreadableError
 from runtime.names import quoted
 from runtime.scan.files import NotScannable, is_hidden
 from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
 from runtime.scan.paths import path_for_spark
 from runtime.scan.stores import Store
 from runtime.spark.files import spark_reads
-from runtime.spec.scan import PartitionValue, ScanFile
+from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
 # Extra column while partition values are joined to the rows
@@ -46,18 +52,6 @@ class LakeTable:
     schema: StructType
     stored: StructType
     store: Store | None = None
-
-
-class UnreadableError(Exception):
-    """The table or version uses something that sqlwin cannot read or write correctly.
-
-    Args:
-        reason: The unsupported property of the table.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
@@ -85,22 +79,6 @@ def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
     return ExecutionError(
         f"table `{spec.name}`: {reason or type(error).__name__}", subjects=(spec.name,)
     )
-
-
-def plain_values(array: pa.Array) -> list[PartitionValue]:
-    """Convert an Arrow array to `Constant` values: dates as days, times as microseconds.
-
-    Raises:
-        UnreadableError: The type cannot be a partition type.
-    """
-    type_ = array.type
-    if pa.types.is_timestamp(type_):
-        array = array.cast(pa.timestamp("us", tz=type_.tz)).cast(pa.int64())
-    elif pa.types.is_date32(type_):
-        array = array.cast(pa.int32())
-    elif pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
-        raise UnreadableError(f"a partition column has the unsupported type {type_}")
-    return list(array.to_pylist())
 
 
 def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> DataFrame:

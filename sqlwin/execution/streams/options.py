@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.streaming.query import StreamingQuery
 
-from runtime.connectors.filesystem.stream import monitor_interval_us
+from runtime.options.checks import monitor_interval_us
 from runtime.spark.clusters import stream_partitions
 from runtime.spark.defaults import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec

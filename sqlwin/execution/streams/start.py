@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import partial
 from tempfile import gettempdir
 
-from runtime.connectors.filesystem.arrivals import arrivals_check
-from runtime.connectors.filesystem.source_log import SourceLog
-from runtime.connectors.filesystem.split_batches import split_batches
+from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.sinks.stream_sinks import StreamRun, check_sink
 from runtime.spark.clusters import check_seen_by_all, check_workers
@@ -22,6 +20,7 @@ from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
 from runtime.streaming.own_sources import OwnSources
+from runtime.streaming.source_log import SourceLog
 from runtime.temporary import process_directory
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -130,8 +129,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
             writer=checkpoint.writer,
             late=first_late,
-            check=arrivals_check(spark, read, log),
-            find_incomplete=split_batches(spark, read, log),
+            checks=input_checks(spark, read, log),
             order=lowered.order,
             find_watermark=partial(watermark_before, files, checkpoint.spark_directory)
             if lowered.reads_watermark

@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 import sqlwin
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import SqlwinError
+from runtime.lake.places import TablePlace
 from tests.azure_store import KEY, AzureStore, azure_store
 from tests.end_to_end.materialized.base import (
     QUERY,

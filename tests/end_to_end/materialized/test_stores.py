@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 import sqlwin
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, SqlwinError
+from runtime.lake.places import TablePlace
 from runtime.slices.store import open_slices
 from tests.end_to_end.materialized.base import (
     QUERY,

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.commits import Commit, write_commit
 from runtime.connectors.filesystem.arrivals import arrivals_check, arrived_files
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
+from runtime.streaming.source_log import SourceLog
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among

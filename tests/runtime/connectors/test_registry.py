@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import CONNECTORS, is_unbounded, validate_table
+from runtime.connectors.connector import Connector
+from runtime.connectors.registry import CONNECTORS, input_checks, is_unbounded, validate_table
+from runtime.files import LocalFiles
+from runtime.spec.source import InputChecks
+from runtime.spec.table import TableSpec
+from runtime.streaming.source_log import SourceLog
 from tests.goldens import ROOT
 from tests.runtime.connectors.tables import table
 
@@ -36,3 +45,29 @@ def test_a_source_of_sparks_is_unbounded_where_its_option_says_so(value: str) ->
     spec = table("spark", format="delta", source__unbounded=value)
     validate_table(spec)
     assert is_unbounded(spec) == (value.lower() == "true")
+
+
+def test_connectors_without_files_have_no_checks_of_a_streams_input() -> None:
+    specs = [table("datagen", "k BIGINT"), table("KAFKA", "k BIGINT", topic="t")]
+    checks = input_checks(cast(SparkSession, None), specs, SourceLog(LocalFiles(), "/nowhere"))
+    checks.check(0)
+    assert checks.find_incomplete is None
+
+
+def test_the_checks_of_all_connectors_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def checks_of(spark: object, specs: Sequence[TableSpec], log: object) -> InputChecks:
+        names = tuple(spec.name for spec in specs)
+        return InputChecks(lambda batch: calls.append((names, batch)), lambda batch: names)
+
+    connectors = {name: Connector(name, validate_table) for name in ("a", "b", "c")}
+    for name in ("a", "b"):
+        connectors[name] = replace(connectors[name], check_input=checks_of)
+    monkeypatch.setattr("runtime.connectors.registry.CONNECTORS", connectors)
+    specs = [TableSpec(*names) for names in (("t", "a"), ("u", "b"), ("v", "A"), ("w", "c"))]
+    checks = input_checks(cast(SparkSession, None), specs, SourceLog(LocalFiles(), "/nowhere"))
+    checks.check(7)
+    assert calls == [(("t", "v"), 7), (("u",), 7)]
+    assert checks.find_incomplete is not None
+    assert checks.find_incomplete(7) == ("t", "v", "u")

@@ -9,9 +9,9 @@ import pytest
 
 import sqlwin
 from runtime.commits import Commit, remove_commit, write_commit
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.connectors.filesystem.split_batches import Directory, PartialBatches
 from runtime.files import LocalFiles
+from runtime.streaming.source_log import SourceLog
 
 FILES = LocalFiles()
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from runtime.connectors.lake.parquet_files import WrittenFile
 from runtime.errors import CatalogError, ExecutionError
+from runtime.lake.parquet_files import WrittenFile
 from runtime.slices.changes import BaseFile
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.refresh import small_files

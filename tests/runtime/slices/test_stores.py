@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from runtime.connectors.lake.parquet_files import WrittenFile, remove_files
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
+from runtime.lake.parquet_files import WrittenFile, remove_files
+from runtime.lake.places import TablePlace
 from runtime.slices.changes import BaseFile
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.faults import UnknownOutcome

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import CatalogError, ExecutionError
+from runtime.lake.places import TablePlace
 from runtime.records import as_stored, to_text
 from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec, Watermark

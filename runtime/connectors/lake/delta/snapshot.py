@@ -12,15 +12,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from runtime.connectors.lake.places import TablePlace, place_of_path
-from runtime.connectors.lake.table import (
-    LakeTable,
-    UnreadableError,
-    broken_table,
-    missing_extra,
-    plain_values,
-)
+from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
 from runtime.errors import ExecutionError
+from runtime.lake.delta_log import add_actions
+from runtime.lake.parquet_files import plain_values
+from runtime.lake.places import TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values, wrong_value
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.pruning import ValueRange
@@ -223,12 +219,6 @@ def delta_schema(table: DeltaTable) -> StructType:
                 f"its column {field.name} has the unsupported type {field.dataType.simpleString()}"
             )
     return schema
-
-
-def add_actions(table: DeltaTable) -> pa.Table:
-    """Return the files of a version as recorded in its log."""
-    # pa.table() would import pandas for this
-    return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 
 def mapping_mode(table: DeltaTable) -> str:

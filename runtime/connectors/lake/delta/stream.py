@@ -27,16 +27,15 @@ from runtime.connectors.lake.delta.snapshot import (
     mapping_mode,
     open_delta,
 )
-from runtime.connectors.lake.delta.write import partition_text
-from runtime.connectors.lake.places import TablePlace
 from runtime.connectors.lake.stream_files import (
     VersionFile,
     VersionReader,
     column_fields,
     stream_of,
 )
-from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
+from runtime.lake.delta_log import partition_text
+from runtime.lake.places import TablePlace, UnreadableError
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_delta_versions"

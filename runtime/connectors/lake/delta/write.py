@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow.compute as pc
@@ -17,29 +17,27 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.lake.delta.snapshot import add_actions, delta_path, delta_schema, open_delta
-from runtime.connectors.lake.parquet_files import (
-    WrittenFile,
-    is_unfinished,
-    made_schema,
-    remove_files,
-    rows_of_table,
-    write_parquet,
-)
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import (
-    UnreadableError,
-    broken_table,
-    missing_extra,
-    plain_values,
-    unwritable,
-)
+from runtime.connectors.lake.delta.snapshot import delta_path, delta_schema, open_delta
+from runtime.connectors.lake.rows import made_schema, rows_of_table
+from runtime.connectors.lake.table import broken_table, missing_extra, unwritable
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.lake.delta_log import (
+    add_actions,
+    hive_directory,
+    partition_texts,
+    statistics_text,
+)
+from runtime.lake.parquet_files import (
+    WrittenFile,
+    is_unfinished,
+    plain_values,
+    remove_files,
+    write_parquet,
+)
+from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
-from runtime.spec.figures import date_text, timestamp_text
-from runtime.spec.scan import PartitionValue
 from runtime.spec.table import TableSpec
 
 if TYPE_CHECKING:
@@ -59,7 +57,6 @@ _KNOWN_FEATURES = frozenset(
 )
 # Up to this version features have no names; unsupported ones are looked for in the table
 _NAMELESS_VERSION = 6
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 # Files of a log: versions and checkpoints
 _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
@@ -303,70 +300,3 @@ _PARTITION_TYPES = frozenset(
     # not timestamp: instants are written without a zone, which readers would guess
     "tinyint smallint int bigint boolean date timestamp_ntz string".split()
 )
-
-
-def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:
-    """Return a directory such as `day=2024-01-01/k=7` for values of partition columns.
-
-    It is only informative, because readers use the log. So characters other than plain letters may
-    be replaced.
-    """
-    names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
-    texts = partition_texts(names, types, values)
-    return "/".join(
-        f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MOST_LETTERS]}"
-        for name, text in texts.items()
-    )
-
-
-_ODD = re.compile(r"[^A-Za-z0-9_.-]")
-_MOST_LETTERS = 64
-
-
-def partition_texts(
-    names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
-) -> dict[str, str | None]:
-    """Return the values of partition columns as a log stores them, by column name."""
-    return {
-        name: partition_text(value, type_)
-        for name, type_, value in zip(names, types, values, strict=True)
-    }
-
-
-def partition_text(value: PartitionValue, type_: str) -> str | None:
-    """Return a value as a log stores it, where NULL and the empty text are the same."""
-    if value is None or value == "":
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if type_ == "date" and isinstance(value, int):
-        return date_text(value)
-    if type_.startswith("timestamp") and isinstance(value, int):
-        return timestamp_text(value)
-    return str(value)
-
-
-def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:
-    """Return the statistics of a file for the log: number of rows and column ranges."""
-
-    def shown(name: str, value: Any) -> Any:
-        match types[name]:
-            case "date":
-                return date_text(value)
-            case "timestamp":
-                return f"{timestamp_text(value, 'T')}Z"
-            case "timestamp_ntz":
-                return timestamp_text(value, "T")
-        return value
-
-    ranges = {
-        name: (shown(name, low), shown(name, high)) for name, (low, high) in file.ranges.items()
-    }
-    return json.dumps(
-        {
-            "numRecords": file.n_rows,
-            "minValues": {name: low for name, (low, _) in ranges.items()},
-            "maxValues": {name: high for name, (_, high) in ranges.items()},
-            "nullCount": file.nulls,
-        }
-    )

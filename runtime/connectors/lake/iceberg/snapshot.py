@@ -10,14 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from runtime.connectors.lake.delta.snapshot import chosen_time
-from runtime.connectors.lake.places import THIS_MACHINE, TablePlace, place_of_path
-from runtime.connectors.lake.table import (
-    LakeTable,
-    UnreadableError,
-    broken_table,
-    missing_extra,
-)
+from runtime.connectors.lake.iceberg.properties import iceberg_properties
+from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
 from runtime.errors import ExecutionError
+from runtime.lake.places import THIS_MACHINE, TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.stores import GONE
@@ -95,7 +91,7 @@ def from_path(spec: TableSpec, place: TablePlace) -> Table:
     path = place.path
     file = path if path.endswith(".json") else _newest_metadata(spec, place)
     try:
-        return StaticTable.from_metadata(file, place.iceberg_properties)
+        return StaticTable.from_metadata(file, iceberg_properties(place))
     except FileNotFoundError as error:
         raise no_table(spec, path) from error
     except Exception as error:

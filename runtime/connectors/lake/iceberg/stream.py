@@ -29,8 +29,8 @@ from runtime.connectors.lake.stream_files import (
     column_fields,
     stream_of,
 )
-from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
+from runtime.lake.places import UnreadableError
 from runtime.spec.table import TableSpec
 
 if TYPE_CHECKING:

@@ -11,17 +11,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.columns import find_column
 from runtime.connectors.lake.iceberg.snapshot import open_catalog, spark_schema, table_name
-from runtime.connectors.lake.parquet_files import (
-    WrittenFile,
-    made_schema,
-    remove_files,
-    rows_of_table,
-    write_parquet,
-)
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import UnreadableError, broken_table, unwritable
+from runtime.connectors.lake.rows import made_schema, rows_of_table
+from runtime.connectors.lake.table import broken_table, unwritable
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
+from runtime.lake.parquet_files import WrittenFile, remove_files, write_parquet
+from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.table import TableSpec

@@ -11,9 +11,10 @@ from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from runtime.connectors.lake.delta.snapshot import open_delta
+from runtime.connectors.lake.iceberg.properties import iceberg_properties
 from runtime.connectors.lake.iceberg.snapshot import from_path
-from runtime.connectors.lake.places import TablePlace
 from runtime.errors import SqlwinError
+from runtime.lake.places import TablePlace
 from runtime.spec.table import TableSpec
 from tests.azure_store import SAS, WRONG_KEY, AzureStore, Blob, azure_store
 
@@ -41,7 +42,7 @@ def test_a_delta_table_is_read_with_a_key_and_with_a_sas_token(
 
 
 def test_an_iceberg_table_is_read_by_its_path(azure: AzureStore, tmp_path: Path) -> None:
-    properties = TablePlace(azure.uri(), azure.store()).iceberg_properties
+    properties = iceberg_properties(TablePlace(azure.uri(), azure.store()))
     uri = f"sqlite:///{tmp_path}/catalog.db"
     catalog = SqlCatalog("c", uri=uri, warehouse=azure.uri("ice"), **properties)
     catalog.create_namespace("db")

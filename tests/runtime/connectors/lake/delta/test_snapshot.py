@@ -10,9 +10,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from runtime.connectors.lake.delta.snapshot import delta_table, open_delta
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
+from runtime.lake.places import TablePlace, UnreadableError
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.scan.read import read_batches

@@ -11,15 +11,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.lake.delta.snapshot import delta_schema
-from runtime.connectors.lake.delta.write import (
-    commit_version,
-    existing_table,
-    hive_directory,
-    is_committed,
-    partition_text,
-)
-from runtime.connectors.lake.parquet_files import NewFiles, file_task, remove_files
+from runtime.connectors.lake.delta.write import commit_version, existing_table, is_committed
 from runtime.errors import ExecutionError
+from runtime.lake.delta_log import hive_directory, partition_text
+from runtime.lake.parquet_files import NewFiles, file_task, remove_files
 from runtime.spec.table import TableSpec
 from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,

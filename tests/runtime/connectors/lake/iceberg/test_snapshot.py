@@ -12,9 +12,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType
 
 from runtime.connectors.lake.iceberg.snapshot import from_catalog, from_path, iceberg_table
-from runtime.connectors.lake.places import TablePlace
-from runtime.connectors.lake.table import UnreadableError
 from runtime.errors import ExecutionError
+from runtime.lake.places import TablePlace, UnreadableError
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.scan.read import read_batches

@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import IdentityTransform
 
 from runtime.connectors.lake.iceberg.write import commit_files, last_batch
-from runtime.connectors.lake.parquet_files import NewFiles, file_task
+from runtime.lake.parquet_files import NewFiles, file_task
 from tests.runtime.connectors.lake.delta.test_snapshot import as_set, compare
 from tests.runtime.connectors.lake.iceberg.test_snapshot import (
     TYPES,

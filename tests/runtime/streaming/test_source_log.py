@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.connectors.filesystem.source_log import SourceLog
 from runtime.files import LocalFiles
+from runtime.streaming.source_log import SourceLog
 
 
 class Noting(LocalFiles):

@@ -19,35 +19,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import NullType, StructField, StructType
 
-from runtime.connectors.columns import (
-    declared_type,
-    find_column,
-    is_widening,
-    same_type,
-)
-from runtime.connectors.lake.store_files import (
-    create_file,
-    files_below,
-    remove_file,
-    unwritten,
-)
-from runtime.connectors.lake.table import plain_values
-from runtime.connectors.writing import check_number
-from runtime.errors import CatalogError, ExecutionError
+from runtime.errors import ExecutionError
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.parquet_columns import repeating_columns
+from runtime.lake.places import UnreadableError
+from runtime.lake.store_files import create_file, files_below, remove_file, unwritten
 from runtime.names import quoted
-from runtime.options.checks import option_values
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue
-from runtime.spec.table import TableSpec
 
 # Approximate size of a row group before compression
 _ROW_GROUP_BYTES = 64 << 20
@@ -315,6 +299,22 @@ def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch.select(schema.names).cast(schema)
 
 
+def plain_values(array: pa.Array) -> list[PartitionValue]:
+    """Convert an Arrow array to `Constant` values: dates as days, times as microseconds.
+
+    Raises:
+        UnreadableError: The type cannot be a partition type.
+    """
+    type_ = array.type
+    if pa.types.is_timestamp(type_):
+        array = array.cast(pa.timestamp("us", tz=type_.tz)).cast(pa.int64())
+    elif pa.types.is_date32(type_):
+        array = array.cast(pa.int32())
+    elif pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        raise UnreadableError(f"a partition column has the unsupported type {type_}")
+    return list(array.to_pylist())
+
+
 def _parts(
     batch: pa.RecordBatch, files: NewFiles
 ) -> Iterator[tuple[pa.RecordBatch, tuple[PartitionValue, ...]]]:
@@ -364,60 +364,3 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
             file.ranges[column.path] = low, high
         elif max(len(low), len(high)) <= _MOST_BYTES:
             file.ranges[column.path] = low.decode(), high.decode()
-
-
-def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
-    """Return the columns of a table to create: as declared, or else from the rows."""
-    declared = spec.physical_columns
-    if not declared:
-        for field in dataframe.schema.fields:
-            if isinstance(field.dataType, NullType):
-                raise CatalogError(
-                    f"column `{field.name}` of table `{spec.name}` is NULL without a type",
-                    subjects=(field.name, spec.name),
-                    hint="add a type: CAST(NULL AS STRING)",
-                )
-        return StructType([StructField(f.name, f.dataType) for f in dataframe.schema.fields])
-    return StructType([StructField(c.name, declared_type(spec, c), c.nullable) for c in declared])
-
-
-def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
-    """Return the rows with the columns of the table, NULL for columns that are not given.
-
-    The number of partitions is `sink.parallelism`, if set.
-
-    Raises:
-        CatalogError: The rows do not fit the table.
-    """
-    declared_columns = spec.physical_columns
-    names = [column.name for column in declared_columns] or schema.names
-    check_number(dataframe, spec, len(names))
-    numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))
-    columns: dict[str, Any] = {}
-    for position, name in enumerate(names):
-        matches = find_column(schema.names, name)
-        if len(matches) != 1:
-            raise CatalogError(
-                f"column `{name}` of table `{spec.name}` does not exist in the stored table",
-                subjects=(name, spec.name),
-                hint="available columns: "
-                f"{', '.join(f'`{column_name}`' for column_name in schema.names)}",
-            )
-        stored = schema[matches[0]].dataType
-        declared = declared_type(spec, declared_columns[position]) if declared_columns else stored
-        if not (same_type(declared, stored) or is_widening(declared, stored)):
-            raise CatalogError(
-                f"column `{name}` of table `{spec.name}` is declared "
-                f"{declared.simpleString().upper()}, but is stored as "
-                f"{stored.simpleString().upper()}",
-                subjects=(name, spec.name),
-            )
-        columns[matches[0]] = F.col(f"_{position}").cast(stored)
-    rows = numbered.select(
-        *(
-            columns.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)
-            for field in schema.fields
-        )
-    )
-    parallelism = option_values(spec).get("sink.parallelism")
-    return rows.repartition(int(parallelism)) if parallelism else rows

@@ -1,28 +1,38 @@
 """Places of lake tables: on this machine or in an object store, with options to open them.
 
-The libraries have their own store clients. Their options are derived from Hadoop's settings through
-the `Store` with which the Arrow scan opens files.
+`deltalake` and `pyiceberg` have their own store clients. Their options are derived from Hadoop's
+settings through the `Store` with which the Arrow scan opens files.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from runtime.connectors.lake.table import UnreadableError
 from runtime.files import LocalFiles, is_local_path
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Options, Store, filesystem_of, kind_of
 from runtime.spark.files import resolve, store_at
 from runtime.spark.session import is_remote
 
-# loaded by name, together with the package
-_AZURE_FILE_IO = "runtime.connectors.lake.azure_io.AzureFileIO"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+class UnreadableError(Exception):
+    """The table or version uses something that sqlwin cannot read or write correctly.
+
+    Args:
+        reason: The unsupported property of the table.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -40,12 +50,7 @@ class TablePlace:
     @property
     def delta_options(self) -> dict[str, str] | None:
         """Storage options for `deltalake`. None for a local path."""
-        return None if self.store is None else _library_options(self.store, _DELTA)
-
-    @property
-    def iceberg_properties(self) -> dict[str, str]:
-        """Properties for `pyiceberg`."""
-        return {} if self.store is None else _library_options(self.store, _ICEBERG)
+        return None if self.store is None else _delta_options(self.store)
 
     @property
     def files(self) -> LocalFiles | StoredFiles:
@@ -115,43 +120,48 @@ def place_of_path(spark: SparkSession, path: str) -> TablePlace:
     return TablePlace(resolved, store)
 
 
-def _library_options(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
+def renamed_options(store: Store, names: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the options of a store under a library's names.
+
+    Args:
+        store: Object store.
+        names: The library's names of options, by kind of store.
 
     Raises:
         UnreadableError: The library has no name for an option.
     """
-    spelled: dict[str, str] = {}
-    options: Options = dict(store.options)
+    renamed: dict[str, str] = {}
     library_names = names[store.kind]
-    for name, value in options.items():
+    for name, value in store.options:
         if name in library_names:
-            spelled[library_names[name]] = _text(value)
+            renamed[library_names[name]] = _text(value)
         elif name not in _ELSEWHERE[store.kind]:
             raise UnreadableError(f"its client has no setting for {name} of {store.root}")
-    if names is _DELTA and store.kind == "s3":
+    return renamed
+
+
+def _delta_options(store: Store) -> dict[str, str]:
+    """Return the options of a store for `deltalake`."""
+    renamed = renamed_options(store, _DELTA)
+    options: Options = dict(store.options)
+    if store.kind == "s3":
         # HTTP only if requested; buckets are part of the path, as in `Store`
         endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
         if endpoint is not None:
-            spelled["aws_endpoint_url"] = f"{scheme}://{endpoint}"
-            spelled["aws_allow_http"] = "true"
-        spelled["connect_timeout"] = f"{options['connect_timeout']:.0f}s"
-        spelled["timeout"] = f"{options['request_timeout']:.0f}s"
-        spelled["max_retries"] = str(options.get("attempts", 3))
-    if names is _DELTA and (authority := options.get("blob_storage_authority")) is not None:
+            renamed["aws_endpoint_url"] = f"{scheme}://{endpoint}"
+            renamed["aws_allow_http"] = "true"
+        renamed["connect_timeout"] = f"{options['connect_timeout']:.0f}s"
+        renamed["timeout"] = f"{options['request_timeout']:.0f}s"
+        renamed["max_retries"] = str(options.get("attempts", 3))
+    if (authority := options.get("blob_storage_authority")) is not None:
         scheme, account = options.get("blob_storage_scheme", "https"), options["account_name"]
         # URLs of an emulator have the account in the path
         is_name = authority.startswith(".")
         host = f"{account}{authority}" if is_name else f"{authority}/{account}"
-        spelled["azure_storage_endpoint"] = f"{scheme}://{host}"
-    if names is _DELTA and options.get("blob_storage_scheme") == "http":
-        spelled["azure_allow_http"] = "true"
-    if names is _ICEBERG and store.kind == "abfs":
-        spelled["py-io-impl"] = _AZURE_FILE_IO
-    if names is _ICEBERG and store.kind == "s3" and "endpoint_override" in options:
-        scheme = options.get("scheme", "https")
-        spelled["s3.endpoint"] = f"{scheme}://{options['endpoint_override']}"
-    return spelled
+        renamed["azure_storage_endpoint"] = f"{scheme}://{host}"
+    if options.get("blob_storage_scheme") == "http":
+        renamed["azure_allow_http"] = "true"
+    return renamed
 
 
 def _text(value: object) -> str:
@@ -186,31 +196,5 @@ _DELTA = {
         "client_id": "azure_client_id",
         "client_secret": "azure_client_secret",
         "tenant_id": "azure_tenant_id",
-    },
-}
-_ICEBERG = {
-    "s3": {
-        "access_key": "s3.access-key-id",
-        "secret_key": "s3.secret-access-key",
-        "session_token": "s3.session-token",
-        "region": "s3.region",
-        "anonymous": "s3.anonymous",
-        "force_virtual_addressing": "s3.force-virtual-addressing",
-        "connect_timeout": "s3.connect-timeout",
-        "request_timeout": "s3.request-timeout",
-        "proxy_options": "s3.proxy-uri",
-    },
-    "gs": {"project_id": "gcs.project-id"},
-    "abfs": {
-        "account_name": "adls.account-name",
-        "account_key": "adls.account-key",
-        "sas_token": "adls.sas-token",
-        "client_id": "adls.client-id",
-        "client_secret": "adls.client-secret",
-        "tenant_id": "adls.tenant-id",
-        "blob_storage_authority": "adls.blob-storage-authority",
-        "dfs_storage_authority": "adls.dfs-storage-authority",
-        "blob_storage_scheme": "adls.blob-storage-scheme",
-        "dfs_storage_scheme": "adls.dfs-storage-scheme",
     },
 }

@@ -1,0 +1,1 @@
+"""Tables as files next to a log: places, Parquet files that tasks write, entries of Delta's log."""

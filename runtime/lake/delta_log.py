@@ -1,0 +1,91 @@
+"""Entries of a Delta table's log: files to read, and texts that describe files to add."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from runtime.lake.parquet_files import WrittenFile
+from runtime.spec.figures import date_text, timestamp_text
+from runtime.spec.scan import PartitionValue
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+# Hive's name for the directory of NULL
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
+_MOST_LETTERS = 64
+
+
+def add_actions(table: DeltaTable) -> pa.Table:
+    """Return the files of a version as recorded in its log."""
+    # pa.table() would import pandas for this
+    return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+
+
+def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:
+    """Return a directory such as `day=2024-01-01/k=7` for values of partition columns.
+
+    It is only informative, because readers use the log. So characters other than plain letters may
+    be replaced.
+    """
+    names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
+    texts = partition_texts(names, types, values)
+    return "/".join(
+        f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MOST_LETTERS]}"
+        for name, text in texts.items()
+    )
+
+
+def partition_texts(
+    names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
+) -> dict[str, str | None]:
+    """Return the values of partition columns as a log stores them, by column name."""
+    return {
+        name: partition_text(value, type_)
+        for name, type_, value in zip(names, types, values, strict=True)
+    }
+
+
+def partition_text(value: PartitionValue, type_: str) -> str | None:
+    """Return a value as a log stores it, where NULL and the empty text are the same."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type_ == "date" and isinstance(value, int):
+        return date_text(value)
+    if type_.startswith("timestamp") and isinstance(value, int):
+        return timestamp_text(value)
+    return str(value)
+
+
+def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:
+    """Return the statistics of a file for the log: number of rows and column ranges."""
+
+    def shown(name: str, value: Any) -> Any:
+        match types[name]:
+            case "date":
+                return date_text(value)
+            case "timestamp":
+                return f"{timestamp_text(value, 'T')}Z"
+            case "timestamp_ntz":
+                return timestamp_text(value, "T")
+        return value
+
+    ranges = {
+        name: (shown(name, low), shown(name, high)) for name, (low, high) in file.ranges.items()
+    }
+    return json.dumps(
+        {
+            "numRecords": file.n_rows,
+            "minValues": {name: low for name, (low, _) in ranges.items()},
+            "maxValues": {name: high for name, (_, high) in ranges.items()},
+            "nullCount": file.nulls,
+        }
+    )
