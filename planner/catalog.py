@@ -111,7 +111,6 @@ class Catalog(Protocol):
         self,
         table: SliceTable,
         range_us: tuple[int | None, int | None],
-        filters: Sequence[Expression],
         columns: Schema | None,
     ) -> SliceFiles | str:
         """Return a materialized table's files and the base files that it does not cover.
@@ -120,8 +119,6 @@ class Catalog(Protocol):
             table: The materialized table.
             range_us: Exclusive lower and inclusive upper bound of the slice ends to read, in
                 microseconds. None means unbounded.
-            filters: Conditions over the table of slices. Files in which no row can satisfy them may
-                be skipped.
             columns: Columns to read from the base table's files. None if the statement has looked
                 those files up before.
 

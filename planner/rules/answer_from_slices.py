@@ -120,7 +120,7 @@ def _answer(
     derivation = derive_from_slices(table.form, node, expressions, options.time_zone)
     if isinstance(derivation, str):
         return derivation
-    files = catalog.slice_files(table, derivation.range_us, derivation.filters, expressions.columns)
+    files = catalog.slice_files(table, derivation.range_us, expressions.columns)
     if isinstance(files, str):
         return files
     tail = None

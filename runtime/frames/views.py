@@ -24,7 +24,7 @@ def sql_dataframe(
     text = step.sql
     views = []
     for name, child in step.inputs:
-        view = _create_view(spark, child_dataframe(child))
+        view = _create_view(child_dataframe(child))
         views.append(view)
         text = text.replace(name, view)
     try:
@@ -36,14 +36,14 @@ def sql_dataframe(
 @contextmanager
 def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
     """Provide a view name for a DataFrame while SQL over it is analysed."""
-    view = _create_view(spark, source)
+    view = _create_view(source)
     try:
         yield view
     finally:
         _drop_views(spark, [view])
 
 
-def _create_view(spark: SparkSession, source: DataFrame) -> str:
+def _create_view(source: DataFrame) -> str:
     name = f"sqlwin_step_{next(_view_numbers)}"
     source.createOrReplaceTempView(name)
     return name

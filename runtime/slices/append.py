@@ -111,7 +111,7 @@ def append(
             if not built.files:
                 return built.n_read
             try:
-                commit(table, mark, built.files, (), None, batch=batch)
+                commit(table, built.files, (), None, batch=batch)
             except ChangedMeanwhile:
                 table = open_slices(into.place, into.name)
                 if batch is not None and table.last_batch(batch[0]) >= batch[1]:

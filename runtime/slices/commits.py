@@ -32,7 +32,6 @@ class ChangedMeanwhile(Exception):
 
 def commit(
     table: StoredSlices,
-    mark: str,
     files: Sequence[WrittenFile],
     gone: Sequence[SliceFile],
     manifest: Sequence[BaseFile] | None,
@@ -43,7 +42,6 @@ def commit(
 
     Args:
         table: Version that the commit was planned on.
-        mark: Unique part of the names of the new files.
         files: Data files to add.
         gone: Data files to remove.
         manifest: Base files of the next version. None if they are unchanged because the rewritten

@@ -132,7 +132,7 @@ def refresh(
             built = done[1]
             manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
             try:
-                version = commit(table, built.mark, built.files, replaced, manifest)
+                version = commit(table, built.files, replaced, manifest)
             except ChangedMeanwhile:
                 continue
             except UnknownOutcome:
@@ -180,7 +180,7 @@ def compact(
         inputs = Inputs(kept=few, reached=table.reached)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
-            commit(table, mark, built.files, few, None)
+            commit(table, built.files, few, None)
         except ChangedMeanwhile:
             remove_files(place.path, mark, place.store)
             return 0
@@ -223,7 +223,7 @@ def settle(
         inputs = Inputs(kept=rest, reached=target)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
-            commit(table, mark, built.files, touched, None, moved=target)
+            commit(table, built.files, touched, None, moved=target)
         except ChangedMeanwhile:
             remove_files(place.path, mark, place.store)
             return 0

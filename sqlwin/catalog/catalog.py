@@ -501,7 +501,6 @@ class SessionCatalog:
         self,
         table: SliceTable,
         range_us: tuple[int | None, int | None],
-        filters: Sequence[Expression],
         columns: Schema | None,
     ) -> SliceFiles | str:
         """Return the files of a materialized table. See `planner.catalog.Catalog`."""

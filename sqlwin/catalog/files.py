@@ -135,7 +135,7 @@ class FilesByName:
             with self.naming_files_by_path(name):
                 options = (*_path_options(named.path), *named.options)
                 spec = TableSpec(name, "filesystem", options=options)
-                self._found[name] = detected = self._detect(spec, name)
+                self._found[name] = detected = self._detect(spec)
                 validate_table(detected.spec)
         return self._found[name].spec
 
@@ -195,7 +195,7 @@ class FilesByName:
             self._named[name] = _Named(path)
         return self._named.get(name)
 
-    def _detect(self, spec: TableSpec, name: str) -> DetectionResult:
+    def _detect(self, spec: TableSpec) -> DetectionResult:
         try:
             return self._describe(spec)
         except ExecutionError as error:

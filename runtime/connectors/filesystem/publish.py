@@ -362,7 +362,7 @@ def clear_batches(files: Files, path: str) -> None:
     names = {match[1] for name in files.names_in(path) if (match := _OF_BATCH.fullmatch(name))}
     for name in sorted(names):
         writer = Writer(files, path, name)
-        with _unless_held(files, writer.hidden) as is_left:
+        with _unless_held(writer.hidden) as is_left:
             if is_left:
                 take_back(writer)
 
@@ -382,7 +382,7 @@ def finish_replacing(path: str) -> None:
     ]
     for leftover in leftovers:
         new = f"{above}/{leftover.removesuffix('.old')}"
-        with _unless_held(files, new) as is_left:
+        with _unless_held(new) as is_left:
             if not is_left:
                 continue
             old = f"{new}.old"
@@ -395,7 +395,7 @@ def finish_replacing(path: str) -> None:
 
 
 @contextmanager
-def _unless_held(files: Files, directory: str) -> Iterator[bool]:
+def _unless_held(directory: str) -> Iterator[bool]:
     """Lock a local directory for the block, if it exists. Yield whether no process holds it."""
     try:
         age_s = time.time() - os.stat(directory).st_mtime

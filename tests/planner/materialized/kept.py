@@ -97,7 +97,6 @@ class Tables(SessionCatalog):
         self,
         table: SliceTable,
         range_us: tuple[int | None, int | None],
-        filters: Sequence[Any],
         columns: tuple[Column, ...] | None,
     ) -> SliceFiles | str:
         self.asked.append(range_us)

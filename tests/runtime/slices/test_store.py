@@ -57,7 +57,7 @@ def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Pa
     table = _made(tmp_path / "m")
     assert (table.version, table.manifest, table.files) == (0, (), ())
     base = (BaseFile("a.parquet", 10, 20, 60, 60), BaseFile("b.parquet", 0, 1))
-    assert commit(table, "x", [_written(table, "x", 60)], [], base) == 1
+    assert commit(table, [_written(table, "x", 60)], [], base) == 1
     found = open_slices(table.path)
     assert (found.name, found.form, found.manifest) == ("m", FORM, base)
     assert [(file.n_rows, file.first_us, file.last_us) for file in found.files] == [(1, 60, 60)]
@@ -67,9 +67,9 @@ def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Pa
 
 def test_of_two_that_commit_at_once_one_wins_and_the_other_changes_nothing(tmp_path: Path) -> None:
     one, other = _made(tmp_path / "m"), open_slices(str(tmp_path / "m"))
-    commit(one, "x", [_written(one, "x", 60)], [], (BaseFile("a", 1, 1),))
+    commit(one, [_written(one, "x", 60)], [], (BaseFile("a", 1, 1),))
     with pytest.raises(ChangedMeanwhile):
-        commit(other, "y", [_written(other, "y", 60)], [], (BaseFile("a", 1, 1),))
+        commit(other, [_written(other, "y", 60)], [], (BaseFile("a", 1, 1),))
     found = open_slices(one.path)
     assert found.version == 1
     assert len(found.files) == len(found.manifest) == 1
@@ -79,9 +79,9 @@ def test_of_two_that_commit_at_once_one_wins_and_the_other_changes_nothing(tmp_p
 def test_compaction_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
     table = _made(tmp_path / "m")
     base = (BaseFile("a", 1, 1, 60, 60),)
-    commit(table, "x", [_written(table, "x", 60)], [], base)
+    commit(table, [_written(table, "x", 60)], [], base)
     table = open_slices(table.path)
-    commit(table, "y", [_written(table, "y", 60)], table.files, None)
+    commit(table, [_written(table, "y", 60)], table.files, None)
     found = open_slices(table.path)
     assert found.manifest == base
     assert [file.path for file in found.files] == ["part-y-0.parquet"]
@@ -99,7 +99,7 @@ def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
 
 def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) -> None:
     table = _made(tmp_path / "m")
-    commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+    commit(table, [], [], (BaseFile("a", 1, 1),))
     set_suspended(open_slices(table.path), True)
     found = open_slices(table.path)
     assert found.is_suspended
@@ -112,17 +112,17 @@ def test_how_far_old_slices_are_merged_is_in_the_version(tmp_path: Path) -> None
     table = open_slices(path)
     assert table.delta.metadata().configuration["sqlwin.format"] == "3"
     assert (table.rules, table.reached) == (rules, Reached())
-    commit(table, "x", [_written(table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    commit(table, [_written(table, "x", 60)], [], (BaseFile("a", 1, 1),))
     moved = Reached((Tier(300, 600), Tier(1500, -1500)), -3000)
     table = open_slices(path)
-    commit(table, "y", [_written(table, "y", 300)], table.files, None, moved=moved)
+    commit(table, [_written(table, "y", 300)], table.files, None, moved=moved)
     found = open_slices(path)
     assert found.reached == moved
     assert [file.first_us for file in found.files] == [300]
     assert found.manifest == (BaseFile("a", 1, 1),)
     assert open_slices(path, version=1).reached == Reached()
     # nothing is left of what was dropped
-    commit(found, "z", [], found.files, None, moved=Reached(moved.tiers, 600))
+    commit(found, [], found.files, None, moved=Reached(moved.tiers, 600))
     assert open_slices(path).reached.since_us == 600
     assert open_slices(path).files == ()
 
@@ -131,13 +131,13 @@ def test_a_micro_batch_is_named_by_the_version_that_has_its_rows(tmp_path: Path)
     table = _made(tmp_path / "m")
     other = open_slices(table.path)
     assert table.last_batch("s") == -1
-    commit(table, "x", [_written(table, "x", 60)], [], None, batch=("s", 3))
+    commit(table, [_written(table, "x", 60)], [], None, batch=("s", 3))
     found = open_slices(table.path)
     assert (found.last_batch("s"), found.last_batch("t")) == (3, -1)
     with pytest.raises(ChangedMeanwhile):
-        commit(other, "%", [_written(other, "z", 60)], [], None, batch=("t", 0))
+        commit(other, [_written(other, "z", 60)], [], None, batch=("t", 0))
     # those of others stay
-    commit(found, "y", [_written(found, "y", 60)], [], (BaseFile("a", 1, 1),))
+    commit(found, [_written(found, "y", 60)], [], (BaseFile("a", 1, 1),))
     assert open_slices(table.path).last_batch("s") == 3
 
 
@@ -170,7 +170,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
     table = _made(tmp_path / "m")
-    commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+    commit(table, [], [], (BaseFile("a", 1, 1),))
     (manifest,) = (tmp_path / "m" / "_sqlwin").iterdir()
     manifest.unlink()
     with pytest.raises(ExecutionError, match="is damaged"):

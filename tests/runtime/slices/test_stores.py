@@ -61,7 +61,7 @@ def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: Object
     table = _made(place)
     assert (table.version, table.manifest, table.files) == (0, (), ())
     base = (BaseFile("a.parquet", 10, 20, 60, 60),)
-    assert commit(table, "x", [_written(store, table, "x", 60)], [], base) == 1
+    assert commit(table, [_written(store, table, "x", 60)], [], base) == 1
     found = open_slices(place)
     assert (found.name, found.form, found.manifest) == ("m", FORM, base)
     assert [(file.n_rows, file.first_us) for file in found.files] == [(1, 60)]
@@ -87,7 +87,7 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
     def run(table: StoredSlices, mark: str) -> None:
         try:
             done[mark] = commit(
-                table, mark, [_written(store, table, mark, 60)], [], (BaseFile(mark, 1, 1),)
+                table, [_written(store, table, mark, 60)], [], (BaseFile(mark, 1, 1),)
             )
         except ChangedMeanwhile:
             done[mark] = "lost"
@@ -114,11 +114,11 @@ def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None
     place = _place(store, "answer")
     table = _made(place)
     with store.failing("lost", LOGGED, times=1):
-        assert commit(table, "x", [], [], (BaseFile("a", 1, 1),)) == 1
+        assert commit(table, [], [], (BaseFile("a", 1, 1),)) == 1
     # not asked again, the store says that it has failed
     table = open_slices(_place(store, "answer", attempts=0))
     with store.failing("lost", LOGGED, times=1):
-        assert commit(table, "y", [], [], (BaseFile("b", 1, 1),)) == 2
+        assert commit(table, [], [], (BaseFile("b", 1, 1),)) == 2
     assert open_slices(place).manifest == (BaseFile("b", 1, 1),)
 
 
@@ -126,7 +126,7 @@ def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None
     place = _place(store, "refused", attempts=0)
     table = _made(place)
     with store.failing("AccessDenied", LOGGED), pytest.raises(ExecutionError) as raised:
-        commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+        commit(table, [], [], (BaseFile("a", 1, 1),))
     assert not isinstance(raised.value, UnknownOutcome)
     assert raised.value.message.startswith(f"materialized table `m` at {place.path}: ")
     assert open_slices(place).version == 0
@@ -144,7 +144,7 @@ def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: Obj
         return bool(is_over)
 
     with store.failing("lost", fails), pytest.raises(UnknownOutcome) as raised:
-        commit(table, "x", [written], [], (BaseFile("a", 1, 1),))
+        commit(table, [written], [], (BaseFile("a", 1, 1),))
     assert "is unknown" in str(raised.value.hint)
     # it was: what it names is there
     found = open_slices(place)
@@ -155,7 +155,7 @@ def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: Obj
 def test_what_is_removed_is_what_has_the_mark(store: ObjectStore) -> None:
     place = _place(store, "marks")
     table = _made(place)
-    commit(table, "x", [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    commit(table, [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
     _written(store, table, "lost", 60)
     remove_files(place.path, "lost", place.store)
     assert [name for name in _files(place) if name.startswith("part-")] == ["part-x-0.parquet"]
@@ -195,7 +195,7 @@ def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore)
 def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStore) -> None:
     place = _place(store, "removed", attempts=0)
     table = _made(place)
-    commit(table, "x", [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    commit(table, [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
 
     def is_of_data(environ: dict[str, object]) -> bool:
         return environ["REQUEST_METHOD"] == "DELETE" and "part-x" in str(environ["PATH_INFO"])
