@@ -24,7 +24,7 @@ from runtime.batch.in_process import RowsHere
 from runtime.connectors.registry import write_rows
 from runtime.errors import AnalysisError, Position
 from runtime.files import is_local_path
-from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
 from runtime.redaction import remember_settings
@@ -59,8 +59,7 @@ from sqlwin.result import (
     TableResult,
 )
 from sqlwin.result.in_process import InProcessRows
-from sqlwin.result.rows import QueryRows
-from sqlwin.result.spark import DataFrameRows, FetchedRows
+from sqlwin.result.spark import SparkRows
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
@@ -269,11 +268,9 @@ class Runner:
             opened = StreamQuery(self.plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
         batch = self.plans.batch_rows(lowered)
-        by_spark = self._spark_rows(batch.dataframe)
-        rows: QueryRows = by_spark if batch.arrow is None else FetchedRows(batch.arrow, by_spark)
         return RowsResult(
             text,
-            rows,
+            self._spark_rows(batch.dataframe, batch.arrow),
             self.plans.errors_of(text),
             self.plans.run,
             statement_notes=self._notes(),
@@ -452,10 +449,10 @@ class Runner:
             raise _not_of_streams(text)
         return RowsResult(text, self._spark_rows(rows), errors, self.plans.run)
 
-    def _spark_rows(self, frame: DataFrame) -> DataFrameRows:
+    def _spark_rows(self, frame: DataFrame, arrow: ArrowRows | None = None) -> SparkRows:
         """Return the rows of the current statement that Spark's tasks compute."""
         most_bytes = int(self.config.get("sqlwin.result.max-in-flight"))
-        return DataFrameRows(frame, self.plans.time_zone, self.plans.run, most_bytes)
+        return SparkRows(frame, self.plans.time_zone, self.plans.run, most_bytes, arrow)
 
 
 def _not_of_streams(text: str) -> AnalysisError:

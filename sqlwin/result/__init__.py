@@ -3,8 +3,8 @@
 A `Result` is one of six frozen dataclasses, one per kind of statement. Tell them apart with `match`
 or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`, `show`.
 
-The rows of a query have one protocol, `sqlwin.result.rows.Rows`: a schema, and batches of it. Four
-classes implement it: `InProcessRows`, `FetchedRows`, `DataFrameRows` and `StreamedRows`.
+The rows of a query have one protocol, `sqlwin.result.rows.QueryRows`: a schema, and batches of it.
+Three classes implement it: `InProcessRows`, `SparkRows` and `StreamedRows`.
 
 This room does not know how statements run. `sqlwin.execution` creates results, and passes execution
 records, error translators and started streams as objects with the protocols defined here.

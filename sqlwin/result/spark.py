@@ -42,7 +42,7 @@ _AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
-class DataFrameRows:
+class SparkRows:
     """Rows of a Spark DataFrame.
 
     Attributes:
@@ -50,12 +50,14 @@ class DataFrameRows:
         time_zone: Session time zone. Empty: the time zone of the DataFrame's session.
         run: Execution record of the statement, if there is one.
         most_bytes: Maximum bytes of rows held at a time.
+        arrow: The same rows as Python workers hold them. None if Spark computes them.
     """
 
     frame: DataFrame
     time_zone: str = ""
     run: RunRecord | None = None
     most_bytes: int = DEFAULT_MOST_BYTES
+    arrow: ArrowRows | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -69,16 +71,19 @@ class DataFrameRows:
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `limit`. Few rows are fetched at once."""
+        if limit is None and self.arrow is not None:
+            yield from self._fetch(replace(BatchRows.of(self.frame), arrow=self.arrow))
+            return
         frame = arrow_ready(self.frame)
         if limit is not None:
             frame = frame.limit(limit)
         if (_most_rows(frame) if limit is None else limit) > _AT_ONCE:
-            yield from self.fetched(BatchRows.of(frame))
+            yield from self._fetch(BatchRows.of(frame))
             return
         for batch in compute(self.run, frame.toArrow).to_batches():
             yield as_of_schema(batch, self.schema)
 
-    def fetched(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
+    def _fetch(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
         """Yield rows with this schema, fetched from tasks within `most_bytes`."""
         batches = result_batches(rows, self.most_bytes)
         with closing(batches):
@@ -91,40 +96,6 @@ class DataFrameRows:
     def dataframe(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that has not been computed."""
         return self.frame
-
-
-@dataclass(frozen=True)
-class FetchedRows:
-    """Rows that Python workers hold as Arrow.
-
-    Attributes:
-        arrow: Rows as workers hold them.
-        spark: The same rows as a Spark DataFrame, used for the first rows.
-    """
-
-    arrow: ArrowRows
-    spark: DataFrameRows
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Names and Spark types of the columns."""
-        return self.spark.columns
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Arrow schema, with instants in the session's time zone."""
-        return self.spark.schema
-
-    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, at most `limit`."""
-        if limit is not None:
-            yield from self.spark.batches(limit)
-        else:
-            yield from self.spark.fetched(replace(BatchRows.of(self.spark.frame), arrow=self.arrow))
-
-    def dataframe(self) -> DataFrame:
-        """Return the rows as a Spark DataFrame that has not been computed."""
-        return self.spark.frame
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:

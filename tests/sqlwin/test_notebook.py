@@ -25,7 +25,7 @@ from sqlwin.result import (
     StreamedRows,
     TableResult,
 )
-from sqlwin.result.spark import DataFrameRows
+from sqlwin.result.spark import SparkRows
 
 DOCUMENT = Document((QueryDocument("SELECT 1", "the plan"),))
 
@@ -178,7 +178,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script, params: iter([RowsResult(script, DataFrameRows(frame))])
+        execute_iter=lambda script, params: iter([RowsResult(script, SparkRows(frame))])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")

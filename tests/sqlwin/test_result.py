@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from sqlwin.execution.streams.results import by_window
 from sqlwin.result import OpenStream, RowsResult, StreamedRows, TableResult
-from sqlwin.result.spark import DataFrameRows
+from sqlwin.result.spark import SparkRows
 
 
 @pytest.fixture
@@ -113,6 +113,6 @@ class _WithoutPlan:
 
 def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most(spark: SparkSession) -> None:
     frame: Any = _WithoutPlan(spark.range(2).withColumnRenamed("id", "n"))
-    result = RowsResult("", DataFrameRows(frame, "UTC"))
+    result = RowsResult("", SparkRows(frame, "UTC"))
     batches = list(result.batches())
     assert [value for batch in batches for value in batch["n"].to_pylist()] == [0, 1]

@@ -33,7 +33,7 @@ from sqlwin.result import (
     StreamedRows,
     TableResult,
 )
-from sqlwin.result.spark import DataFrameRows, FetchedRows
+from sqlwin.result.spark import SparkRows
 
 TYPES = """
     SELECT CAST(1.50 AS DECIMAL(38, 10)) AS d, TIMESTAMP_LTZ '2024-05-01 12:00:00.000001' AS at,
@@ -263,9 +263,10 @@ def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Pat
     by_spark = fresh_session.execute("SELECT id, now() AS at FROM range(0, 300000, 1, 3)")
     fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
     streamed = fresh_session.execute(WINDOWS)
+    assert [rows.arrow is not None for rows in map(spark_rows, (batch, by_spark))] == [True, False]
     for (result,), kind in (
-        (batch, FetchedRows),
-        (by_spark, DataFrameRows),
+        (batch, SparkRows),
+        (by_spark, SparkRows),
         (streamed, StreamedRows),
     ):
         assert isinstance(result, RowsResult) and type(result.data) is kind
@@ -277,3 +278,9 @@ def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Pat
         assert sum(part.num_rows for part in rows.batches(2)) == 2
         assert rows.dataframe().isStreaming is (kind is StreamedRows)
     assert batch[0].to_arrow().schema.types == streamed[0].to_arrow().schema.types
+
+
+def spark_rows(results: list[sqlwin.Result]) -> SparkRows:
+    (result,) = results
+    assert isinstance(result, RowsResult) and isinstance(result.data, SparkRows)
+    return result.data

@@ -25,7 +25,7 @@ from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import emitted_blobs, without_emitted
 from runtime.spec.table import TableSpec
 from sqlwin.result import RowsResult
-from sqlwin.result.spark import FetchedRows
+from sqlwin.result.spark import SparkRows
 from tests.marks import among
 
 N_ROWS = 3_000
@@ -75,7 +75,7 @@ def rows_of(result: sqlwin.Result) -> BatchRows:
 def arrow_rows(result: sqlwin.Result) -> ArrowRows | None:
     """Rows as workers hold them; None if Spark computes them."""
     assert isinstance(result, RowsResult)
-    return result.data.arrow if isinstance(result.data, FetchedRows) else None
+    return result.data.arrow if isinstance(result.data, SparkRows) else None
 
 
 QUERIES = {
