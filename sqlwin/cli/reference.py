@@ -6,6 +6,7 @@ settings, connectors, functions. A test compares the file with them.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from runtime.options.formats import SPARK_OPTIONS
+from runtime.options.formats import FORMATS
 from runtime.spec.table import LATE_ROWS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
@@ -45,6 +46,10 @@ ENVIRONMENT = {
 }
 
 
+_SPARK_DOCS = "https://spark.apache.org/docs/latest"
+_ALIAS = re.compile(r"\balias of (\w+)$")
+
+
 def reference() -> dict[str, str]:
     """Return the text of each page, by file name."""
     return {
@@ -73,12 +78,20 @@ def _commands() -> Iterator[str]:
     shared = {option: names for option, names in users.items() if len(names) > 1}
     yield "## Commands\n"
     yield f"```text\n{_help(main, 'sqlwin')}\n```\n"
-    yield "`--help` says more and has examples. Options of several commands:\n"
+    yield "`--help` says more and has examples.\n"
+    most = max(shared.values(), key=len)
+    yield f"Options of {_short_names(most)}:\n"
+    yield _table(
+        ("option", "meaning"),
+        ((f"`{option}`", text) for (option, text), names in shared.items() if names == most),
+    )
+    yield "Options of some of them:\n"
     yield _table(
         ("option", "commands", "meaning"),
         (
-            (f"`{option}`", ", ".join(name.removeprefix("sqlwin ") for name in names), meaning)
-            for (option, meaning), names in shared.items()
+            (f"`{option}`", _short_names(names), text)
+            for (option, text), names in shared.items()
+            if names != most
         ),
     )
     for name, command in sorted(main.commands.items()):
@@ -106,6 +119,10 @@ def _leaf_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.C
             yield from _leaf_commands(command, f"{name} {word}")
         else:
             yield f"{name} {word}", command
+
+
+def _short_names(commands: Iterable[str]) -> str:
+    return ", ".join(name.removeprefix("sqlwin ") for name in commands)
 
 
 def _context(command: click.Command, name: str) -> click.Context:
@@ -180,8 +197,18 @@ def _functions() -> Iterator[str]:
         "sqlwin merges these from slices, also with FILTER. For Spark's other aggregates, it\n"
         "copies each row into its windows. EXPLAIN shows which applies.\n"
     )
-    rows = ((f"`{a.signature}`", _sentence(a.summary, a.text)) for a in AGGREGATES.values())
-    yield _table(("aggregate", "value"), rows)
+    aliases: dict[str, list[str]] = {}
+    for name, function in AGGREGATES.items():
+        if match := _ALIAS.search(function.summary):
+            aliases.setdefault(match[1], []).append(name)
+    yield _table(
+        ("aggregate", "value"),
+        (
+            (_quoted([f.signature, *aliases.get(f.name, ())]), _sentence(f.summary, f.text))
+            for f in AGGREGATES.values()
+            if not _ALIAS.search(f.summary)
+        ),
+    )
 
 
 def _settings() -> Iterator[str]:
@@ -224,6 +251,8 @@ def _connectors() -> Iterator[str]:
     late_rows = next(o for c in CONNECTORS.values() for o in c.options if o.name == LATE_ROWS)
     yield f"Every connector that streams has the option `{LATE_ROWS}`: {late_rows.doc}.\n"
     for connector in CONNECTORS.values():
+        if not connector.options:
+            continue
         yield f"## {connector.name}\n"
         yield f"```sql\n{connector.example}\n```\n"
         yield from _options(option for option in connector.options if option.name != LATE_ROWS)
@@ -235,10 +264,9 @@ def _file_formats() -> Iterator[str]:
     for format_, options in FORMAT_OPTIONS.items():
         yield f"With `'format' = '{format_}'`:\n"
         yield from _options(options)
-    common = set.intersection(*(set(options) for options in SPARK_OPTIONS.values()))
-    yield "Options of Spark's readers and writers, with or without the format as a prefix:\n"
-    rows = [("all", common), *((name, set(o) - common) for name, o in SPARK_OPTIONS.items())]
-    yield _table(("format", "options"), ((name, _quoted(sorted(o))) for name, o in rows))
+    yield "Options of Spark's readers and writers, with or without the format as a prefix:"
+    links = (f"[{name}]({_SPARK_DOCS}/sql-data-sources-{name}.html)" for name in FORMATS)
+    yield _wrap(f"{', '.join(links)}.")
 
 
 def _options(options: Iterable[OptionHelp]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from planner.binder import group_windows
 from runtime.connectors.registry import CONNECTORS as RUN
 from runtime.options import known
 from runtime.options.checks import Option
-from runtime.options.formats import FLINK_OPTIONS, SPARK_OPTIONS
+from runtime.options.formats import FLINK_OPTIONS
 from sqlwin.cli.app import main
 from sqlwin.cli.reference import ENVIRONMENT, _leaf_commands, _option_records, reference
 from sqlwin.config.settings import SETTINGS
@@ -42,8 +42,6 @@ def test_every_option_of_connectors_and_formats_is_in_it():
     options = [o for c in CONNECTORS.values() for o in c.options]
     options += [o for format_options in FORMAT_OPTIONS.values() for o in format_options]
     assert [o.name for o in options if f"`{o.name}`" not in TEXT] == []
-    spark = {name for names in SPARK_OPTIONS.values() for name in names}
-    assert [name for name in sorted(spark) if f"`{name}`" not in TEXT] == []
 
 
 def test_every_option_of_a_command_is_in_it():
