@@ -81,18 +81,12 @@ def _commands() -> Iterator[str]:
     yield "`--help` says more and has examples.\n"
     most = max(shared.values(), key=len)
     yield f"Options of {_short_names(most)}:\n"
-    yield _table(
-        ("option", "meaning"),
-        ((f"`{option}`", text) for (option, text), names in shared.items() if names == most),
-    )
-    yield "Options of some of them:\n"
-    yield _table(
-        ("option", "commands", "meaning"),
-        (
-            (f"`{option}`", _short_names(names), text)
-            for (option, text), names in shared.items()
-            if names != most
-        ),
+    yield _list((f"`{option}`", text) for (option, text), names in shared.items() if names == most)
+    yield "Options of some of these:\n"
+    yield _list(
+        (f"`{option}` ({_short_names(names)})", text)
+        for (option, text), names in shared.items()
+        if names != most
     )
     for name, command in sorted(main.commands.items()):
         if command.hidden:
@@ -107,7 +101,7 @@ def _commands() -> Iterator[str]:
             if record not in shared
         ]
         if own:
-            yield _table(("option", "meaning"), ((f"`{left}`", right) for left, right in own))
+            yield _list((f"`{left}`", right) for left, right in own)
 
 
 def _leaf_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -155,7 +149,7 @@ def _help(command: click.Command, name: str) -> str:
 def _prompt() -> Iterator[str]:
     yield "## The prompt\n"
     yield "Commands of `sqlwin repl`. See [repl.md](repl.md).\n"
-    yield _table(("command", "description"), ((f"`{left}`", right) for left, right in help_lines()))
+    yield _list((f"`{left}`", right) for left, right in help_lines())
 
 
 def _statements() -> Iterator[str]:
@@ -178,10 +172,7 @@ def _functions() -> Iterator[str]:
         "Use them in FROM, with or without `TABLE( )`. [windows.md](windows.md) explains them;\n"
         "`sqlwin functions NAME` draws the windows.\n"
     )
-    yield _table(
-        ("function", "windows"),
-        ((f"`{function.signature}`", function.summary) for function in WINDOWS.values()),
-    )
+    yield _list((f"`{function.signature}`", function.summary) for function in WINDOWS.values())
     yield "### In GROUP BY\n"
     yield (
         "`GROUP BY TUMBLE(timecol, size)`, `HOP(timecol, slide, size)` and "
@@ -191,7 +182,7 @@ def _functions() -> Iterator[str]:
     names: dict[str, list[str]] = {}
     for name, function in GROUP_WINDOWS.items():
         names.setdefault(function.summary, []).append(name)
-    yield _table(("functions", "value"), ((_quoted(ns), text) for text, ns in names.items()))
+    yield _list((_quoted(ns), text) for text, ns in names.items())
     yield "## Aggregates\n"
     yield (
         "sqlwin merges these from slices, also with FILTER. For Spark's other aggregates, it\n"
@@ -201,13 +192,10 @@ def _functions() -> Iterator[str]:
     for name, function in AGGREGATES.items():
         if match := _ALIAS.search(function.summary):
             aliases.setdefault(match[1], []).append(name)
-    yield _table(
-        ("aggregate", "value"),
-        (
-            (_quoted([f.signature, *aliases.get(f.name, ())]), _sentence(f.summary, f.text))
-            for f in AGGREGATES.values()
-            if not _ALIAS.search(f.summary)
-        ),
+    yield _list(
+        (_quoted([f.signature, *aliases.get(f.name, ())]), _sentence(f.summary, f.text))
+        for f in AGGREGATES.values()
+        if not _ALIAS.search(f.summary)
     )
 
 
@@ -217,9 +205,8 @@ def _settings() -> Iterator[str]:
         "`sqlwin.connect`.\nKeys that begin with `spark.` are Spark settings.\n"
     )
     settings = SETTINGS.values()
-    yield _table(
-        ("setting", "default", "meaning"),
-        ((f"`{s.name}`", _default(s), _meaning(s)) for s in settings if s.has_effect),
+    yield _list(
+        (f"`{s.name}` {_default(s)}".strip(), _meaning(s)) for s in settings if s.has_effect
     )
     if ignored := [s.name for s in settings if not s.has_effect]:
         yield "Flink settings that sqlwin accepts and ignores, so that Flink scripts run:"
@@ -228,7 +215,7 @@ def _settings() -> Iterator[str]:
 
 def _default(setting: Setting) -> str:
     if setting.default:
-        return f"`{setting.default}`"
+        return f"(`{setting.default}`)"
     return "" if setting.type is Type.CHOICE else f"({setting.type})"
 
 
@@ -281,14 +268,14 @@ def _options(options: Iterable[OptionHelp]) -> Iterator[str]:
         required = " (required)" if option.required else ""
         rows.append((f"`{option.name}`", f"{option.doc}{values}{required}"))
     if rows:
-        yield _table(("option", "meaning"), rows)
+        yield _list(rows)
     if ignored:
         yield _wrap(f"Flink's options without effect: {_quoted(ignored)}.")
 
 
 def _environment() -> Iterator[str]:
     yield "## Environment\n"
-    yield _table(("variable", "meaning"), ((f"`{name}`", doc) for name, doc in ENVIRONMENT.items()))
+    yield _list((f"`{name}`", doc) for name, doc in ENVIRONMENT.items())
 
 
 def _sentence(summary: str, text: str) -> str:
@@ -296,8 +283,18 @@ def _sentence(summary: str, text: str) -> str:
     return f"{summary}. {' '.join(text.split())}" if text else summary
 
 
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False) + "\n"
+def _wrap(text: str, indent: str = "") -> str:
+    return (
+        textwrap.fill(
+            text, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        + "\n"
+    )
+
+
+def _list(rows: Iterable[tuple[str, str]]) -> str:
+    """Return names with their meanings. Unlike rows of a table, list items can be wrapped."""
+    return "".join(_wrap(f"- {name}: {meaning}", indent="  ") for name, meaning in rows)
 
 
 def _quoted(texts: Iterable[str]) -> str:
