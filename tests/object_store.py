@@ -33,6 +33,9 @@ REFUSALS = {
     "SlowDown": 503,
 }
 
+# Only reached if requests come one after the other; below the timeout of clients
+_LONGEST_MEETING_S = 20.0
+
 Environ = dict[str, Any]
 # Whether a request is answered wrongly, by its method, path and headers
 Which = Callable[[Environ], bool]
@@ -55,6 +58,23 @@ def is_of_rows(environ: Environ) -> bool:
     return environ["REQUEST_METHOD"] == "GET" and "HTTP_RANGE" in environ
 
 
+class _Meeting:
+    """Requests that wait until some of them are there at the same time."""
+
+    def __init__(self, which: Which, n: int) -> None:
+        self.which = which
+        self.has_met = threading.Event()
+        self._n_missing = n
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        with self._lock:
+            self._n_missing -= 1
+            if not self._n_missing:
+                self.has_met.set()
+        self.has_met.wait(_LONGEST_MEETING_S)
+
+
 @dataclass
 class ObjectStore:
     """The server.
@@ -68,6 +88,7 @@ class ObjectStore:
     port: int = 0
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     _fault: tuple[str, Which, float, int] | None = None
+    _meeting: _Meeting | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -132,11 +153,27 @@ class ObjectStore:
         finally:
             self._fault = None
 
+    @contextmanager
+    def holding(self, which: Which, n: int) -> Iterator[threading.Event]:
+        """Hold requests back until `n` of them wait at the same time, then answer all.
+
+        Yields an event that is set if that has happened. Requests that wait for long without it are
+        answered.
+        """
+        self._meeting = _Meeting(which, n)
+        try:
+            yield self._meeting.has_met
+        finally:
+            self._meeting = None
+
     def answer(
         self, app: Callable[..., Iterable[bytes]], environ: Environ, start: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer a request."""
         method = environ["REQUEST_METHOD"]
+        meeting = self._meeting
+        if meeting is not None and meeting.which(environ):
+            meeting.wait()
         with self._lock:
             self.requests.append((method, environ["PATH_INFO"], environ.get("HTTP_RANGE")))
             fault, which, seconds, times = self._fault or ("", is_read, 0.0, 0)

@@ -14,7 +14,8 @@ from tests.docs.pages import Block
 from tests.docs.test_docs import place_of_files
 from tests.goldens import ROOT
 from tests.marks import among
-from tests.sqlwin.repl.terminal import PROMPT, Terminal
+from tests.observing import wait_until
+from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -86,11 +87,7 @@ def at_the_prompt(
             case "menu":
                 enter(prompt, typed(block)[0][:-1])
                 prompt.type(block.fields["typed"])
-                for _ in range(10):
-                    # the menu opens anew, with the columns that Spark has given meanwhile
-                    time.sleep(2)
-                    prompt.type(" \x7f")
-                prompt.shows(block.text.splitlines()[-2].strip())
+                open_menu(prompt, [line.strip() for line in block.text.splitlines()[2:-1]])
                 shown = prompt.screen.text()[begin:]
                 prompt.type(_CTRL_C)
                 prompt.see(PROMPT)
@@ -99,10 +96,9 @@ def at_the_prompt(
                     enter(prompt, [line.replace(f"'{place}", f"'{directory}/") for line in lines])
                     prompt.see(PROMPT)
                 shown = since(prompt, begin)
-                for _ in range(60):
-                    if block.fields.get("until", "") in shown:
-                        break
-                    time.sleep(1)
+                give_up = time.monotonic() + SECONDS
+                while block.fields.get("until", "") not in shown:
+                    assert time.monotonic() < give_up, shown
                     begin = prompt.screen.text().rindex(PROMPT)
                     enter(prompt, typed(block)[-1])
                     prompt.see(PROMPT)
@@ -110,6 +106,18 @@ def at_the_prompt(
         shown = shown.replace(f"{directory}/", place)
         yield block.start, block.part("\n".join(filter(str.strip, shown.splitlines())))
     prompt.leave()
+
+
+def open_menu(prompt: Terminal, entries: list[str]) -> None:
+    """Open the menu of completions again and again until it has all entries, which Spark gives."""
+
+    def is_open() -> bool:
+        prompt.type(" \x7f")
+        prompt.taken()
+        lines = [line.strip() for line in prompt.screen.display]
+        return all(entry in lines for entry in entries)
+
+    wait_until(is_open, SECONDS, every_s=0.2, explain=prompt.screen.text)
 
 
 def since(prompt: Terminal, begin: int) -> str:
@@ -159,7 +167,7 @@ def on_the_screen(blocks: list[Block], directory: Path) -> Iterator[tuple[int, s
 def so_much(screen: Terminal, block: Block) -> list[str]:
     """The first lines of a screen and its last one, the status, as soon as they are so many."""
     n_lines = len(block.text.splitlines())
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + SECONDS
     while time.monotonic() < give_up:
         screen.read()
         lines = list(filter(str.strip, screen.screen.text().splitlines()))

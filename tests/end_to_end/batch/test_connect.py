@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pyspark
 import pytest
 
 from tests.goldens import ROOT
+from tests.observing import wait_until
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ENVIRONMENT = {
@@ -50,11 +50,9 @@ def test_packages_that_are_missing_are_named_with_what_installs_them(tmp_path: P
     assert second == "  pip install 'sqlwin[connect]'"
 
 
-def test_a_server_that_does_not_answer_is_named_within_seconds() -> None:
+def test_a_server_that_does_not_answer_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
-    begun = time.monotonic()
     done = client("run", "--remote", f"sc://{address}", "-e", "SELECT 1")
-    assert time.monotonic() - begun < 120
     assert done.returncode == 3
     assert (
         done.stderr.splitlines()[0] == f"error: no Spark Connect server is reachable at {address}"
@@ -85,14 +83,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        until = time.monotonic() + 120
-        while True:
-            assert process.poll() is None and time.monotonic() < until
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
+
+        def is_listening() -> bool:
+            assert process.poll() is None, (directory / "log").read_text()
+            with socket.socket() as client:
+                return client.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_until(is_listening, every_s=0.1)
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)

@@ -33,6 +33,7 @@ LITERALS = {
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 # Spark takes a TIMESTAMP of ORC for an instant
 TIMES = {"parquet": "TIMESTAMP(6)", "orc": "TIMESTAMP_LTZ(6)"}
+SCAN = "ArrowScanLocalWindowAggregate("
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
 BY_ARROW = "RESET 'sqlwin.optimizer.disabled-rules';"
 
@@ -186,6 +187,8 @@ def test_every_path_finds_the_same_rows(
     fresh_session.execute(create(directory, file_format))
     texts = [condition for condition, _ in drawn]
     right = [[n for n, x in enumerate(values) if is_true(x)] for _, is_true in drawn]
+    is_scanned = SCAN in fresh_session.explain(WINDOW.format(number=0, condition=texts[0]))
+    assert is_scanned is (file_format == "parquet")
     for query in (PLAIN, JOIN, WINDOW):
         assert found(fresh_session, query, texts) == right, (query, texts)
     fresh_session.execute(BY_SPARK)
@@ -204,6 +207,8 @@ def test_streams_find_them_too(
     assert found(session, PLAIN, conditions) == [[1, 2, 3], [4, 5], [4, 5]]
     for rule in (BY_ARROW, BY_SPARK):
         session.execute(rule)
+        explained = session.explain(WINDOW.format(number=0, condition="d <> 0.5"))
+        assert (SCAN in explained) is (file_format == "parquet" and rule == BY_ARROW)
         assert found(session, WINDOW, ["d <> 0.5"]) == [[1, 2, 3, 4, 5]]
     session.execute(BY_ARROW)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from pyiceberg.types import IntegerType
 import sqlwin
 from runtime.errors import CatalogError, ExecutionError
 from tests.end_to_end.lake.test_delta import COUNTS, START, rows_of, values
+from tests.observing import wait_for_stream
 
 
 @pytest.fixture
@@ -115,11 +115,7 @@ def test_a_stream_reads_snapshots_each_row_once_and_goes_on_where_it_stopped(
         assert stream is not None
         for rows in meanwhile:
             source.append(rows)
-        end = time.monotonic() + 90
-        while len(written()) < until:
-            assert time.monotonic() < end, written()
-            assert stream.state.value == "running", stream.failure()
-            time.sleep(0.1)
+        wait_for_stream(stream, lambda: len(written()) >= until, explain=written)
         stream.stop()
 
     run(until=5)

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
@@ -22,6 +21,7 @@ from tests.end_to_end.materialized.base import QUERY, TABLE, kept, random_rows, 
 from tests.end_to_end.materialized.killed import LIVE, run_stream
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 from tests.marks import among
+from tests.observing import wait_until
 from tests.unstarted import unstarted_spark
 
 PROGRAM = Path(__file__).with_name("killed.py")
@@ -176,9 +176,7 @@ def test_a_stream_is_asked_as_of_its_last_micro_batch(
     )
     assert fresh_session.sql("SELECT * FROM m").toArrow().num_rows == 0
     fresh_session.execute(f"INSERT INTO m {query}")
-    until = time.monotonic() + 90
-    while kept(tmp_path / "m") != slices_of(rows) and time.monotonic() < until:
-        time.sleep(0.5)
+    wait_until(lambda: kept(tmp_path / "m") == slices_of(rows), every_s=0.2)
     fresh_session.execute("STOP STREAM m")
     assert kept(tmp_path / "m") == slices_of(rows)
     query = "SELECT city, window_end, n, s, low FROM m"

@@ -131,12 +131,13 @@ def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
             failed.append(error)
 
     # both have looked for the next version before either writes it
-    with store.failing("slow", is_write_of("_delta_log/"), seconds=1):
+    with store.holding(is_write_of("_delta_log/"), 2) as has_met:
         threads = [threading.Thread(target=run, args=(each,)) for each in (lake, other)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+    assert has_met.is_set()
     assert not failed
     assert kept(store, "two") == base.slices()
 

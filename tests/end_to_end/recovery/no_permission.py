@@ -48,16 +48,17 @@ def main(directory: Path) -> None:
             session.execute(f"SET 'execution.checkpointing.dir' = '{directory}/ck-of-{mode}'")
             run(f"{mode} sink", f"INSERT INTO o {COUNTS}")
             run(f"{mode} sink below", f"INSERT INTO below {COUNTS}")
-            (directory / "in" / "b.parquet").chmod(0)
             for rule in ("", BY_SPARK):
                 session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
+                found[f"{mode} scan {rule}"] = str("ArrowScan" in session.explain(COUNTS))
+                (directory / "in" / "b.parquet").chmod(0)
                 run(f"{mode} file {rule}", f"INSERT INTO ok {COUNTS}")
                 run(
                     f"{mode} source {rule}",
                     f"INSERT INTO ok {COUNTS.replace('TABLE i', 'TABLE closed')}",
                 )
+                (directory / "in" / "b.parquet").chmod(0o600)
             session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
-            (directory / "in" / "b.parquet").chmod(0o600)
         session.execute(f"SET 'execution.checkpointing.dir' = '{directory}/ck'")
         run("checkpoint", f"INSERT INTO ok {COUNTS}")
         session.execute("SET 'execution.runtime-mode' = 'batch'")

@@ -42,6 +42,7 @@ def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
         below = f"table `below` cannot be written: {at}/out/new: permission denied"
         assert found.pop(f"{mode} sink below").startswith(below)
         for rule in ("", BY_SPARK):
+            assert found.pop(f"{mode} scan {rule}") == str(rule == "").lower()
             source = f"table `closed`: cannot read {at}/closed: permission denied"
             assert found.pop(f"{mode} source {rule}") == source
             message = found.pop(f"{mode} file {rule}")

@@ -22,7 +22,7 @@ from runtime.streaming.source_log import SourceLog
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
-from tests.observing import files_below, next_file_time, wait_until
+from tests.observing import files_below, next_file_time, wait_for_stream, wait_until
 from tests.runtime.connectors.tables import table
 
 BY_SPARK = "push_local_aggregate_into_scan"
@@ -49,11 +49,7 @@ def started(session: sqlwin.Session) -> Stream:
 
 def await_rows(stream: Stream, directory: Path, n_rows: int) -> None:
     """Wait until so many windows are written: each has five rows of a key."""
-    until = time.monotonic() + 90
-    while not (directory / "out").exists() or counted(directory) < n_rows:
-        assert time.monotonic() < until, counted(directory)
-        assert stream.state.value == "running", stream.failure()
-        time.sleep(0.05)
+    wait_for_stream(stream, lambda: (directory / "out").exists() and counted(directory) >= n_rows)
 
 
 def is_planned(checkpoint: Path, name: str) -> bool:
@@ -93,7 +89,7 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     os.utime(tmp_path / "b", (time.time() - 60, time.time() - 60))
     (tmp_path / "b").rename(broken)
     with pytest.raises(ExecutionError) as caught:
-        assert stream.wait(90)
+        assert stream.wait(180)
     what = "is empty and" if left == 0 else "is truncated or"
     assert caught.value.message == f"table `i`: {broken} {what} not a valid file of format parquet"
     assert counted(tmp_path) == 9
@@ -122,7 +118,7 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
             file.write(part)
             file.flush()
     with pytest.raises(ExecutionError) as caught:
-        assert stream.wait(90)
+        assert stream.wait(180)
     assert caught.value.message == (
         f"table `i`: {file.name} changed after the stream had started to read it"
     )

@@ -139,6 +139,8 @@ def test_inserts_that_share_slices_read_each_file_once(
         {events(directory)} {tables} {STREAMING}
         EXECUTE STATEMENT SET BEGIN {inserts} END;
     """)
+    for query in queries.values():
+        assert SCAN in fresh_session.explain(query)
     (stream,) = fresh_session.streams.all()
     reports = recent_reports(stream.query)
     read = [rows_read(each, stream.run.reads, is_heartbeat) for each in reports]
@@ -176,9 +178,13 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
 ) -> None:
     second = BY_SPARK if first == BY_ARROW else BY_ARROW
     write_next(tmp_path / "in", rows_of(0), NAME)
-    fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {first} {COUNTS}")
+    fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {first}")
+    assert (SCAN in fresh_session.explain(COUNTS)) is (first == BY_ARROW)
+    fresh_session.execute(COUNTS)
     write_next(tmp_path / "in", rows_of(1), NAME)
-    fresh_session.execute(f"{second} SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
+    fresh_session.execute(second)
+    assert (SCAN in fresh_session.explain(COUNTS)) is (second == BY_ARROW)
+    fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
     wanted = rows(fresh_session, BATCH + KEPT)
     assert wanted
     assert rows(fresh_session, "SELECT * FROM counts") == wanted

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import sqlwin
 from tests.end_to_end.recovery.test_killed import kill
 from tests.end_to_end.sources.killed_kafka import QUERY, TABLES
 from tests.end_to_end.sources.test_sources_run import first_rows
+from tests.observing import wait_for_stream
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 from tests.runtime.connectors.kafka.registry_server import Registry, served
 from tests.runtime.connectors.kafka.test_avro import schema, written
@@ -143,14 +145,14 @@ def test_a_stream_goes_on_whoever_reads_its_messages(
     for number, rule in enumerate(rules):
         fresh_session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
         seconds_of(broker, topic, 8 * number, 8 * number + 8)
-        (result,) = fresh_session.execute("""
+        insert = """
             INSERT INTO totals SELECT window_end, COUNT(*), SUM(v)
             FROM TABLE(TUMBLE(TABLE resumed, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
-            GROUP BY window_start, window_end""")
-        until = time.monotonic() + 200
-        while len(ends()) < (1, 3)[number]:
-            assert time.monotonic() < until, ends()
-            time.sleep(0.5)
+            GROUP BY window_start, window_end"""
+        assert ("ArrowScanLocalWindowAggregate" in fresh_session.explain(insert)) is (rule == "")
+        (result,) = fresh_session.execute(insert)
+        has_ends = partial(lambda n: len(ends()) >= n, (1, 3)[number])
+        wait_for_stream(result.stream, has_ends, every_s=0.2, explain=ends)
         result.stream.stop()
     assert ends() == [
         (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
@@ -315,12 +317,12 @@ def test_windows_are_sent_in_a_transaction_for_each_micro_batch(
         FROM TABLE(TUMBLE(TABLE seconds, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
         GROUP BY window_start, window_end""")
     found: list[Any] = []
-    until = time.monotonic() + 120
-    while len(found) < 3:
-        assert time.monotonic() < until, found
-        assert result.stream.state.value == "running", result.stream.failure()
-        time.sleep(0.5)
-        found = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
+
+    def has_all() -> bool:
+        found[:] = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
+        return len(found) >= 3
+
+    wait_for_stream(result.stream, has_all, every_s=0.2, explain=lambda: found)
     result.stream.stop()
     assert [(row[0].second, row[1], row[2]) for row in found] == [
         (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from runtime.scan.stored_files import StoredFiles
 from runtime.spec.table import TableSpec
 from sqlwin.execution.streams.handle import Stream
 from tests.object_store import ObjectStore
+from tests.observing import wait_for_stream
 
 COUNTS = """
     SELECT k, window_end AS e, COUNT(*) AS n
@@ -63,11 +63,9 @@ def written(directory: Path) -> list[tuple[int, object, int]]:
 
 
 def await_windows(stream: Stream, directory: Path, n: int) -> None:
-    until = time.monotonic() + 60
-    while len(written(directory)) < n:
-        assert time.monotonic() < until, written(directory)
-        assert stream.state.value == "running", stream.failure()
-        time.sleep(0.05)
+    wait_for_stream(
+        stream, lambda: len(written(directory)) >= n, explain=lambda: written(directory)
+    )
 
 
 @pytest.mark.slow
@@ -101,7 +99,7 @@ def test_a_store_that_stops_answering_stops_the_stream(
     stream = started(lake)
     await_windows(stream, tmp_path, 3)
     with store.failing("AccessDenied"), pytest.raises(SqlwinError) as raised:
-        stream.wait(30)
+        stream.wait(180)
     assert raised.value.message.startswith(f"table `i`: cannot read {store.uri('stop')}")
     assert "permission denied" in raised.value.message
 
@@ -116,7 +114,7 @@ def test_rows_that_only_spark_would_read_are_refused_on_streams(
     with pytest.raises(SqlwinError, match="streams read only with an additional package"):
         (result,) = lake.execute("INSERT INTO plain SELECT k FROM i")
         assert result.stream is not None
-        result.stream.wait(30)
+        result.stream.wait(180)
 
 
 # -- listings, without Spark -----------------------------------------------------------------------
@@ -170,7 +168,7 @@ def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> Non
 
     with store.failing("InvalidAccessKeyId"):
         found.start(failed)
-        assert over.wait(10)
+        assert over.wait(180)
     found.stop()
     assert "spark.hadoop.fs.s3a.access.key" in str(said[0])
 

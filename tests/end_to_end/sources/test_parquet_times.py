@@ -70,12 +70,12 @@ def test_windows_over_int96(
     session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
     columns = "(id BIGINT, at TIMESTAMP_LTZ(6), WATERMARK FOR at AS at)"
     session.execute(TABLE.format(columns=columns, path=int96))
-    found = rows(
-        session,
-        "SELECT MIN(id), MIN(unix_micros(at)) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL"
-        " '1' HOUR)) GROUP BY window_start, window_end HAVING MIN(id) = 1",
+    query = (
+        "SELECT MIN(id), UNIX_MICROS(MIN(at)) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL"
+        " '1' HOUR)) GROUP BY window_start, window_end HAVING MIN(id) = 1"
     )
-    assert found == [(1, int(AT.timestamp()) * 1_000_000)]
+    assert ("ArrowScanLocalWindowAggregate" in session.explain(query)) is (rule == "")
+    assert rows(session, query) == [(1, int(AT.timestamp()) * 1_000_000)]
 
 
 def test_a_file_by_its_path(session: sqlwin.Session, int96: Path) -> None:

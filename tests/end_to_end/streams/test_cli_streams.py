@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pexpect
@@ -14,6 +13,8 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
+# Only reached when something hangs
+SECONDS = 300
 START = ["-m", "sqlwin.cli.app", "run", "--master", "local[2]"]
 CONF = [
     "--conf", "spark.driver.memory=1g",
@@ -39,13 +40,13 @@ def test_ctrl_c_stops_a_stream_after_its_micro_batch_and_says_how_to_resume(
     child = pexpect.spawn(
         sys.executable, [*START, *CONF, "-e", script], encoding="utf-8", dimensions=(30, 150)
     )
-    child.expect(r"running until Ctrl-C: stream 1 \(`kept`\)", timeout=180)
-    child.expect(r"kept: [\d,]+ rows/s · batch \d+", timeout=120)
+    child.expect(r"running until Ctrl-C: stream 1 \(`kept`\)", timeout=SECONDS)
+    child.expect(r"kept: [\d,]+ rows/s · batch \d+", timeout=SECONDS)
     child.sendintr()
-    child.expect("stopping after this micro-batch", timeout=60)
-    child.expect(r"stream 1 \(`kept`\) stopped", timeout=60)
-    child.expect("to resume from", timeout=10)
-    child.expect(pexpect.EOF, timeout=60)
+    child.expect("stopping after this micro-batch", timeout=SECONDS)
+    child.expect(r"stream 1 \(`kept`\) stopped", timeout=SECONDS)
+    child.expect("to resume from", timeout=SECONDS)
+    child.expect(pexpect.EOF, timeout=SECONDS)
     child.close()
     assert child.exitstatus == 130
     assert list((tmp_path / "kept").glob("part-*.json"))
@@ -64,9 +65,12 @@ def test_rows_of_a_stream_reach_a_pipe_as_they_come() -> None:
     assert process.stdout.readline() == "id,at\n"
     first = process.stdout.readline()
     assert re.fullmatch(r"\d+,20\d\d-.*\n", first), first
-    time.sleep(1)
+    # a later micro-batch has rows of another second
+    second_of = lambda line: re.split("[,.]", line)[1]  # noqa: E731
+    while second_of(process.stdout.readline()) == second_of(first):
+        assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, said
     assert "stopped" in said
     assert "execution.checkpointing.dir" in said

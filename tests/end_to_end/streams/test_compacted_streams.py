@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,6 +11,7 @@ import pytest
 import sqlwin
 from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
+from tests.observing import wait_for_stream
 
 N_FILES = 6
 
@@ -67,9 +67,7 @@ def test_a_stream_that_is_stopped_leaves_no_row_behind(
     (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS}")
     stream = result.stream
     assert stream is not None
-    until = time.monotonic() + 90
-    while not stream.run.n_rows and time.monotonic() < until:
-        time.sleep(0.1)
+    wait_for_stream(stream, lambda: stream.run.n_rows)
     assert written(tmp_path) == []
     if statement == "close":
         fresh_session.streams.stop_all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import sqlwin
 from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
 from sqlwin import windows as w
 from tests.end_to_end.stream_files import write_next
+from tests.observing import wait_until
 
 NOON = dt.datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 SECOND = dt.timedelta(seconds=1)
@@ -185,10 +185,10 @@ def test_windows_on_processing_time_close_without_rows(
     rows: list[Any] = []
     writer = found.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    deadline = time.monotonic() + 60
-    while len(rows) < 2 and time.monotonic() < deadline and query.isActive:
-        time.sleep(0.2)
-    query.stop()
+    try:
+        wait_until(lambda: len(rows) >= 2 or not query.isActive)
+    finally:
+        query.stop()
     assert [(row.visitor, row.n, row.pages) for row in sorted(rows)] == [
         ("ann", 2, [5, 7]),
         ("bob", 1, [2]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 import sqlwin
 from sqlwin.control import SessionControl
+from tests.observing import wait_until
 
 FLIGHTS = "CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet');"
 REQUESTS = """
@@ -43,11 +43,15 @@ class Page:
         found: dict[str, Any] = json.loads(self.get("api/state"))
         return found
 
-    def until(self, holds: Callable[[dict[str, Any]], bool], seconds: float = 90) -> dict[str, Any]:
-        end = time.monotonic() + seconds
-        while not holds(state := self.state()):
-            assert time.monotonic() < end, state
-            time.sleep(0.3)
+    def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the first state for which a condition holds."""
+
+        def state_that_holds() -> dict[str, Any] | None:
+            state = self.state()
+            return state if holds(state) else None
+
+        state = wait_until(state_that_holds, every_s=0.1, explain=self.state)
+        assert state is not None
         return state
 
 

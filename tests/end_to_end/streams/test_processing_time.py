@@ -42,13 +42,17 @@ def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
 
 
-def until(session: sqlwin.Session, n_rows: int, seconds: float = 90) -> list[tuple[object, ...]]:
-    """The rows of `kept` as soon as there are so many; fewer when the time is over."""
-    deadline = time.monotonic() + seconds
-    while len(found := kept(session)) < n_rows and time.monotonic() < deadline:
+def until(session: sqlwin.Session, n_rows: int) -> list[tuple[object, ...]]:
+    """Return the rows of `kept` as soon as it has at least `n_rows`."""
+    rows: list[tuple[object, ...]] = []
+
+    def has_rows() -> bool:
         assert not [stream.failure() for stream in session.streams.all() if stream.failure()]
-        time.sleep(0.2)
-    return found
+        rows[:] = kept(session)
+        return len(rows) >= n_rows
+
+    wait_until(has_rows, every_s=0.1, explain=lambda: rows)
+    return rows
 
 
 @contextmanager
@@ -182,7 +186,7 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
             .start()
         )
         with pytest.raises(StreamingQueryException, match="the sink is gone"):
-            run.awaitTermination(90)
+            run.awaitTermination(300)
     assert [k for k, *_ in found[0]] == ["a", "b"]
     assert found[1] == found[0]
 
@@ -225,7 +229,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "in", (1, "a"), (2, "b"))
-    query = TUMBLE.format(table="events", column="pt", size=5)
+    query = TUMBLE.format(table="events", column="pt", size=(seconds := 5))
     fresh_session.execute(
         table("events", tmp_path / "in", "pt AS PROCTIME()")
         + KEPT
@@ -234,7 +238,9 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
         + "SET 'sqlwin.end-of-input' = 'hold-windows';"
     )
     fresh_session.execute(query)
-    time.sleep(5)
+    # the windows of the first run end at the next multiple of their size
+    end_s = (time.time() // seconds + 1) * seconds
+    wait_until(lambda: time.time() >= end_s)
     # nothing new has come, and still the run ends
     fresh_session.execute(query)
     assert [(k, n) for k, _, _, n in kept(fresh_session)] == [("a", 1), ("b", 1)]
@@ -270,7 +276,7 @@ def test_a_query_on_processing_time_ends_under_sparks_available_now(
         .start()
     )
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         assert len(batches) >= 3
     finally:
         query.stop()
@@ -336,14 +342,10 @@ def test_early_and_late_firing_are_on_processing_time(
     )
 
     def next_rows() -> list[tuple[object, ...]]:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and query.isActive:
-            found = [batch for batch in batches if batch]
-            if found:
-                batches.clear()
-                return [row for batch in found for row in batch]
-            time.sleep(0.1)
-        return []
+        wait_until(lambda: any(batches) or not query.isActive)
+        found = [batch for batch in batches if batch]
+        batches.clear()
+        return [row for batch in found for row in batch]
 
     try:
         assert next_rows() == [("+I", "a", 10, 2)]

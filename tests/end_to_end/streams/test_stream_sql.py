@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 import sqlwin
 from sqlwin.execution.streams.handle import StreamState
 from tests.end_to_end.stream_files import write_keys
+from tests.observing import wait_for_stream
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -144,9 +144,7 @@ def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Ses
     assert result.stream is not None
     assert result.query is not None
     assert result.message == f"INSERT INTO kept: stream {result.stream.number} is running"
-    deadline = time.monotonic() + 120
-    while not rows(fresh_session, "SELECT id FROM kept") and time.monotonic() < deadline:
-        time.sleep(0.3)
+    wait_for_stream(result.stream, lambda: rows(fresh_session, "SELECT id FROM kept"))
     (shown,) = fresh_session.execute("SHOW STREAMS")[0].rows
     assert (shown.name, shown.state, shown.into) == ("kept", "running", "kept")
     (stopped,) = fresh_session.execute("STOP STREAM kept")

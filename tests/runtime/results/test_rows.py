@@ -6,7 +6,6 @@ import re
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from runtime.results.files import NAMES_DDL, batches_from_files
 from runtime.results.rows import result_batches
 from runtime.spark.errors import translate
 from runtime.temporary import process_directory
+from tests.observing import wait_until
 
 Fetch = Callable[..., Iterator[pa.RecordBatch]]
 
@@ -120,9 +120,7 @@ def test_an_early_stop_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None
     batches.close()  # type: ignore[attr-defined]  # a generator
     assert not files()
     # a chunk that was being fetched is fetched to its end
-    until = time.monotonic() + 60
-    while spark.sparkContext.statusTracker().getActiveJobsIds():
-        assert time.monotonic() < until
+    wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
     jvm_context = spark.sparkContext._jsc
     assert jvm_context is not None and not jvm_context.getPersistentRDDs().size()
 

@@ -1,6 +1,5 @@
 """The scan of files in Azure, of a server of the tests: with directories and without, and refused."""
 
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -115,11 +114,9 @@ def test_what_hadoop_makes_for_a_directory_is_no_file(store: AzureStore) -> None
 
 
 def why(store: Store) -> str:
-    """What is said of a file that cannot be looked for, within seconds."""
-    started = time.monotonic()
+    """Return the reason why a file cannot be looked for."""
     with pytest.raises(OSError) as raised:
         StoredFiles(store).is_file(f"{store.root}/x")
-    assert time.monotonic() - started < 60
     assert raised.value.strerror is not None and "\n" not in raised.value.strerror
     return raised.value.strerror
 

@@ -1,7 +1,5 @@
 """The scan of files in an object store: what it asks for, and what it says when it gets nothing."""
 
-import time
-
 import pyarrow as pa
 import pytest
 
@@ -53,12 +51,10 @@ def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] =
 
 
 def why(store: ObjectStore, **changed: str) -> str:
-    """What is said of a directory that cannot be listed, within seconds."""
-    started = time.monotonic()
+    """Return the reason why a directory cannot be listed."""
     opened = store.store(**changed)
     with pytest.raises(OSError) as raised:
         StoredFiles(opened).is_file(store.uri("logs/x"))
-    assert time.monotonic() - started < 60
     assert raised.value.strerror is not None and "\n" not in raised.value.strerror
     return raised.value.strerror
 
@@ -89,15 +85,13 @@ def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -
     source = source_of(store, K)
     opened = store.store()
     (split,) = plan_splits(source, (), 1, store=opened)
-    with store.failing("slow", is_of_rows, seconds=1):
-        started = time.monotonic()
+    with store.holding(is_of_rows, 2) as has_met:
         found = [
             k
             for batch in read_batches(split, source, frozenset(), opened)
             for k in batch.column("k").to_pylist()
         ]
-    # of two files the footer and three row groups each, which would take 8 s one by one
-    assert time.monotonic() - started < 7.5
+    assert has_met.is_set()
     assert found == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
 
 

@@ -93,7 +93,7 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
             done[mark] = "lost"
 
     # both have seen that there is no such version before either writes it
-    with store.failing("slow", LOGGED, seconds=0.7):
+    with store.holding(LOGGED, 2) as has_met:
         threads = [
             threading.Thread(target=run, args=(table, mark))
             for table, mark in zip(tables, "xy", strict=True)
@@ -102,6 +102,7 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
             thread.start()
         for thread in threads:
             thread.join()
+    assert has_met.is_set()
     assert sorted(map(str, done.values())) == ["1", "lost"]
     found = open_slices(place)
     (winner,) = (mark for mark, version in done.items() if version == 1)

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,9 +22,14 @@ import sqlwin
 from runtime.spark.jobs import begin_group
 from sqlwin.cli.run import cancel_jobs
 from tests.goldens import ROOT
-from tests.observing import files_below
+from tests.observing import (
+    catches_signal,
+    descendants,
+    files_below,
+    wait_for_end,
+    wait_until,
+)
 from tests.sqlwin.cli.test_app import heed_interrupts
-from tests.sqlwin.cli.test_interrupted_insert import children, visible
 from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -36,7 +40,8 @@ CONF = [
     "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 ]  # fmt: skip
 START = ["-m", "sqlwin", "run", "--master", "local[2]", "--no-progress", *CONF]
-SECONDS = 120
+# Only reached when something hangs
+SECONDS = 300
 COUNT = """SELECT k, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
     GROUP BY k, window_start, window_end"""
@@ -85,11 +90,12 @@ class Program:
         self.process = process
 
     def wait_until(self, is_so: Callable[[], object], every_s: float = 0.02) -> None:
-        until = time.monotonic() + SECONDS
-        while not is_so():
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < until
-            time.sleep(every_s)
+        def holds() -> object:
+            value = is_so()
+            assert value or self.process.poll() is None, self.process.communicate()
+            return value
+
+        wait_until(holds, every_s=every_s)
 
     def says(self, line: str) -> None:
         assert self.process.stdout is not None
@@ -101,15 +107,16 @@ class Program:
         self.wait_until(lambda: any(has_open(path, pid) for pid in self.processes()))
 
     def processes(self) -> list[int]:
-        return [self.process.pid, *children(self.process.pid)]
+        return [self.process.pid, *descendants(self.process.pid)]
 
     def stop(self, number: signal.Signals, times: int = 1) -> list[str]:
         """Send a signal; what is said on stderr, when all that was started has ended."""
-        below = children(self.process.pid)
+        below = descendants(self.process.pid)
         assert below
         self.process.send_signal(number)
         for _ in range(times - 1):
-            time.sleep(1.0)
+            # the first signal is handled when the next one has its default effect
+            self.wait_until(lambda: not catches_signal(self.process.pid, number))
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=SECONDS)
         # of a second signal the process dies, which a shell says with the same number
@@ -117,10 +124,7 @@ class Program:
         assert "Traceback" not in said and "Exception" not in said, said
         lines = said.splitlines()
         assert times > 1 or lines[-1] == SAID[number], said
-        until = time.monotonic() + 30
-        while any(map(visible, below)):
-            assert time.monotonic() < until, "processes are left"
-            time.sleep(0.1)
+        wait_for_end(below)
         return lines
 
 
@@ -284,7 +288,7 @@ def test_in_a_micro_batch_of_a_statement_set(
     events(tmp_path / "in/1.json", *range(60, 200, 3))
     with running(*stream_statements(tmp_path, n_sinks=2)) as program:
         program.wait_until(lambda: any(tmp_path.glob("checkpoint/*/spark/offsets/0")))
-        time.sleep(1.0)
+        program.opens(tmp_path / "in/0.json.gz")
         said = program.stop(number, times)
     if times == 1:
         assert any("stopped" in line for line in said)
@@ -302,14 +306,11 @@ def test_a_prompt_is_terminated_while_a_statement_runs(tmp_path: Path) -> None:
     prompt.see(PROMPT)
     prompt.type("SELECT SUM(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b;\r")
     prompt.shows("0/")
-    below = children(prompt.child.pid)
+    below = descendants(prompt.child.pid)
     prompt.child.kill(signal.SIGTERM)
     assert prompt.ended() == 143, prompt.screen.text()
     assert "Traceback" not in prompt.screen.text()
-    until = time.monotonic() + 30
-    while any(map(visible, below)):
-        assert time.monotonic() < until, "processes are left"
-        time.sleep(0.1)
+    wait_for_end(below)
 
 
 def test_a_query_that_was_still_planned_when_jobs_were_cancelled_is_cancelled_too(

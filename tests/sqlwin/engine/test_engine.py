@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import URLError
@@ -17,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.goldens import ROOT
-from tests.observing import files_below
+from tests.observing import files_below, is_running_task, wait_for_end, wait_until
 from tests.sqlwin.cli.test_app import heed_interrupts
 
 pytestmark = [
@@ -29,6 +28,8 @@ pytestmark = [
 SQLWIN = [sys.executable, "-m", "sqlwin"]
 # Runs until it is stopped
 ENDLESS = "SELECT COUNT(*) FROM range(0, 900000000000) WHERE SHA2(CAST(id AS STRING), 512) = 'x'"
+# Only reached when something hangs
+SECONDS = 300
 OFF = ("CI", "SQLWIN_ENGINE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "SQLWIN_LOG_FILE")
 
 
@@ -61,7 +62,7 @@ class Shell:
 
     def run(self, *arguments: str, cwd: Path = ROOT) -> tuple[int, str, str]:
         process = self.popen(*arguments, cwd=cwd)
-        out, error = process.communicate(timeout=120)
+        out, error = process.communicate(timeout=SECONDS)
         return process.returncode, out, error
 
     def sql(self, *statements: str, cwd: Path = ROOT) -> tuple[int, str, str]:
@@ -84,24 +85,16 @@ class Shell:
         return pid
 
     def endless(self) -> subprocess.Popen[str]:
-        """A command that is in the engine and does not end."""
+        """Start a command in the engine that does not end, and wait until Spark works for it."""
         before = self.runs()
         process = self.popen("run", "--no-progress", "-e", "SELECT 1 AS a", "-e", ENDLESS)
         assert process.stdout is not None
         assert process.stdout.readline() == "a\n"
         assert self.runs() == before + 1
-        time.sleep(1)
+        pid = self.pid()
+        assert pid is not None
+        wait_until(lambda: is_running_task(pid))
         return process
-
-
-def gone(pid: int, seconds: float = 180) -> bool:
-    """Whether a process ends in time."""
-    give_up = time.monotonic() + seconds
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > give_up:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +103,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     yield found
     pid = found.pid()
     found.run("engine", "stop")
-    assert pid is None or gone(pid)
+    if pid is not None:
+        wait_for_end([pid])
 
 
 def test_commands_share_an_engine_and_nothing_else(shell: Shell, tmp_path: Path) -> None:
@@ -171,7 +165,7 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
         pid = shell.pid()
         assert pid is not None
         assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
-        assert gone(pid)
+        wait_for_end([pid])
         # Spark warns now and then when it ends
         assert [each for each in files_below(Path(temporary)) if each.suffix != ".log"] == []
         assert [path for path in Path(temporary).glob("*/*") if path.is_dir()] == []
@@ -197,7 +191,7 @@ def test_ctrl_c_ends_a_command_and_the_engine_goes_on(shell: Shell) -> None:
     pid = shell.started()
     process = shell.endless()
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=180)
+    _, error = process.communicate(timeout=SECONDS)
     assert (process.returncode, error.splitlines()[-1]) == (130, "interrupted")
     assert shell.sql("SELECT 2 AS b")[:2] == (0, "b\n2\n")
     assert shell.pid() == pid
@@ -212,12 +206,12 @@ def test_a_run_in_the_engine_has_its_page_for_as_long_as_it_runs(shell: Shell) -
     assert address is not None
     assert process.stdout.readline() == "a\n"
     assert shell.runs() == before + 1
-    with urlopen(address.group(), timeout=180) as page:
+    with urlopen(address.group(), timeout=SECONDS) as page:
         assert b"<html" in page.read()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=180)
+    process.communicate(timeout=SECONDS)
     with pytest.raises(URLError):
-        urlopen(address.group(), timeout=180)
+        urlopen(address.group(), timeout=SECONDS)
 
 
 def test_a_busy_engine_leaves_others_a_spark_of_their_own(shell: Shell) -> None:
@@ -238,10 +232,10 @@ def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (run,) = (each for each in children if "python" in Path(f"/proc/{each}/comm").read_text())
     os.kill(int(run), signal.SIGKILL)
-    _, error = process.communicate(timeout=180)
+    _, error = process.communicate(timeout=SECONDS)
     assert process.returncode == 3
     assert error.startswith("error: the background engine failed while running this command")
-    assert gone(pid)
+    wait_for_end([pid])
 
 
 def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(
@@ -269,8 +263,8 @@ def test_the_engine_ends_with_its_socket_and_when_it_is_told_to(shell: Shell) ->
     pid = shell.started()
     (socket,) = Path(shell.env["XDG_RUNTIME_DIR"]).glob("sqlwin/*.sock")
     socket.unlink()
-    assert gone(pid)
+    wait_for_end([pid])
     pid = shell.started()
     assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
-    assert gone(pid)
+    wait_for_end([pid])
     assert shell.run("engine", "status")[1] == "no engine is running\n"

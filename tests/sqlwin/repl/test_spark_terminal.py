@@ -1,12 +1,13 @@
 """The prompt over Spark itself: one prompt, whose tests go on where the one before has stopped."""
 
 import re
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.goldens import ROOT
+from tests.observing import files_below, wait_until
 from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
 # of several processes one has them all
@@ -20,7 +21,13 @@ WINDOWS = (
 
 
 @pytest.fixture(scope="module")
-def prompt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory for temporary files of the prompt."""
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def prompt(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     opened = Terminal(
         ROOT,
         "--master",
@@ -33,10 +40,16 @@ def prompt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         program=("-m", "sqlwin.cli.app"),
         SQLWIN_HISTORY=str(tmp_path_factory.mktemp("prompt") / "history"),
         SQLWIN_CLASS_ARCHIVE="off",
+        TMPDIR=str(files),
     )
     opened.see(PROMPT)
     yield opened
     opened.close()
+
+
+def commits(files: Path) -> set[Path]:
+    """The commits of micro-batches in temporary checkpoints, named by their numbers."""
+    return {path for path in files_below(files) if path.parent.name == "commits"}
 
 
 def window_ends(prompt: Terminal) -> list[str]:
@@ -47,11 +60,12 @@ def window_ends(prompt: Terminal) -> list[str]:
 
 
 def see_windows(prompt: Terminal, *, more_than: int) -> list[str]:
-    give_up = time.monotonic() + SECONDS
-    while len(ends := window_ends(prompt)) <= more_than:
-        assert time.monotonic() < give_up, prompt.screen.text()
+    def has_more() -> bool:
         prompt.read()
-    return ends
+        return len(window_ends(prompt)) > more_than
+
+    wait_until(has_more, SECONDS, every_s=0, explain=prompt.screen.text)
+    return window_ends(prompt)
 
 
 def test_the_prompt_is_there_before_spark(prompt: Terminal) -> None:
@@ -104,18 +118,26 @@ def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> Non
     prompt.see("window_start, window_end;", "│  n")
     see_windows(prompt, more_than=1)
     prompt.type("SELECT 6 * 7 AS answer;")
-    time.sleep(0.3)
+    prompt.taken()
     prompt.type("\x03")
     prompt.see(" rows in total (", "cancelled", PROMPT, "SELECT 6 * 7 AS answer;")
     prompt.type("\r")
     prompt.see("answer", "42", "1 row (", PROMPT)
 
 
-def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(prompt: Terminal) -> None:
+def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(
+    prompt: Terminal, files: Path
+) -> None:
+    before = commits(files)
     prompt.answers(r"\pager off", "pager: off")
     prompt.type("EXPLAIN ANALYZE " + WINDOWS)
     prompt.shows("Running")
-    time.sleep(3)  # some micro-batches
+
+    def has_two_micro_batches() -> bool:
+        prompt.read()
+        return any(commit.name == "1" for commit in commits(files) - before)
+
+    wait_until(has_two_micro_batches, SECONDS, every_s=0, explain=prompt.screen.text)
     prompt.type("\x03")
     prompt.see("== Execution ==", "ran until interrupted: ", " micro-batch")
     prompt.see("TableSourceScan", "micro-batch", PROMPT)

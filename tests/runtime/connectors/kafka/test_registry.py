@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -145,13 +144,18 @@ def test_what_is_wrong_is_said(
     assert "\n" not in caught.value.message
 
 
-def test_a_registry_that_does_not_answer_is_named_within_seconds() -> None:
-    begun = time.monotonic()
+def test_a_registry_that_does_not_answer_is_named() -> None:
     with pytest.raises(
         ExecutionError, match=r"at http://127\.0\.0\.1:1 is not reachable: .*refused"
     ):
         schema_texts({"url": "http://127.0.0.1:1"}, 7)
-    assert time.monotonic() - begun < 8
+
+
+def test_a_registry_that_keeps_failing_is_asked_four_times(registry: Registry) -> None:
+    registry.n_failures = 1_000
+    with pytest.raises(ExecutionError, match="rejected the request for schema 7: 503"):
+        schema_texts(asked(registry), 7)
+    assert registry.n_failures == 996
 
 
 def test_a_token_is_sent_and_another_login_is_not(registry: Registry) -> None:
@@ -197,7 +201,6 @@ def test_a_registry_with_a_certificate_of_its_own_is_asked_where_that_is_trusted
     other = self_signed(tmp_path / "other.pem")
     with served(Registry("reader:secret"), own) as found:
         found.put(7, FIRST)
-        started = time.monotonic()
         for trusted in ({}, {"ca": str(other)}):
             with pytest.raises(ExecutionError) as caught:
                 schema_texts(asked(found, **trusted), 7)
@@ -205,6 +208,5 @@ def test_a_registry_with_a_certificate_of_its_own_is_asked_where_that_is_trusted
                 f"the certificate of the schema registry at {found.url} is not trusted: self"
             )
             assert "avro-confluent.ssl.truststore.location" in (caught.value.hint or "")
-        assert time.monotonic() - started < 10
         assert found.n_asked == 0, "the login is not sent to whom nobody trusts"
         assert '"long"' in schema_texts(asked(found, ca=str(own)), 7)[-1]

@@ -12,7 +12,7 @@ import pytest
 from runtime.spark.jvm import class_archive, submit
 from runtime.spark.jvm.java import JavaRuntime
 from tests.goldens import ROOT
-from tests.observing import next_file_time
+from tests.observing import next_file_time, wait_until
 
 LOCAL = {"spark.master": "local[*]"}
 
@@ -266,9 +266,7 @@ def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_arc
     work = tmp_path / "work"
     work.mkdir()
     assert run_and_list_mapped_classes(work) == set()
-    give_up = time.monotonic() + 300
-    while not list(cache.glob("*.seal")) and time.monotonic() < give_up:
-        time.sleep(0.2)
+    wait_until(lambda: list(cache.glob("*.seal")), seconds=300)
     (archive,) = cache.glob("*.jsa")
     assert "org.apache.spark.sql.classic.SparkSession" in run_and_list_mapped_classes(work)
 

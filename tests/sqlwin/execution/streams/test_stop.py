@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.handle import Setup, Stream, StreamState
+from tests.observing import wait_for_stream
 
 
 class JavaThrowable:
@@ -143,7 +143,7 @@ def test_input_on_processing_time_that_ends_interrupts_a_micro_batch_and_has_end
         run.error = interruption()
 
     ended = stream(Query(interrupted), run, tmp_path, ends=True)
-    assert ended.wait(30)
+    assert ended.wait(180)
     assert ended.state is StreamState.ENDED
 
 
@@ -165,7 +165,7 @@ def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:
     cancelled = stream(query, StreamRun(**cast(Any, RUN)), tmp_path)
     query.fail(failed_query("[SPARK_JOB_CANCELLED] Job 4 cancelled"))
     with pytest.raises(SqlwinError, match="the query was cancelled"):
-        cancelled.wait(30)
+        cancelled.wait(180)
     assert cancelled.state is StreamState.FAILED
 
 
@@ -186,7 +186,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
     class SlowSink(StreamSink):
         def write(self, rows: DataFrame, batch: int) -> int:
             is_writing.set()
-            rows.sparkSession._jvm.java.lang.Thread.sleep(60_000)  # type: ignore[union-attr]
+            rows.sparkSession._jvm.java.lang.Thread.sleep(300_000)  # type: ignore[union-attr]
             raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
@@ -194,7 +194,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
         patched.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": slow})
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
-        assert is_writing.wait(60)
+        assert is_writing.wait(180)
         result.stream.stop(grace_s=0.0)
     assert isinstance(result.stream.run.error, Py4JJavaError)
     assert result.stream.state is StreamState.STOPPED
@@ -202,9 +202,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
     (again,) = fresh_session.execute(insert)
     assert again.stream is not None
     assert again.stream.checkpoint.writer == result.stream.checkpoint.writer
-    deadline = time.monotonic() + 60
-    while not again.stream.run.n_rows and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for_stream(again.stream, lambda: again.stream.run.n_rows)
     monkeypatch.undo()
     again.stream.stop()
     assert sorted(row.id for row in fresh_session.execute("SELECT * FROM kept")[0].rows) == [1, 2]
