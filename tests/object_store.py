@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from runtime.scan.stores import Store, filesystem_of, store_of
+from tests.observing import wait_until
 
 KEYS = {"access.key": "AKIDOFTESTS", "secret.key": "secret-of-tests"}
 REFUSALS = {
@@ -233,10 +234,8 @@ def store_of_a_process(bucket: str = "lake") -> Iterator[ObjectStore]:
     program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         try:
-            until = time.monotonic() + 30
-            while not _is_listening(port):
-                assert time.monotonic() < until and running.poll() is None, "no server"
-                time.sleep(0.05)
+            wait_until(lambda: _is_listening(port) or running.poll() is not None)
+            assert running.poll() is None, "no server"
             found = ObjectStore(bucket, port)
             _make_bucket(found)
             yield found

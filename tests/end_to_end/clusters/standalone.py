@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import pyspark
 from runtime.spark.jvm.java import find_java
 from tests.end_to_end.stream_files import write_next
 from tests.goldens import ROOT
+from tests.observing import wait_until
 
 # Packages of workers, as `pip install` calls them, and what is copied of each
 NEEDED = ("pyarrow", "numpy", "protobuf")
@@ -31,7 +31,6 @@ _DIRECTORIES = {
     "numpy": ("numpy", "numpy.libs"),
     "protobuf": ("google/protobuf", "google/_upb"),
 }
-_START_SECONDS = 60
 CONF = {
     "spark.executor.memory": "900m",
     "spark.driver.memory": "1g",
@@ -167,10 +166,7 @@ def standalone(directory: Path, workers: Sequence[Worker] = WORKERS) -> Iterator
 
 
 def _wait(is_so: Callable[[], bool], log: Path) -> None:
-    give_up = time.monotonic() + _START_SECONDS
-    while not is_so():
-        assert time.monotonic() < give_up, log.read_text()
-        time.sleep(0.05)
+    wait_until(is_so, explain=log.read_text)
 
 
 # A driver takes pieces of Python, a line of JSON each, and answers with what `answer` is then

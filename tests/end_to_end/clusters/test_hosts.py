@@ -34,7 +34,7 @@ COUNT = """SELECT k, window_end, COUNT(*) AS n
 BOTH_EXECUTORS = """
     session.execute("SET 'parallelism.default' = '2'")
     import time
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while len(spark._jsc.sc().statusTracker().getExecutorInfos()) < 3:
         assert time.monotonic() < until
         time.sleep(0.1)

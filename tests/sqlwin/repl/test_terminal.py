@@ -1,11 +1,9 @@
 """The prompt in a real terminal, over a session without Spark."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -22,23 +20,6 @@ def test_the_prompt_is_there_before_spark_and_says_so(terminal):
     prompt.see("3 rows (")
     prompt.see(PROMPT)
     assert prompt.leave() == 0
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux for the time used")
-def test_the_prompt_takes_less_than_a_second_of_a_core(tmp_path):
-    prompt = Terminal(
-        tmp_path,
-        program=("-m", "sqlwin.cli.app"),
-        # Spark cannot start: what it takes, beside the prompt, is not counted
-        PATH="/nowhere",
-        JAVA_HOME="/nowhere",
-        SQLWIN_CLASS_ARCHIVE="off",
-    )
-    prompt.see(PROMPT)
-    fields = Path(f"/proc/{prompt.child.pid}/stat").read_text().rpartition(")")[2].split()
-    prompt.close()
-    # user and system time, in the clock ticks of the machine; other programs do not count
-    assert (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 1
 
 
 def test_what_the_prompt_loads_before_spark_is_little():
