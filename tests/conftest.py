@@ -50,6 +50,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     gc.unfreeze()
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # What is imported and collected stays to the end: the garbage collector need not look at it
+    # again and again. Trees of SQL are many small objects, so it also looks less often.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 # before xdist reads which groups tests are in
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

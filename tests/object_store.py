@@ -71,9 +71,11 @@ class _Meeting:
     def wait(self) -> None:
         with self._lock:
             self._n_missing -= 1
-            if not self._n_missing:
+            if self._n_missing <= 0:
                 self.has_met.set()
         self.has_met.wait(_LONGEST_MEETING_S)
+        with self._lock:
+            self._n_missing += 1
 
 
 @dataclass

@@ -92,7 +92,11 @@ def meanings(operator: OperatorSchema) -> set[object]:
     return {accumulator.meaning for accumulator in operator.accumulators}
 
 
-@pytest.mark.parametrize("calls", [PLAIN, FILTERED], ids=["plain", "filtered"])
+@pytest.mark.parametrize(
+    "calls",
+    [PLAIN, pytest.param(FILTERED, marks=pytest.mark.long)],
+    ids=["plain", "filtered"],
+)
 def test_every_pair_of_aggregates_is_kept_in_both_orders(calls: list[tuple[str, str]]) -> None:
     firsts = [aggregate(*call, "a") for call in calls]
     seconds = [aggregate(*call, "b") for call in calls]
