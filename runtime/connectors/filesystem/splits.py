@@ -27,16 +27,13 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
-_OPTIONS = frozenset(("path", "format", LATE_ROWS))
-# Options that only affect which files of a stream are read, and when
-_STREAM_OPTIONS = frozenset(
-    (
-        "source.monitor-interval",
-        "source.path.regex-pattern",
-        *STREAM_OPTIONS,
-        *map(str.lower, STREAM_OPTIONS.values()),
-    )
+# Options that do not affect how a batch reads files. Those of Spark's file stream source decide in
+# which order and how many at a time a stream reads them.
+_OPTIONS = frozenset(
+    ("path", "format", LATE_ROWS, *STREAM_OPTIONS, *map(str.lower, STREAM_OPTIONS.values()))
 )
+# Further options that only affect which files of a stream are read, and when
+_STREAM_OPTIONS = frozenset(("source.monitor-interval", "source.path.regex-pattern"))
 
 
 def not_scannable(
