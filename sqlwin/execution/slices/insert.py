@@ -85,8 +85,11 @@ def _check(statement: Insert, entry: MaterializedTable) -> None:
 
 
 def _form(query: exp.Query) -> str:
-    """Return the text of a query with its tables and quoting normalised."""
+    """Return the text of a query with its tables, column aliases and quoting normalised."""
     query = query.copy()
+    for item in query.selects:
+        # an INSERT matches columns by position
+        item.replace(item.unalias())
     for table in list(query.find_all(exp.Table)):
         table.replace(exp.Table(this=exp.to_identifier(_ROWS)))
     for part in query.find_all(exp.Identifier):
