@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,8 @@ def test_other_rows_replace_those_of_a_record_and_nothing_else(file: Path) -> No
         (at("2026-01-01 10:05:00.250001"), "10:05:00.250001"),
         (at("1969-12-31 23:59:59"), "1969-12-31 23:59:59"),
         (datetime(2026, 1, 1, 10, tzinfo=UTC), "2026-01-01 10:00+00:00"),
+        (timedelta(days=1, seconds=3723), "1 01:02:03"),
+        (timedelta(seconds=-1.5), "-0 00:00:01.500"),
         ([1, None], "[1, NULL]"),
         ({"k": 1}, "{k: 1}"),
         ((1, "x"), "(1, x)"),

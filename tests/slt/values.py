@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,8 @@ def value_text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         return _time_text(value)
+    if isinstance(value, timedelta):
+        return _interval_text(value)
     if isinstance(value, bytes | bytearray):
         return f"X'{value.hex().upper()}'"
     if isinstance(value, list):
@@ -39,13 +41,25 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+def _interval_text(value: timedelta) -> str:
+    size = abs(value)
+    time = datetime.min.replace(tzinfo=UTC) + timedelta(
+        seconds=size.seconds, microseconds=size.microseconds
+    )
+    sign = "-" if value < timedelta() else ""
+    return f"{sign}{size.days} {time:%H:%M:%S}{_fraction(size.microseconds)}"
+
+
+def _fraction(microsecond: int) -> str:
+    """Return the fraction of a second with 3 or 6 digits, nothing if it is zero."""
+    if not microsecond:
+        return ""
+    return "." + f"{microsecond:06}"[: 3 if microsecond % 1000 == 0 else 6]
+
+
 def _time_text(value: datetime) -> str:
-    time = value.strftime("%H:%M")
-    if value.microsecond:
-        digits = 3 if value.microsecond % 1000 == 0 else 6
-        time = f"{value:%H:%M:%S}." + f"{value.microsecond:06}"[:digits]
-    elif value.second:
-        time = f"{value:%H:%M:%S}"
+    has_seconds = value.second or value.microsecond
+    time = value.strftime("%H:%M:%S" if has_seconds else "%H:%M") + _fraction(value.microsecond)
     if value.tzinfo is not None:
         offset = value.isoformat()[-6:]
         return f"{value:%Y-%m-%d} {time}{offset}"
