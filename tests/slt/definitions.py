@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tests.end_to_end.stream_files import write_next
 from tests.oracle import MINUTE_US, OracleWindow
+from tests.slt.script import Record, fill
 
 WINDOWS = {
     "tumble": OracleWindow("TUMBLE", 10 * MINUTE_US),
@@ -32,6 +33,14 @@ def in_sqlwin(name: str) -> str:
 def in_duckdb(name: str) -> str:
     """What `{window}` is for DuckDB."""
     return f"windowed_{name}"
+
+
+def sql_of(record: Record) -> tuple[str, str]:
+    """Return the SQL of a record, and the SQL for the oracle."""
+    window = record.variables.get("window")
+    ours = fill(record, window=in_sqlwin(window)) if window else fill(record)
+    theirs = fill(record, window=in_duckdb(window)) if window else ours
+    return ours.sql, theirs.below or theirs.sql
 
 
 def rows(seed: int = 5, n_rows: int = 90) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The ways in which every query of a file runs, and the sample of them in a default run."""
+"""The modes in which the queries of a file run, and which of them a test runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from planner.rules import RULE_NAMES, SLICES_RULE_NAMES, STREAM_RULE_NAMES
 
+Settings = tuple[tuple[str, str], ...]
+
+STREAMING = ("execution.runtime-mode", "streaming")
+DISABLED = "sqlwin.optimizer.disabled-rules"
 BATCH_RULES = tuple(
     rule for rule in RULE_NAMES if rule not in STREAM_RULE_NAMES | SLICES_RULE_NAMES
 )
@@ -14,50 +18,62 @@ STREAM_RULES = tuple(rule for rule in RULE_NAMES if rule in STREAM_RULE_NAMES)
 
 @dataclass(frozen=True)
 class Mode:
-    """One way to run the queries of a file.
+    """One way to run a query.
 
     Attributes:
-        name: The name in the test's id.
-        is_stream: Whether tables are read as streams.
+        name: Its name in README.md and in ids of tests.
         settings: Settings, without quotes.
-        rules: Each of these rules is switched off in turn, for the queries to which it applies.
-            Empty: nothing is switched off.
+        rules: Rules that are switched off one after another, each for the queries whose plan it
+            changes. Empty: all rules are on.
+        group_size: Maximum number of queries in one UNION ALL.
+        is_in_process: Whether Spark must not start.
     """
 
     name: str
-    is_stream: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Settings = ()
     rules: tuple[str, ...] = ()
+    group_size: int = 10
+    is_in_process: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether tables are read as streams."""
+        return STREAMING in self.settings
 
 
 BATCH = Mode("batch")
-ALONE = Mode("alone")
-ONE_PHASE = Mode("one-phase", settings=(("table.optimizer.agg-phase-strategy", "ONE_PHASE"),))
+IN_PROCESS = Mode("in-process", group_size=1, is_in_process=True)
+ALONE = Mode("alone", group_size=1)
+ONE_PHASE = Mode("one-phase", (("table.optimizer.agg-phase-strategy", "ONE_PHASE"),))
 RULES_OFF = Mode("rules-off", rules=BATCH_RULES)
-STREAM = Mode("stream", is_stream=True)
-STREAM_RULES_OFF = Mode("stream-rules-off", is_stream=True, rules=STREAM_RULES)
-MODES = (BATCH, ALONE, ONE_PHASE, RULES_OFF, STREAM, STREAM_RULES_OFF)
-# Most queries of a file that a default run takes in another mode than BATCH
-SAMPLE = 6
-# Those files and modes
-SAMPLED = (
-    ("aggregates/distinct_and_filter.slt", ONE_PHASE),
-    ("aggregates/first_last.slt", STREAM),
-    ("aggregates/together.slt", STREAM),
-    ("clauses/where.slt", RULES_OFF),
-    ("joins/outer.slt", STREAM),
-    ("ranks/qualify.slt", RULES_OFF),
-    ("ranks/top_n.slt", STREAM),
-    ("windows/cumulate.slt", ONE_PHASE),
-    ("windows/hop.slt", STREAM),
-    ("windows/session.slt", STREAM),
-)
-# Files that only a long run takes: nearly 200 queries, and streams
-LONG = (
-    "late/late_rows.slt",
-    "late/sessions.slt",
-    "late/several_sources.slt",
-    "late/side_output.slt",
-    "late/updates.slt",
-    "windows/shapes.slt",
-)
+STREAM = Mode("stream", (STREAMING,), group_size=6)
+STREAM_RULES_OFF = Mode("stream-rules-off", (STREAMING,), STREAM_RULES, group_size=6)
+# Modes of Spark other than BATCH
+FURTHER = (ALONE, ONE_PHASE, RULES_OFF, STREAM, STREAM_RULES_OFF)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The queries of a file that a test runs, and their modes.
+
+    Attributes:
+        name: Its name in ids of tests.
+        modes: The modes.
+        is_in_turn: Whether each query runs in one of the modes that fit, taken in turn, and with
+            one of its rules switched off. Otherwise it runs in all of them.
+        every: One query out of this many runs.
+    """
+
+    name: str
+    modes: tuple[Mode, ...]
+    is_in_turn: bool = False
+    every: int = 1
+
+
+def select_all(mode: Mode) -> Selection:
+    """Select all queries in one mode."""
+    return Selection(mode.name, (mode,))
+
+
+SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4)
+IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True)

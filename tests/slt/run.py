@@ -1,4 +1,4 @@
-"""Runs the records of a file in one mode.
+"""Runs the records of a file in some modes.
 
 Queries run in groups, as one UNION ALL with a column for the rows of each query, because a Spark
 job or a stream for every query takes too long. A query runs alone if its record says so, or if its
@@ -8,11 +8,11 @@ order counts.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,18 +21,40 @@ import sqlwin
 from runtime.frames.arrow_tables import as_of_schema
 from sqlwin.display.python_values import python_rows
 from sqlwin.result import Result, RowsResult, StreamedRows
-from tests.oracle import same_rows
-from tests.slt import definitions
-from tests.slt.modes import ALONE, BATCH, SAMPLE, Mode
-from tests.slt.script import Record, fill, read_records
+from sqlwin.result.in_process import InProcessRows
+from tests.slt.checks import Emitted, QueryRows, check_plan, check_rows, has_words, texts_of
+from tests.slt.definitions import sql_of
+from tests.slt.modes import ALONE, BATCH, DISABLED, STREAM, STREAMING, Mode, Selection, Settings
+from tests.slt.script import Record, read_records
 from tests.slt.tables import count_micro_batches, create_table
-from tests.slt.values import row_text
+from tests.unstarted import NeedsSparkError
 
-# Most queries in one UNION ALL
-GROUP = {False: 10, True: 6}
-QueryRows = list[tuple[Any, ...]]
-# Number of the micro-batch, from 1, and the rows that it emitted
-Emitted = list[tuple[int, QueryRows]]
+_Errors = (AssertionError, ValueError, sqlwin.SqlwinError, duckdb.Error)
+_SET = re.compile(r"SET '([^']*)' = '([^']*)'$")
+_RESET = re.compile(r"RESET '([^']*)'$")
+# A new table or view: waiting queries do not read it
+_CREATE = re.compile(r"CREATE (?:TEMPORARY )?(?:TABLE|VIEW) (\w+)", re.I)
+# What a statement fills or makes
+_TARGET = re.compile(r"\b(?:INTO|TABLE|VIEW) (\w+)", re.I)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A mode, and the settings with which a query runs in it."""
+
+    mode: Mode
+    settings: Settings
+    is_stream_record: bool = False
+
+    @property
+    def group_size(self) -> int:
+        """Maximum number of queries in one UNION ALL."""
+        return min(self.mode.group_size, STREAM.group_size if self.is_streaming else 99)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether tables are read as streams."""
+        return STREAMING in self.settings
 
 
 @dataclass
@@ -43,132 +65,206 @@ class FileRun:
         session: A session without tables.
         duck: DuckDB with the rows of `data`, for `oracle` records.
         directory: A directory for the files of tables and for checkpoints.
-        mode: How queries run.
-        is_sample: Whether only the first queries run.
+        selection: Which queries run, and in which modes.
         failures: Messages of the records that fail.
         results: Rows of `query` and `stream` records by line, as lines of text.
-        n_run: Number of `query`, `stream` and `oracle` records that ran.
+        n_run: Number of runs of queries, by mode.
+        on_spark: Number of queries that do not run in process, by reason.
     """
 
     session: sqlwin.Session
     duck: duckdb.DuckDBPyConnection
     directory: Path
-    mode: Mode
-    is_sample: bool = False
+    selection: Selection
     failures: list[str] = field(default_factory=list)
     results: dict[int, list[str]] = field(default_factory=dict)
-    n_run: int = 0
-    _waiting: list[Record] = field(default_factory=list)
+    n_run: Counter[str] = field(default_factory=Counter)
+    on_spark: Counter[str] = field(default_factory=Counter)
+    _waiting: dict[Way, list[Record]] = field(default_factory=dict)
     _n_batches: dict[str, int] = field(default_factory=dict)
     _stream_names: set[str] = field(default_factory=lambda: {"data"})
+    _missing_names: set[str] = field(default_factory=set)
+    _set_by_file: dict[str, str] = field(default_factory=dict)
     _n_streams: int = 0
+    _n_queries: int = 0
 
     def run(self, path: Path) -> None:
         """Run the records in order and collect failures and results."""
+        self._n_batches["data"] = 2
         for record in read_records(path):
+            record = replace(record, sql=record.sql.replace("{directory}", str(self.directory)))
             try:
-                self._run(record)
-            except (AssertionError, ValueError, sqlwin.SqlwinError, duckdb.Error) as error:
+                if record.kind == "table":
+                    self._create_table(record)
+                elif record.kind == "statement":
+                    self._run_statement(record)
+                else:
+                    self._run_query(record)
+            except NeedsSparkError:
+                targets = (
+                    [record.words.split()[0]]
+                    if record.kind == "table"
+                    else _TARGET.findall(record.sql)
+                )
+                self._missing_names.update(name.lower() for name in targets)
+            except _Errors as error:
                 self._fail(record, error)
         self._flush()
 
-    def _run(self, record: Record) -> None:
-        if record.kind in ("statement", "table"):
-            self._flush()
-            self._run_statement(record)
-            return
-        if self._is_excluded(record):
-            return
-        if self._waiting and not _can_share(self._waiting[0], record, self.mode):
-            self._flush()
-        self._waiting.append(record)
-        if len(self._waiting) >= GROUP[self._is_streaming(record)] or self.mode == ALONE:
-            self._flush()
+    # -- statements and tables --------------------------------------------------------------------
 
-    def _is_excluded(self, record: Record) -> bool:
-        if record.kind == "stream":
-            return self.mode not in (BATCH, *((self.mode,) if self.mode.rules else ()))
-        n_run = self.n_run + len(self._waiting)
-        if self.is_sample and n_run >= SAMPLE:
-            return True
-        return self.mode.is_stream and ("batch" in record.flags or not self._reads_stream(record))
-
-    def _reads_stream(self, record: Record) -> bool:
-        """Return whether a query or a view mentions a `table` record, or a view of one."""
-        return not self._stream_names.isdisjoint(_words(record.sql))
-
-    def _is_streaming(self, record: Record) -> bool:
-        return record.kind == "stream" or self.mode.is_stream
+    def _create_table(self, record: Record) -> None:
+        name = record.words.split()[0].lower()
+        self._n_batches[name] = count_micro_batches(record)
+        self._stream_names.add(name)
+        self.session.execute(create_table(record, self.directory))
 
     def _run_statement(self, record: Record) -> None:
-        if record.kind == "table":
-            name = record.words.split()[0].lower()
-            self._n_batches[name] = count_micro_batches(record)
-            self._stream_names.add(name)
-            self.session.execute(create_table(record, self.directory))
-            return
-        record = fill(record)
-        view = re.match(r"CREATE (?:TEMPORARY )?VIEW (\w+)", record.sql, re.I)
-        if view is not None and self._reads_stream(record):
-            self._stream_names.add(view[1].lower())
-            self._n_batches[view[1].lower()] = self._count_batches([record])
+        sql, _ = sql_of(record)
         outcome, _, words = record.words.partition(" ")
-        report = failure(record.sql, self.session)
-        assert (report is None) == (outcome == "ok"), report or "it does not fail"
-        assert report is None or _has_words(report, words), report
+        if outcome == "error":
+            if BATCH in self.selection.modes:
+                report = self._report(sql)
+                assert report is not None, "it does not fail"
+                assert has_words(report, words), report
+            return
+        created = _CREATE.match(sql)
+        if created is None:
+            self._flush()
+        elif self._reads_stream(sql):
+            self._stream_names.add(created[1].lower())
+            self._n_batches[created[1].lower()] = self._count_batches([sql])
+        report = self._report(sql)
+        assert report is None, report
+        if change := _SET.match(sql):
+            self._set_by_file[change[1]] = change[2]
+        elif change := _RESET.match(sql):
+            self._set_by_file.pop(change[1], None)
+
+    def _report(self, sql: str) -> str | None:
+        """Return the report of a script that fails, None if it succeeds."""
+        try:
+            for result in self.session.execute(sql):
+                assert result.rows is not None
+        except NeedsSparkError:
+            raise
+        except sqlwin.SqlwinError as error:
+            return str(error)
+        return None
+
+    # -- choice of modes --------------------------------------------------------------------------
+
+    def _run_query(self, record: Record) -> None:
+        """Run a query in the selected modes, or let it wait for others to run with it."""
+        turn = self._n_queries
+        self._n_queries += 1
+        if turn % self.selection.every:
+            return
+        modes = self.selection.modes
+        if not self.selection.is_in_turn:
+            for mode in modes:
+                for way in self._ways(record, mode):
+                    self._wait(record, way)
+            return
+        for step in range(len(modes)):
+            mode = modes[(turn + step) % len(modes)]
+            if ways := self._ways(record, mode):
+                self._wait(record, ways[turn // len(modes) % len(ways)])
+                return
+
+    def _ways(self, record: Record, mode: Mode) -> list[Way]:
+        """Return the ways in which a query runs in a mode. Empty: the mode does not fit."""
+        is_stream = record.kind == "stream"
+        sql, _ = sql_of(record)
+        if is_stream and mode != BATCH and not mode.rules:
+            return []
+        if mode.is_in_process and not self._missing_names.isdisjoint(_words(sql)):
+            self.on_spark["a statement before it needs Spark"] += 1
+            return []
+        if mode.is_stream and ("batch" in record.flags or not self._reads_stream(sql)):
+            return []
+        settings = mode.settings
+        if is_stream and not mode.is_stream:
+            settings = (*settings, STREAMING)
+        if not mode.rules:
+            return [Way(mode, settings, is_stream)]
+        with self._settings(settings):
+            documents = self.session.explain_queries(sql)  # none for SHOW TABLES
+        applied = {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
+        ways = [
+            Way(mode, (*settings, (DISABLED, rule)), is_stream)
+            for rule in mode.rules
+            if rule in applied
+        ]
+        return [way for way in ways if not self._is_refused_without_rule(sql, way)]
+
+    def _is_refused_without_rule(self, sql: str, way: Way) -> bool:
+        """Return whether a query is refused because a rule is switched off."""
+        with self._settings(way.settings):
+            try:
+                self.session.explain_queries(sql)
+            except sqlwin.SqlwinError as error:
+                return "disabled-rules" in str(error)
+        return False
+
+    def _reads_stream(self, sql: str) -> bool:
+        """Return whether a query or a view mentions a `table` record, or a view of one."""
+        return not self._stream_names.isdisjoint(_words(sql))
+
+    # -- groups of queries ------------------------------------------------------------------------
+
+    def _wait(self, record: Record, way: Way) -> None:
+        if {"alone", "ordered"} & record.flags or way.group_size == 1:
+            self._compare([record], way)
+            return
+        group = self._waiting.setdefault(way, [])
+        group.append(record)
+        if len(group) >= way.group_size:
+            self._compare(self._waiting.pop(way), way)
 
     def _flush(self) -> None:
         """Run the waiting queries."""
-        group, self._waiting = self._waiting, []
-        if not group:
-            return
-        settings = dict(self.mode.settings)
-        if self._is_streaming(group[0]):
-            settings["execution.runtime-mode"] = "streaming"
-        if not self.mode.rules:
-            self._compare(group, settings)
-            return
-        for rule in self.mode.rules:
-            affected = self._affected(group, rule, settings)
-            if affected:
-                self._compare(affected, {**settings, DISABLED: rule})
+        waiting, self._waiting = self._waiting, {}
+        for way, group in waiting.items():
+            self._compare(group, way)
 
-    def _affected(self, group: list[Record], rule: str, settings: dict[str, str]) -> list[Record]:
-        """Return the records whose plan a rule changes, and that can run without it."""
-        with _settings(self.session, settings):
-            affected = [r for r in group if rule in self._applied_rules(_sqls(r)[0])]
-        with _settings(self.session, {**settings, DISABLED: rule}):
-            return [r for r in affected if not _needs_rule(self.session, _sqls(r)[0])]
-
-    def _applied_rules(self, sql: str) -> set[str]:
-        documents = self.session.explain_queries(sql)  # none for SHOW TABLES
-        return {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
-
-    def _compare(self, group: list[Record], settings: dict[str, str]) -> None:
-        """Run queries with some settings and compare their rows with the file."""
-        with _settings(self.session, settings):
+    def _compare(self, group: list[Record], way: Way) -> None:
+        """Run queries and compare their rows with the file."""
+        with self._settings(way.settings):
             try:
-                emitted = self._execute(group)
+                emitted = self._execute(group, way)
+            except NeedsSparkError:
+                self.on_spark[self._reason_for_spark(group[0])] += 1
+                return
             except (sqlwin.SqlwinError, AssertionError) as error:
                 if len(group) == 1:
-                    self._fail(group[0], error, settings)
+                    self._fail(group[0], error, way)
                     return
                 for record in group:  # to know which one fails
-                    self._compare([record], settings)
+                    self._compare([record], way)
                 return
-            n_batches = self._count_batches(group)
+            n_batches = self._count_batches([sql_of(record)[0] for record in group])
             for record, rows in zip(group, emitted, strict=True):
+                self.n_run[way.mode.name] += 1
                 try:
-                    self._check(record, rows, n_batches)
-                except (AssertionError, sqlwin.SqlwinError, duckdb.Error) as error:
-                    self._fail(record, error, settings)
+                    if record.operators and way.mode in (BATCH, ALONE):
+                        check_plan(self.session, record)
+                    if record.kind != "oracle":
+                        self.results.setdefault(record.line, texts_of(record, rows, n_batches))
+                    check_rows(record, rows, n_batches, self.duck)
+                except _Errors as error:
+                    self._fail(record, error, way)
 
-    def _execute(self, group: list[Record]) -> list[Emitted]:
+    def _execute(self, group: list[Record], way: Way) -> list[Emitted]:
         """Return the rows of each query, by micro-batch."""
-        sqls = [_sqls(record)[0] for record in group]
+        sqls = [sql_of(record)[0] for record in group]
         sql = sqls[0] if len(group) == 1 else union(sqls)
         (result,) = self.session.execute(sql)
-        if group[0].kind == "stream":
+        if way.mode.is_in_process:
+            assert isinstance(result, RowsResult)
+            if not isinstance(result.data, InProcessRows):
+                raise NeedsSparkError(sql)
+        if way.is_stream_record:
             emitted = list(self._streamed(result))
         else:
             emitted = [(1, [tuple(row) for row in result.rows])]
@@ -195,7 +291,7 @@ class FileRun:
             numbers = [int(file.name) for file in checkpoints.glob("*/spark/offsets/[0-9]*")]
             tables.append((max(numbers) + 1, table))
 
-        with _settings(self.session, {"execution.checkpointing.dir": str(checkpoints)}):
+        with self._settings((("execution.checkpointing.dir", str(checkpoints)),)):
             stream = result.data.opened.start(take)
             assert not isinstance(stream, str), stream
             stream.wait()
@@ -203,41 +299,38 @@ class FileRun:
             batches = [as_of_schema(batch, result.data.schema) for batch in table.to_batches()]
             yield number, [tuple(row) for batch in batches for row in python_rows(batch)]
 
-    def _count_batches(self, records: list[Record]) -> int:
-        """Return the number of micro-batches in which a stream reads the records' tables."""
-        mentioned = set.union(*(_words(record.sql) for record in records))
+    def _count_batches(self, sqls: Sequence[str]) -> int:
+        """Return the number of micro-batches in which a stream reads the tables of queries."""
+        mentioned = set.union(*map(_words, sqls))
         return max((n for name, n in self._n_batches.items() if name in mentioned), default=1)
 
-    def _check(self, record: Record, emitted: Emitted, n_batches: int) -> None:
-        """Compare the rows of a query. Micro-batches after `n_batches` are from the end of the input."""
-        self.n_run += 1
-        rows = [row for _, rows in emitted for row in rows]
-        ours, theirs = _sqls(record)
-        if record.operators and self.mode in (BATCH, ALONE):
-            _check_plan(self.session, record, ours)
-        if record.kind == "oracle":
-            wanted = self.duck.execute(theirs).fetchall()
-            assert wanted, "the oracle has no rows: the record shows nothing"
-            same_rows(rows, wanted)
-            return
-        if record.kind == "stream":
-            texts = list(_by_micro_batch(emitted, n_batches))
-        else:
-            texts = [row_text(row) for row in rows]
-            if "ordered" not in record.flags:
-                texts.sort()
-        wanted_texts = (fill(record).below or "").splitlines()
-        self.results.setdefault(record.line, texts)
-        assert texts == wanted_texts, _difference(ours, wanted_texts, texts)
+    def _reason_for_spark(self, record: Record) -> str:
+        """Return the reason that EXPLAIN gives for running a query on Spark."""
+        try:
+            (document,) = self.session.explain_queries(sql_of(record)[0])
+        except (NeedsSparkError, ValueError):
+            return "Spark has to describe it"
+        return str(document["text"]).rpartition("on Spark: ")[2].strip()
 
-    def _fail(
-        self, record: Record, error: Exception, settings: dict[str, str] | None = None
-    ) -> None:
-        where = ", ".join(f"{key} = {value}" for key, value in (settings or {}).items())
+    def _fail(self, record: Record, error: Exception, way: Way | None = None) -> None:
+        settings = () if way is None else way.settings
+        where = ", ".join(f"{key} = {value}" for key, value in settings)
         self.failures.append(f"{record.title}{f' ({where})' if where else ''}: {error}")
 
-
-DISABLED = "sqlwin.optimizer.disabled-rules"
+    @contextmanager
+    def _settings(self, values: Settings) -> Iterator[None]:
+        """Change settings for the block; afterwards they are those of the file."""
+        for key, value in values:
+            self.session.execute(f"SET '{key}' = '{value}'")
+        try:
+            yield
+        finally:
+            for key, _ in values:
+                self.session.execute(
+                    f"SET '{key}' = '{self._set_by_file[key]}'"
+                    if key in self._set_by_file
+                    else f"RESET '{key}'"
+                )
 
 
 def union(sqls: Sequence[str]) -> str:
@@ -251,81 +344,5 @@ def union(sqls: Sequence[str]) -> str:
     return "\nUNION ALL\n".join(branch(place, sql) for place, sql in enumerate(sqls))
 
 
-def failure(sql: str, session: sqlwin.Session) -> str | None:
-    """Return the report of a script that fails, None if it succeeds."""
-    try:
-        for result in session.execute(sql):
-            assert result.rows is not None
-    except sqlwin.SqlwinError as error:
-        return str(error)
-    return None
-
-
 def _words(sql: str) -> set[str]:
     return set(re.findall(r"\w+", sql.lower()))
-
-
-def _can_share(first: Record, record: Record, mode: Mode) -> bool:
-    """Return whether two queries may run in one UNION ALL."""
-    if (first.kind == "stream") != (record.kind == "stream"):
-        return False
-    return not any({"alone", "ordered"} & r.flags for r in (first, record))
-
-
-def _sqls(record: Record) -> tuple[str, str]:
-    """Return the query for sqlwin, and for the oracle."""
-    window = record.variables.get("window")
-    ours = fill(record, window=definitions.in_sqlwin(window)) if window else fill(record)
-    theirs = fill(record, window=definitions.in_duckdb(window)) if window else ours
-    return ours.sql, theirs.below or theirs.sql
-
-
-def _has_words(report: str, words: str) -> bool:
-    """Return whether a report names the place and has the words, in any case."""
-    place, _, rest = words.partition(" ")
-    if ":" in place and place.replace(":", "").isdigit():
-        line, column = place.split(":")
-        if f"line {line}, column {column}\n" not in report:
-            return False
-        words = rest
-    return all(phrase.strip().lower() in report.lower() for phrase in words.split(";"))
-
-
-def _check_plan(session: sqlwin.Session, record: Record, sql: str) -> None:
-    plan = session.explain(sql).partition("== Optimized Physical Plan ==")[2]
-    missing = [name for name in record.operators if f" {name}(" not in plan.replace("\n", "\n ")]
-    assert not missing, f"no {missing} in\n{plan}"
-
-
-def _needs_rule(session: sqlwin.Session, sql: str) -> bool:
-    """Return whether a query is refused because a rule is switched off."""
-    report = None
-    try:
-        session.explain(sql)
-    except sqlwin.SqlwinError as error:
-        report = str(error)
-    return report is not None and "disabled-rules" in report
-
-
-def _by_micro_batch(emitted: Emitted, n_batches: int) -> Iterator[str]:
-    """Yield the rows of each micro-batch that emitted some, below a line with its number."""
-    for number, rows in emitted:
-        if rows:
-            yield "-- end" if number > n_batches else f"-- {number}"
-            yield from sorted(map(row_text, rows))
-
-
-def _difference(sql: str, wanted: list[str], texts: list[str]) -> str:
-    return "\n".join([sql, "wanted:", *wanted, "got:", *texts])
-
-
-@contextmanager
-def _settings(session: sqlwin.Session, values: dict[str, str]) -> Iterator[None]:
-    """Change settings for the block."""
-    for key, value in values.items():
-        session.execute(f"SET '{key}' = '{value}'")
-    try:
-        yield
-    finally:
-        for key in values:
-            session.execute(f"RESET '{key}'")

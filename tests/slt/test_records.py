@@ -3,32 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import sqlwin
-from tests.marks import among
-from tests.slt import definitions, modes
-from tests.slt.modes import BATCH, MODES, Mode
+from sqlwin.session import Session
+from tests.slt import definitions
+from tests.slt.modes import (
+    BATCH,
+    FURTHER,
+    IN_PROCESS,
+    IN_TURN,
+    SAMPLE,
+    Selection,
+    select_all,
+)
 from tests.slt.run import FileRun
 from tests.slt.script import fill, read_records, with_rows
+from tests.unstarted import unstarted_spark
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*/*.slt"))
+NAMES = tuple(str(path.relative_to(HERE)) for path in FILES)
+# Files with more than statements and tables
+WITH_QUERIES = tuple(
+    str(path.relative_to(HERE))
+    for path in FILES
+    if any(record.kind not in ("statement", "table") for record in read_records(path))
+)
+SHAPES = "windows/shapes.slt"
+# Files of streams that take longer than others
+LONG = tuple(
+    f"late/{name}.slt"
+    for name in (
+        "current_watermark",
+        "held_windows",
+        "idle_sources",
+        "late_rows",
+        "sessions",
+        "several_sources",
+        "side_output",
+        "updates",
+        "watermarks",
+    )
+)
+# Files whose rows come from INSERTs: their queries are too plain for other modes
+INSERTED = (
+    "clauses/insert.slt",
+    "late/held_windows.slt",
+    "late/idle_sources.slt",
+    "late/side_output.slt",
+    "materialized/continuous.slt",
+)
+# Files whose queries a default run samples in further modes
+SAMPLED = ("joins/outer.slt", "ranks/top_n.slt", "windows/hop.slt", "windows/session.slt")
+# Smallest number of queries that run without Spark
+LEAST_IN_PROCESS = {"windows/hop.slt": 6, "windows/session.slt": 5, "windows/spellings.slt": 15}
 
 
-def cases() -> list[tuple[str, Mode]]:
-    """Every file in every mode."""
-    return [(str(path.relative_to(HERE)), mode) for path in FILES for mode in MODES]
+def cases() -> Iterator[Any]:
+    """Yield files with the selections of queries that tests run."""
+    for name in NAMES:
+        marks = (pytest.mark.long,) if name in LONG else ()
+        if name != SHAPES:
+            yield _case(name, select_all(BATCH), *marks)
+        if name in SAMPLED:
+            yield _case(name, SAMPLE)
+        if name not in WITH_QUERIES or name in INSERTED:
+            continue
+        in_turn = replace(IN_TURN, modes=(BATCH, *FURTHER)) if name == SHAPES else IN_TURN
+        yield _case(name, in_turn, pytest.mark.long)
+        for mode in (BATCH, *FURTHER) if name == SHAPES else FURTHER:
+            yield _case(name, select_all(mode), pytest.mark.slow)
 
 
-LONG = [
-    (name, mode)
-    for name, mode in cases()
-    if name in modes.LONG or (mode != BATCH and (name, mode) not in modes.SAMPLED)
-]
+def _case(name: str, selection: Selection, *marks: pytest.MarkDecorator) -> Any:
+    return pytest.param(name, selection, marks=marks, id=f"{name}-{selection.name}")
 
 
 @pytest.fixture(scope="module")
@@ -38,28 +92,38 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.parametrize("case", among(cases(), long=LONG), ids=lambda c: f"{c[0]}-{c[1].name}")
+@pytest.mark.parametrize(("name", "selection"), list(cases()))
 def test_every_record_of_a_file_holds(
-    case: tuple[str, Mode],
+    name: str,
+    selection: Selection,
     fresh_session: sqlwin.Session,
     duck: duckdb.DuckDBPyConnection,
     tmp_path: Path,
-    request: pytest.FixtureRequest,
     update_goldens: bool,
 ) -> None:
-    name, mode = case
     fresh_session.execute(definitions.create_data(tmp_path / "data"))
     partitions = str(fresh_session.spark.conf.get("spark.sql.shuffle.partitions"))
     fresh_session.spark.conf.set("spark.sql.shuffle.partitions", "1")
-    is_long = request.config.getoption("--long") or request.config.getoption("--slow")
-    run = FileRun(fresh_session, duck, tmp_path, mode, is_sample=mode != BATCH and not is_long)
+    run = FileRun(fresh_session, duck, tmp_path, selection)
     try:
         run.run(HERE / name)
     finally:
         fresh_session.spark.conf.set("spark.sql.shuffle.partitions", partitions)
-    if update_goldens and mode == BATCH:
+    if update_goldens and selection == select_all(BATCH):
         (HERE / name).write_text(with_rows(HERE / name, run.results))
     assert not run.failures, "\n\n".join([f"{len(run.failures)} records fail", *run.failures])
+
+
+@pytest.mark.parametrize("name", WITH_QUERIES)
+def test_queries_that_need_no_spark_return_the_same_rows(
+    name: str, duck: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(definitions.create_data(tmp_path / "data"))
+    run = FileRun(session, duck, tmp_path, select_all(IN_PROCESS))
+    run.run(HERE / name)
+    assert not run.failures, "\n\n".join([f"{len(run.failures)} records fail", *run.failures])
+    assert run.n_run.total() >= LEAST_IN_PROCESS.get(name, 0), run.on_spark
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -130,7 +194,7 @@ def test_records_that_say_something_else_fail(
 ) -> None:
     file = tmp_path / "wrong.slt"
     file.write_text(WRONG)
-    run = FileRun(fresh_session, duck, tmp_path, BATCH)
+    run = FileRun(fresh_session, duck, tmp_path, select_all(BATCH))
     run.run(file)
     wrong = [record for record in read_records(file) if record.kind != "table"]
     assert {failure.partition(" (")[0].partition(":")[0] for failure in run.failures} == {
