@@ -120,7 +120,7 @@ MAY_IMPORT = {
         "planner.rules planner.streams runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --
-    "sqlwin.config": "runtime runtime.spec",
+    "sqlwin.config": "planner.rules runtime runtime.spec",
     "sqlwin.parser": "planner.sql runtime runtime.spec sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.dialect": (

@@ -13,9 +13,9 @@ from sqlwin.config.values import (
     parse_choice,
     parse_duration,
     parse_int,
-    parse_list,
     parse_memory,
     parse_pattern,
+    parse_rules,
     parse_time_zone,
 )
 
@@ -176,8 +176,13 @@ def _value(setting: Setting, text: str) -> Value:
                     hint="it must be 1 mb to 1 gb",
                 )
             return n_bytes
-        case Type.LIST:
-            return parse_list(text)
+        case Type.RULES if text.strip():
+            # most programs that read settings do not need the planner
+            from planner.rules import RULE_NAMES
+
+            return parse_rules(setting.name, text, RULE_NAMES)
+        case Type.RULES:
+            return ()
         case Type.STRING:
             return text.strip()
         case _:

@@ -19,7 +19,7 @@ class Type(StrEnum):
     BOOLEAN = "boolean"
     DURATION = "duration"
     MEMORY = "memory size"
-    LIST = "list"
+    RULES = "list of rules"
     TIME_ZONE = "time zone"
     PATTERN = "regular expression"
 
@@ -181,7 +181,7 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "sqlwin.optimizer.disabled-rules",
-            Type.LIST,
+            Type.RULES,
             "",
             "names of planner rules to skip, separated by commas",
         ),

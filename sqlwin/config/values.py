@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import zoneinfo
+from collections.abc import Sequence
+from difflib import get_close_matches
 from fractions import Fraction
 
 from runtime.errors import AnalysisError, nearest
@@ -121,6 +123,27 @@ def parse_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
 def parse_list(text: str) -> tuple[str, ...]:
     """Split a comma-separated list, dropping empty parts."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_rules(key: str, text: str, rules: Sequence[str]) -> tuple[str, ...]:
+    """Parse a comma-separated list of rules of the planner, ignoring case.
+
+    Raises:
+        AnalysisError: A rule does not exist. The hint names similar rules, or all.
+    """
+    by_name = {rule.lower(): rule for rule in rules}
+    names = parse_list(text)
+    for name in names:
+        if name.lower() not in by_name:
+            similar = get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)
+            raise AnalysisError(
+                f"unknown rule '{name}' in setting '{key}'",
+                subjects=(f"'{text}'", f"'{key}'"),
+                hint=f"did you mean {' or '.join(similar)}?"
+                if similar
+                else f"available rules: {', '.join(rules)}",
+            )
+    return tuple(by_name[name.lower()] for name in names)
 
 
 def parse_time_zone(key: str, text: str) -> str:

@@ -269,7 +269,7 @@ def _setting_values(context: Context, names: SessionNames) -> Iterator[Suggestio
         import zoneinfo
 
         values = sorted(zoneinfo.available_timezones(), key=lambda zone: ("/" not in zone, zone))
-    elif setting.name == "sqlwin.optimizer.disabled-rules":
+    elif setting.type is Type.RULES:
         from planner.rules import RULE_NAMES
 
         values = RULE_NAMES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.rules import RULE_NAMES
 from runtime.errors import SqlwinError
 from sqlwin.config.config import Config
 from sqlwin.config.settings import SETTINGS, Setting
@@ -28,15 +29,29 @@ def test_values_come_in_their_own_type() -> None:
     config = Config()
     config.set("table.optimizer.agg-phase-strategy", "one_phase")
     config.set("sqlwin.exchange.buckets", " 64 ")
-    config.set("sqlwin.optimizer.disabled-rules", "push_filter, fold_window,")
+    config.set("sqlwin.optimizer.disabled-rules", " Push_filter_below_window, fold_window_into_aggregate,")
     config.set("table.exec.state.ttl", "1 min")
     config.set("table.dml-sync", "TRUE")
     assert config.get("table.optimizer.agg-phase-strategy") == "ONE_PHASE"
     assert config.get("sqlwin.exchange.buckets") == 64
     assert config.get("sqlwin.exchange.partitions") is None
-    assert config.get("sqlwin.optimizer.disabled-rules") == ("push_filter", "fold_window")
+    assert config.get("sqlwin.optimizer.disabled-rules") == (
+        "push_filter_below_window",
+        "fold_window_into_aggregate",
+    )
     assert config.get("table.exec.state.ttl") == 60_000_000
     assert config.get("table.dml-sync") is True
+
+
+def test_an_unknown_rule_is_refused_with_similar_names() -> None:
+    key = "sqlwin.optimizer.disabled-rules"
+    error = error_of(key, "share_window_slices, push_filter_window")
+    assert error.message == f"unknown rule 'push_filter_window' in setting '{key}'"
+    assert error.hint is not None and error.hint.startswith("did you mean push_filter_below_window")
+    assert error_of(key, "?").hint == f"available rules: {', '.join(RULE_NAMES)}"
+    config = Config()
+    config.set(key, "")
+    assert config.get(key) == ()
 
 
 def test_reset_brings_the_default_back() -> None:
