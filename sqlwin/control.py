@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
+    from sqlwin.result import Result
     from sqlwin.session import Session
-    from sqlwin.statements.parameters import Params
+    from sqlwin.statements.split import SqlScript
 
 
 class SessionControl:
@@ -56,15 +57,34 @@ class SessionControl:
     def take_interrupt(self, ask: Callable[[], bool]) -> None:
         self._session._runner.explanations.take_interrupt = ask
 
+    def run_script(
+        self, script: str | SqlScript, file: str | None, values: Mapping[str, object] | None
+    ) -> Iterator[Result]:
+        """Run a script statement by statement, like `Session.execute_iter`.
+
+        Args:
+            script: The script, or the script that `read_script` has tokenized.
+            file: Name of the script in error messages.
+            values: Values for parameters. The script need not use all of them.
+        """
+        return self._session._run_script(script, file, values, ignores_unused=True)
+
     def query_documents(
-        self, sql: str, *, analyze: bool = False, params: Params | None = None
+        self,
+        script: str | SqlScript,
+        file: str | None = None,
+        *,
+        analyze: bool = False,
+        values: Mapping[str, object] | None = None,
     ) -> tuple[QueryDocument, ...]:
-        """Return the content of `Session.explain` as documents.
+        """Return the content of `Session.explain` as documents. For `values` see `run_script`.
 
         Raises:
             SqlwinError: The SQL is invalid, or a run fails.
         """
-        return self._session._query_documents(sql, analyze=analyze, params=params)
+        return self._session._query_documents(
+            script, file, analyze=analyze, params=values, ignores_unused=True
+        )
 
     def close_page(self) -> None:
         """Stop serving the session's web page, if it has one."""

@@ -34,7 +34,7 @@ from planner.sql.render import SparkSqlGenerator, quote_string
 from runtime.errors import AnalysisError, SqlSyntaxError, SqlwinError
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from sqlwin.parser.other_dialects import read_emit
-from sqlwin.parser.parser import SqlWinParser, SqlWinQueries
+from sqlwin.parser.parser import SqlWinParser, SqlWinQueries, merge_keywords
 from sqlwin.parser.signatures import SIGNATURES
 from sqlwin.statements.nodes import (
     CreateTable,
@@ -51,8 +51,9 @@ from sqlwin.statements.nodes import (
     StopStream,
     Summarize,
 )
-from sqlwin.statements.parse import parse_statement
-from sqlwin.statements.split import StatementText, split_script
+from sqlwin.statements.parameters import bind_parameters
+from sqlwin.statements.parse import parse_statement, read_statement
+from sqlwin.statements.split import StatementText, split_tokens
 
 # Functions of GROUP BY TUMBLE(ts, ...), which stand for a window and are not computed as functions
 _GROUP_WINDOWS = frozenset(
@@ -105,7 +106,8 @@ class _Parser(SqlWinParser):
             ParseError: A statement is invalid.
         """
         try:
-            return [_tree(part, raw_tokens, sql) for part in split_script(sql)]
+            parts = split_tokens(sql, merge_keywords(raw_tokens))
+            return [_tree(part, raw_tokens, sql) for part in parts]
         except SqlwinError as error:
             raise _parse_error(error, sql) from error
 
@@ -116,7 +118,7 @@ class _Parser(SqlWinParser):
         is_interval = first.token_type == TokenType.INTERVAL
         if is_interval and self._next.token_type in (TokenType.COLON, TokenType.PLACEHOLDER):
             self._advance()
-            value = self._parse_placeholder()
+            value = self._parse_placeholder() or self._parse_primary()
             unit = exp.Var(this=self._curr.text.upper())
             self._advance()
             return self.span(exp.Interval(this=value, unit=unit), first)
@@ -196,7 +198,7 @@ def _tree(part: StatementText, tokens: list[Token], sql: str) -> exp.Expr:
             statement.
     """
     try:
-        statement = parse_statement(part.text)
+        statement = read_statement(bind_parameters(part, None))
     except SqlwinError as error:
         raise error.with_source(sql, offset=part.offset) from error
     first, *rest = part.text.split(maxsplit=1)

@@ -14,12 +14,15 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import HTML, display
 from rich.console import Console
 
+from planner.explain.document import Document
 from runtime.errors import SqlwinError
 from runtime.spec.figures import counted
+from sqlwin.control import SessionControl
 from sqlwin.display.charts.svg import svg_charts
 from sqlwin.display.charts.text import write_chart
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
+from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import (
     ExplainResult,
     InsertResult,
@@ -30,7 +33,6 @@ from sqlwin.result import (
     StreamResult,
     TableResult,
 )
-from sqlwin.statements.parameters import used_in
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -68,14 +70,14 @@ class SqlwinMagics(Magics):
         arguments = parse_argstring(self.sqlwin, words)
         try:
             session = self._session()
-            # only the variables that the SQL refers to
-            params = used_in(sql, self.shell.user_ns) or None
+            control, values = SessionControl(session), self.shell.user_ns
             if arguments.explain or arguments.analyze:
-                explained = session.explain(sql, analyze=arguments.analyze, params=params)
+                documents = control.query_documents(sql, analyze=arguments.analyze, values=values)
+                explained = Explanation(Document(documents), "text")
                 display(explained) if self._is_notebook() else print(explained)
                 return None
             last = None
-            for result in session.execute_iter(sql, params=params):
+            for result in control.run_script(sql, None, values):
                 if last is not None:
                     _show(last, is_chart=arguments.chart, is_notebook=self._is_notebook())
                 if isinstance(result, RowsResult) and arguments.name:

@@ -32,17 +32,16 @@ from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import with_translated_errors
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
-from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
 from sqlwin.result import Result, RowsResult, StreamedRows, TableResult
-from sqlwin.statements.nodes import CreateTable, Explain, Query
+from sqlwin.statements.nodes import Query
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
-from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.parse import parse_statement, read_statement
 from sqlwin.statements.quotes import DoubleQuotes
-from sqlwin.statements.split import split_script
+from sqlwin.statements.split import SqlScript, read_script
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,9 +212,27 @@ class Session:
         self, script: str, file: str | None = None, *, params: Params | None = None
     ) -> Iterator[Result]:
         """Run a script statement by statement, each when its result is requested."""
-        for place in self._places(script, file, params):
+        return self._run_script(script, file, params)
+
+    def _run_script(
+        self,
+        script: str | SqlScript,
+        file: str | None = None,
+        params: Params | None = None,
+        *,
+        ignores_unused: bool = False,
+    ) -> Iterator[Result]:
+        """Run a script like `execute_iter`.
+
+        Args:
+            script: The script, or the script that `read_script` has tokenized.
+            file: Name of the script in error messages.
+            params: Values of its parameters.
+            ignores_unused: Whether `params` may have names that the script does not use.
+        """
+        for place in self._places(script, file, params, ignores_unused=ignores_unused):
             try:
-                result = self._runner.run(parse_statement(place.bound.text))
+                result = self._runner.run(read_statement(place.bound))
                 yield _result_in_script(result, place)
             except SqlwinError as error:
                 raise place.with_position(error) from error
@@ -231,7 +248,8 @@ class Session:
     ) -> str:
         """Return the plans of queries and INSERTs without running them.
 
-        The tables, views and settings of a script take effect.
+        The tables, views and settings of a script take effect. Spark explains statements that only
+        it knows, such as VALUES or DELETE.
 
         Args:
             sql: One statement, or a script.
@@ -271,58 +289,54 @@ class Session:
 
     def _query_documents(
         self,
-        sql: str,
+        sql: str | SqlScript,
         file: str | None = None,
         *,
         analyze: bool = False,
         params: Params | None = None,
+        ignores_unused: bool = False,
     ) -> tuple[QueryDocument, ...]:
-        """Return the content of `explain` as documents.
+        """Return the content of `explain` as documents. `_run_script` describes the arguments.
 
         Raises:
             SqlwinError: The SQL is invalid, or a run fails.
         """
         queries: list[QueryDocument] = []
-        for place in self._places(sql, file, params):
+        for place in self._places(sql, file, params, ignores_unused=ignores_unused):
             try:
-                statement = parse_statement(place.bound.text)
-                inner, analyzes = statement, analyze
-                if isinstance(statement, Explain):
-                    inner = statement.statement
-                    analyzes = analyze or "ANALYZE" in statement.details
-                # analyze needs the rows of CREATE TABLE ... AS, which later statements read
-                fills = analyze and isinstance(statement, CreateTable)
-                if can_explain(inner) and not fills:
-                    with self._runner.lock:
-                        queries += self._runner.explanations.documents(inner, analyzes)
-                else:
-                    self._runner.run(statement)
+                queries += self._runner.documents(read_statement(place.bound), analyze)
             except SqlwinError as error:
                 raise place.with_position(error) from error
         return tuple(queries)
 
     def _places(
-        self, script: str, file: str | None, params: Params | None
+        self,
+        script: str | SqlScript,
+        file: str | None,
+        params: Params | None,
+        *,
+        ignores_unused: bool,
     ) -> Iterator[ScriptPlace]:
-        """Yield the statements of a script with their parameters bound."""
+        """Yield the statements of a script with the values of their parameters."""
+        text = script if isinstance(script, str) else script.text
         mask = self._runner.config.mask
-        mask.remember(script)
+        mask.remember(text)
         try:
-            parts = split_script(script)
-            check_parameters(script, params)
+            source = read_script(script) if isinstance(script, str) else script
+            check_parameters(source, params, ignores_unused=ignores_unused)
         except SqlwinError as error:
-            error.sql, error.file, error.mask = script, error.file or file, mask
+            error.sql, error.file, error.mask = text, error.file or file, mask
             raise
         n_in_order = 0
-        for part in parts:
+        for part in source.statements:
             # an earlier statement may have changed the setting
             quotes = DoubleQuotes(self._runner.config.double_quotes)
-            bound = bind_parameters(part.text, params, n_in_order, quotes)
+            bound = bind_parameters(part, params, n_in_order, quotes)
             n_in_order += sum(parameter.name is None for parameter in bound.parameters)
             mask = self._runner.config.mask
             if mask.more or bound.parameters:
                 mask.remember(bound.text)
-            yield ScriptPlace(part, bound, script, file, mask)
+            yield ScriptPlace(part, bound, text, file, mask)
 
     def register(
         self,
@@ -375,8 +389,7 @@ class Session:
     def _view_of_files(self, name: str, path: str) -> tuple[View, Schema]:
         """Return a view over files, and its columns."""
         text = f"SELECT * FROM {quote_string(path)}"
-        (statement,) = split_script(text)
-        parsed = parse_statement(statement.text)
+        parsed = parse_statement(text)
         assert isinstance(parsed, Query)
         with self._runner.plans.errors_of(text):
             plan = self._runner.plans.plan(parsed.ast.copy(), text)

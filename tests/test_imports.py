@@ -146,7 +146,7 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
-    "sqlwin.control": "planner.explain sqlwin.session sqlwin.statements",
+    "sqlwin.control": "planner.explain sqlwin.result sqlwin.session sqlwin.statements",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
     "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
     "sqlwin.ui": (
@@ -162,8 +162,8 @@ MAY_IMPORT = {
     "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": (
-        "runtime runtime.spec sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython "
-        "pyarrow rich"
+        "planner.explain runtime runtime.spec sqlwin.control sqlwin.display sqlwin.execution "
+        "sqlwin.result sqlwin.session IPython pyarrow rich"
     ),
     "sqlwin.help": "runtime runtime.options runtime.spec",
     "sqlwin.console": (
@@ -182,7 +182,7 @@ MAY_IMPORT = {
         "planner.explain planner.sql runtime runtime.compute runtime.options "
         "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
         "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
-        "sqlwin.parser sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
+        "sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
         "rich"
     ),
 }

@@ -13,15 +13,14 @@ from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
 from runtime.connectors.registry import brings_columns, check_writable, knows_types, validate_table
-from runtime.errors import AnalysisError, CatalogError, Position, SqlSyntaxError, SqlwinError
+from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
-from sqlwin.parser.parser import tokenize
 from sqlwin.statements.ddl import fault_in_names, has_no_physical_columns
-from sqlwin.statements.nodes import Create, CreateTable, CreateView
+from sqlwin.statements.nodes import Create, CreateTable, CreateView, Statement
 
 # Options that every table may have. Option names ignore case.
 _COMMON = ("connector", "path", "format")
@@ -269,7 +268,7 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
     return not (column.metadata is not None and "METADATA" in excluded)
 
 
-def refuse_session_table(catalog: SessionCatalog, text: str) -> None:
+def refuse_session_table(catalog: SessionCatalog, statement: Statement) -> None:
     """Reject a statement for Spark that changes a table or view of this session.
 
     To Spark it is a temporary view: the statement would fail with a misleading message, or change
@@ -278,10 +277,7 @@ def refuse_session_table(catalog: SessionCatalog, text: str) -> None:
     Raises:
         CatalogError: The statement is about one of the session's tables.
     """
-    try:
-        tokens = tokenize(text)
-    except SqlSyntaxError:
-        return
+    text, tokens = statement.text, statement.tokens
     upper = [token.text.upper() for token in tokens]
     for change in _CHANGES:
         if tuple(upper[: len(change)]) != change:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from planner.explain.document import Document, QueryDocument
@@ -12,22 +11,10 @@ from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
-from sqlwin.parser.base import is_word
-from sqlwin.parser.parser import tokenize
-from sqlwin.result import ExplainResult
-from sqlwin.statements.nodes import Explain, SparkStatement
-from sqlwin.statements.parameters import bind_parameters, check_parameters, used_in
-from sqlwin.statements.parse import parse_statement
-from sqlwin.statements.split import StatementText, split_script
+from sqlwin.statements.split import SqlScript, StatementText, split_script
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
-
-# First words of Spark statements that later statements may depend on and that touch no rows
-_PREPARING = tuple(
-    "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
-)
-_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
 def explain_scripts(
@@ -60,11 +47,15 @@ def explain_scripts(
     """
     documents: list[QueryDocument] = []
     for script in scripts:
-        with _errors_in_script(script, script.text, 0):
-            pieces = split_script(script.text)
+        pieces = _statements(script)
         for piece in pieces:
             with bar.waiting("Running" if analyze else "Planning"):
-                queries = _queries(session, script, piece, analyze)
+                queries = SessionControl(session).query_documents(
+                    SqlScript(script.text, (piece,)),
+                    script.file,
+                    analyze=analyze,
+                    values=script.params,
+                )
             documents += queries
             text = Document(queries).text.strip("\n")
             if text and mode == "text":
@@ -79,57 +70,15 @@ def explain_scripts(
         yield render(Document(tuple(documents)), mode)
 
 
-def _queries(
-    session: Session, script: Script, piece: StatementText, analyze: bool
-) -> tuple[QueryDocument, ...]:
-    """Return the documents of a statement, empty if it was executed instead."""
-    documents_of = SessionControl(session).query_documents
-    params = None if script.params is None else used_in(piece.text, script.params)
-    with _errors_in_script(script, piece.text, piece.offset):
-        check_parameters(piece.text, params)
-        try:
-            statement = parse_statement(bind_parameters(piece.text, params).text)
-        except SqlwinError:  # raised again, with its position in the script
-            return documents_of(piece.text, params=params)
-        inner = statement.statement if isinstance(statement, Explain) else statement
-        if not isinstance(inner, SparkStatement) or _prepares(inner.text):
-            return documents_of(piece.text, analyze=analyze, params=params)
-    prefix = "" if inner is not statement else "EXPLAIN "
-    text = prefix + piece.text
-    with _errors_in_script(script, text, piece.offset - len(prefix)):
-        (result,) = session.execute(text, params=params)
-        is_plan = isinstance(result, ExplainResult)
-        explained = result.text if is_plan else "\n".join(str(row[0]) for row in result.rows)
-        return (QueryDocument(piece.text, explained),)
+def _statements(script: Script) -> Sequence[StatementText]:
+    if script.tokenized is not None:
+        return script.tokenized.statements
+    try:
+        return split_script(script.text)
+    except SqlwinError as error:
+        raise error.with_source(script.text, script.file) from error
 
 
 def _was_interrupted(query: QueryDocument) -> bool:
     stream = query.analysis.stream if query.analysis else None
     return stream is not None and stream.ended == "interrupt"
-
-
-def _prepares(text: str) -> bool:
-    """Return whether to execute a Spark statement because later ones may depend on it."""
-    tokens = tokenize(text)
-    if not any(is_word(tokens, 0, word) for word in _PREPARING):
-        return False
-    if not is_word(tokens, 0, "CREATE") or any(is_word(tokens, i, "VIEW") for i in (1, 2, 3, 4, 5)):
-        return True
-    depth = 0
-    for i in range(len(tokens)):
-        depth += is_word(tokens, i, "(") - is_word(tokens, i, ")")
-        if depth == 0 and any(is_word(tokens, i, "AS", start) for start in _QUERY_STARTS):
-            return False  # CREATE TABLE AS, which has rows
-    return True
-
-
-@contextmanager
-def _errors_in_script(script: Script, text: str, offset: int) -> Iterator[None]:
-    """Give errors in `text`, which starts at `offset`, their position in the script."""
-    try:
-        yield
-    except SqlwinError as error:
-        if error.sql is None or error.sql == text:
-            error.with_source(script.text, script.file, offset)
-        error.file = error.file or script.file
-        raise

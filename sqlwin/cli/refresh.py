@@ -15,10 +15,12 @@ from planner.sql.render import quote_string
 from runtime.names import quoted
 from sqlwin.console.formats import elapsed
 from sqlwin.console.scripts import read_scripts
+from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.statements.nodes import Explain, Insert, Query, StatementSet, Summarize
-from sqlwin.statements.parse import parse_statement
-from sqlwin.statements.split import split_script
+from sqlwin.statements.parameters import bind_parameters
+from sqlwin.statements.parse import read_statement
+from sqlwin.statements.split import SqlScript, split_script
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -75,10 +77,10 @@ def _names(session: Session, target: str) -> list[str]:
     before = _statuses(session)
     (script,) = read_scripts([target], (), ())
     for part in split_script(script.text):
-        if not isinstance(parse_statement(part.text, part.offset), _NOT_RUN):
-            # keeps the line numbers in errors
-            above = re.sub(r"[^\n]", " ", script.text[: part.offset])
-            session.execute(above + part.text, script.file)
+        if not isinstance(read_statement(bind_parameters(part, None), part.offset), _NOT_RUN):
+            one = SqlScript(script.text, (part,))
+            for _ in SessionControl(session).run_script(one, script.file, None):
+                pass
     names = [name for name in _statuses(session) if name not in before]
     if not names:
         click.echo(f"{target} defines no materialized table", err=True)

@@ -248,7 +248,8 @@ class ScriptPresenter:
 def run_scripts(session: Session, scripts: Sequence[Script], presenter: ScriptPresenter) -> None:
     """Run every statement, show its result before the next begins, and wait for the streams."""
     for script in scripts:
-        presenter.show_all(session.execute_iter(script.text, script.file, params=script.params))
+        results = SessionControl(session).run_script(script.source, script.file, script.params)
+        presenter.show_all(results)
     presenter.finish()
     if session.streams.may_run:
         from sqlwin.console.streams import wait_for_streams

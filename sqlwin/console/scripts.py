@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from runtime.errors import SqlSyntaxError, SqlwinError
+
+if TYPE_CHECKING:
+    from sqlwin.statements.split import SqlScript
 
 
 @dataclass(frozen=True)
@@ -19,12 +23,19 @@ class Script:
     Attributes:
         text: SQL text.
         file: Name in error messages. None for a text of -e.
-        params: Values of its parameters by name.
+        params: Values for its parameters by name. It need not use all of them.
+        tokenized: The script with its tokens, if they are there already.
     """
 
     text: str
     file: str | None = None
     params: Mapping[str, object] | None = None
+    tokenized: SqlScript | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def source(self) -> str | SqlScript:
+        """The script for a session: with its tokens if they are there, else as text."""
+        return self.tokenized or self.text
 
 
 # Scripts that the client read for this run in the engine
@@ -57,21 +68,20 @@ def read_scripts(
 def _with_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> list[Script]:
     """Add parameter values to the scripts, checked before anything starts."""
     from sqlwin.statements.literals import read_value
-    from sqlwin.statements.parameters import check_parameters, parameters, refuse_unused, used_in
+    from sqlwin.statements.parameters import check_parameters, refuse_unused
+    from sqlwin.statements.split import read_script
 
     values = {name: read_value(text) for name, text in params}
-    with_values = [replace(script, params=used_in(script.text, values)) for script in scripts]
+    with_values = []
     used: set[str] = set()
-    for script in with_values:
+    for script in scripts:
         try:
-            used |= {
-                parameter.name
-                for parameter in parameters(script.text)
-                if parameter.name is not None
-            }
-            check_parameters(script.text, script.params)
+            tokenized = read_script(script.text)
+            check_parameters(tokenized, values, ignores_unused=True)
         except SqlwinError as error:
             raise error.with_source(script.text, script.file) from error
+        used |= tokenized.parameter_names
+        with_values.append(replace(script, params=values, tokenized=tokenized))
     refuse_unused(values, used)
     return with_values
 

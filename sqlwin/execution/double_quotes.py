@@ -1,12 +1,12 @@
 """Checks of double quotes in statements that Spark runs unchanged: UPDATE, DELETE, MERGE, CTAS.
 
-Queries are checked by the binder, see `planner.sql.double_quotes`. These statements are only
-tokenized, so the check uses the columns of every table that they name.
+Queries are checked by the binder, see `planner.sql.double_quotes`. These statements have
+only tokens, so the check uses the columns of every table that they name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from sqlglot import exp
@@ -17,25 +17,25 @@ from planner.sql.double_quotes import double_quotes_error
 from runtime.errors import AnalysisError, Position
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.base import STRINGS, is_word
-from sqlwin.parser.parser import tokenize
+from sqlwin.statements.nodes import Statement
 
 _CHECKED = ("DELETE", "FROM", "INSERT", "MERGE", "SELECT", "UPDATE", "WITH")
 _BEFORE_TABLES = ("FROM", "INTO", "JOIN", "TABLE", "UPDATE", "USING")
 
 
-def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
+def check_double_quotes(statement: Statement, catalog: SessionCatalog) -> None:
     """Refuse text in double quotes that equals a column of a table in the statement.
 
     Args:
-        text: Statement for Spark.
+        statement: Statement for Spark.
         catalog: Session catalog. Spark must see the session tables that the statement names.
 
     Raises:
         AnalysisError: A text equals a column. The error has its position and both ways to write it.
     """
+    text, tokens = statement.text, statement.tokens
     if '"' not in text:
         return
-    tokens = tokenize(text)
     texts = [
         token
         for token in tokens[_first_checked(tokens) :]
@@ -57,7 +57,7 @@ def check_double_quotes(text: str, catalog: SessionCatalog) -> None:
             raise error
 
 
-def _first_checked(tokens: list[Token]) -> int:
+def _first_checked(tokens: Sequence[Token]) -> int:
     """Return the index of the first token at which double quotes may be meant as column names.
 
     Table options, which precede the query of CREATE TABLE, are strings.
@@ -69,7 +69,7 @@ def _first_checked(tokens: list[Token]) -> int:
     return next(queries, len(tokens)) if is_word(tokens, 0, "CREATE") else len(tokens)
 
 
-def _tables(tokens: list[Token]) -> Iterator[tuple[str, ...]]:
+def _tables(tokens: Sequence[Token]) -> Iterator[tuple[str, ...]]:
     """Yield the names in positions of tables. Some of them may be other names."""
     for i, token in enumerate(tokens[:-1]):
         if token.text.upper() not in _BEFORE_TABLES or token.token_type in STRINGS:

@@ -10,7 +10,7 @@ from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import place_of_raised, point_at, relocate
-from sqlwin.statements.parameters import BoundText
+from sqlwin.statements.parameters import BoundStatement
 from sqlwin.statements.split import StatementText
 
 
@@ -27,7 +27,7 @@ class ScriptPlace:
     """
 
     statement: StatementText
-    bound: BoundText
+    bound: BoundStatement
     script: str
     file: str | None
     mask: Mask = DEFAULT

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sqlglot.tokenizer_core import Token, TokenType
+
 from planner.explain.build import operator_ids, query_document
 from planner.explain.document import QueryDocument, masked_document
 from planner.explain.streams import explain_reader, explain_shared
@@ -32,7 +34,16 @@ from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
-from sqlwin.statements.nodes import CreateTable, Insert, Query, Statement, StatementSet
+from sqlwin.parser.base import depths, is_word
+from sqlwin.statements.nodes import (
+    CreateTable,
+    Explain,
+    Insert,
+    Query,
+    Statement,
+    StatementSet,
+)
+from sqlwin.statements.placeholders import copy_token
 
 
 def can_explain(statement: Statement) -> bool:
@@ -40,6 +51,35 @@ def can_explain(statement: Statement) -> bool:
     if isinstance(statement, CreateTable):
         return statement.as_query is not None
     return isinstance(statement, Query | Insert | StatementSet)
+
+
+# First words of Spark statements that later statements may depend on and that touch no rows
+_PREPARING = tuple(
+    "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
+)
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
+
+
+def is_preparation(tokens: Sequence[Token]) -> bool:
+    """Return whether later statements may depend on a Spark statement, which touches no rows."""
+    if not any(is_word(tokens, 0, word) for word in _PREPARING):
+        return False
+    if not is_word(tokens, 0, "CREATE") or any(is_word(tokens, i, "VIEW") for i in (1, 2, 3, 4, 5)):
+        return True
+    return not any(
+        depth == 0 and any(is_word(tokens, i, "AS", start) for start in _QUERY_STARTS)
+        for i, depth in depths(tokens)
+    )
+
+
+def explain_of(statement: Statement) -> Explain:
+    """Return EXPLAIN of a statement."""
+    word = "EXPLAIN"
+    shift = len(word) + 1
+    tokens = [copy_token(token, shift) for token in statement.tokens]
+    first = Token(TokenType.DESCRIBE, word, 1, 1, 0, shift - 2)
+    text = f"{word} {statement.text}"
+    return Explain(text, statement.offset, statement, tokens=(first, *tokens))
 
 
 class Explanations:

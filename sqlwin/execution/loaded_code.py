@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from sqlglot.tokenizer_core import Token
 
-from runtime.errors import CatalogError, Position, SqlSyntaxError
+from runtime.errors import CatalogError, Position
 from runtime.spark.files import files_at
 from runtime.spark.messages import plain_path
 from runtime.spark.session import is_remote
 from sqlwin.parser.base import STRINGS, is_word
-from sqlwin.parser.parser import tokenize
 from sqlwin.parser.strings import string_value
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -24,8 +24,13 @@ _RESOURCES = ("JAR", "FILE", "ARCHIVE")
 _PROBE = "sqlwin_probe_of_class"
 
 
-def check_loaded_code(spark: SparkSession, text: str) -> None:
+def check_loaded_code(spark: SparkSession, text: str, tokens: Sequence[Token]) -> None:
     """Check the files and the class that a Spark statement loads.
+
+    Args:
+        spark: Spark session that runs the statement.
+        text: The statement.
+        tokens: Tokens of `text`.
 
     Raises:
         CatalogError: A file of ADD JAR, FILE or ARCHIVE, or of USING JAR, is missing.
@@ -36,15 +41,11 @@ def check_loaded_code(spark: SparkSession, text: str) -> None:
     if (added := _ADD.fullmatch(text)) is not None:
         _check_file(spark, text, added.start(1), added.end(1))
         return
-    try:
-        tokens = tokenize(text)
-    except SqlSyntaxError:
-        return
     if is_word(tokens, 0, "CREATE") and any(is_word(tokens, i, "FUNCTION") for i in range(1, 5)):
         _check_function(spark, text, tokens)
 
 
-def _check_function(spark: SparkSession, text: str, tokens: list[Token]) -> None:
+def _check_function(spark: SparkSession, text: str, tokens: Sequence[Token]) -> None:
     for i in range(2, len(tokens) - 1):
         is_file = is_word(tokens, i - 1, "USING") or tokens[i - 1].text == ","
         if is_file and tokens[i].text.upper() in _RESOURCES and tokens[i + 1].token_type in STRINGS:

@@ -16,13 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.explain.document import Document, to_json
+from planner.explain.document import Document, QueryDocument, to_json
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
 from runtime.batch.in_process import RowsHere
 from runtime.connectors.registry import write_rows
-from runtime.errors import AnalysisError, Position
+from runtime.errors import AnalysisError, Position, SqlwinError
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.scan_source import store_of_scan
@@ -43,7 +43,7 @@ from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.double_quotes import check_double_quotes
-from sqlwin.execution.explain import Explanations
+from sqlwin.execution.explain import Explanations, can_explain, explain_of, is_preparation
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.loaded_code import check_loaded_code
@@ -132,6 +132,47 @@ class Runner:
             notes = (*self.plans.notes, *result.statement_notes)
             return replace(result, statement_notes=notes)
 
+    def documents(self, statement: nodes.Statement, analyze: bool) -> list[QueryDocument]:
+        """Return the plans of a statement. If it has none, run it and return an empty list.
+
+        Spark explains statements that only it knows, unless later statements may depend on them.
+
+        Args:
+            statement: Statement to explain, or EXPLAIN.
+            analyze: Whether to run queries and INSERTs and add measurements.
+
+        Raises:
+            SqlwinError: The statement is invalid, or a run fails. Positions refer to its text.
+        """
+        inner, analyzes = statement, analyze
+        if isinstance(statement, nodes.Explain):
+            inner = statement.statement
+            analyzes = analyze or "ANALYZE" in statement.details
+        # analyze needs the rows of CREATE TABLE ... AS, which later statements read
+        fills = analyze and isinstance(statement, nodes.CreateTable)
+        if can_explain(inner) and not fills:
+            with self.lock:
+                return self.explanations.documents(inner, analyzes)
+        if isinstance(inner, nodes.SparkStatement) and not is_preparation(inner.tokens):
+            return [self._plan_of_spark(statement)]
+        self.run(statement)
+        return []
+
+    def _plan_of_spark(self, statement: nodes.Statement) -> QueryDocument:
+        """Return the plan of a statement that Spark runs, or of its EXPLAIN."""
+        explain, shift = statement, 0
+        if not isinstance(statement, nodes.Explain):
+            explain = explain_of(statement)
+            shift = len(explain.text) - len(statement.text)
+        try:
+            result = self.run(explain)
+            lines = [str(row[0]) for row in result.rows]
+        except SqlwinError as error:
+            if error.sql == explain.text:
+                error.with_source(statement.text, offset=-shift)
+            raise
+        return QueryDocument(statement.text, "\n".join(lines))
+
     @property
     def rows_scanned(self) -> int:
         """Number of rows that the scans of the current statement have read so far."""
@@ -215,10 +256,8 @@ class Runner:
             case nodes.Describe() if self.catalog.readable(statement.name) is not None:
                 table = listings.describe_table(self.catalog, statement.name, self.spark)
                 table = listings.masked_table(table, mask)
-            case nodes.SparkStatement():
-                return self._spark_statement(statement.spark_text)
-            case nodes.ShowCreateTable() | nodes.Describe():
-                return self._spark_statement(statement.text)
+            case nodes.SparkStatement() | nodes.ShowCreateTable() | nodes.Describe():
+                return self._spark_statement(statement)
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
         notes = self.catalog.file_notes
@@ -228,7 +267,7 @@ class Runner:
 
     def _explain_statement(self, statement: nodes.Explain) -> Result:
         if isinstance(statement.statement, nodes.SparkStatement):
-            return self._spark_statement(statement.text)
+            return self._spark_statement(statement)
         analyzes = "ANALYZE" in statement.details
         document = Document(tuple(self.explanations.documents(statement.statement, analyzes)))
         text = document.text
@@ -366,7 +405,7 @@ class Runner:
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None
         if not is_ours and self._is_known_to_spark(statement.name):
-            return self._spark_statement(statement.text)
+            return self._spark_statement(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
 
@@ -435,13 +474,16 @@ class Runner:
 
     # -- Spark's own ---------------------------------------------------------------------------
 
-    def _spark_statement(self, text: str) -> Result:
-        refuse_session_table(self.catalog, text)
-        self.catalog.show_all(words(text))
-        check_double_quotes(text, self.catalog)
+    def _spark_statement(self, statement: nodes.Statement) -> Result:
+        refuse_session_table(self.catalog, statement)
+        self.catalog.show_all(words(statement.tokens))
+        check_double_quotes(statement, self.catalog)
+        text = statement.text
+        if isinstance(statement, nodes.SparkStatement):
+            text = statement.spark_text
         errors = self.plans.errors_of(text)
         with errors:
-            check_loaded_code(self.spark, text)
+            check_loaded_code(self.spark, statement.text, statement.tokens)
             rows = self.spark.sql(text)
             if not rows.columns:
                 return MessageResult(text, "OK")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self, TypeVar
 
 from sqlglot import exp
@@ -62,6 +62,8 @@ class TokenParser(SparkParser):
         super().__init__(*args, **kwargs)
         # start offsets of the hints read after table names
         self.hints_read: set[int] = set()
+        # trees of parameters by the text of their tokens
+        self.literals: Mapping[str, exp.Expr] = {}
 
     # -- running -------------------------------------------------------------------------------
 
@@ -159,6 +161,14 @@ class TokenParser(SparkParser):
         else:
             literal.meta.update({RAW: raw, RAW_VALUE: token.text})
         return literal
+
+    def parameter(self, token: Token) -> exp.Expr:
+        """Read a parameter: the tree of its value, or a placeholder if it has none."""
+        literal = self.literals.get(token.text)
+        if literal is None:
+            name = token.text.removeprefix(":")
+            return self.span(exp.Placeholder(this=None if name == "?" else name), token)
+        return self.span(literal.copy(), token)
 
 
 def _error_line(error: ParseError, sql: str, token: Token | None) -> str:

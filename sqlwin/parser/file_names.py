@@ -115,10 +115,10 @@ def _files(path: str, at: exp.Expr) -> exp.Table:
 
 
 def _paths(parser: TokenParser, name: str, argument: exp.Expr) -> list[str]:
-    listed = argument.expressions if isinstance(argument, exp.Array) else [argument]
-    if not listed or not all(isinstance(item, exp.Literal) and item.is_string for item in listed):
+    paths = argument.expressions if isinstance(argument, exp.Array) else [argument]
+    if not paths or not all(isinstance(path, exp.Literal) and path.is_string for path in paths):
         _fail(parser, argument, f"{name} requires a file path or a list of file paths", None)
-    return [str(item.name) for item in listed]
+    return [str(path.name) for path in paths]
 
 
 def _read_argument(

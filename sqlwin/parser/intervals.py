@@ -12,6 +12,7 @@ from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import STRINGS, TokenParser
 
 _UNITS = UNITS | {f"{unit}S" for unit in UNITS}
+_VALUES = (*STRINGS, TokenType.NUMBER, TokenType.PLACEHOLDER)
 
 
 def parse_interval(parser: TokenParser) -> exp.Expr | None:
@@ -49,7 +50,7 @@ def parse_interval_type(parser: TokenParser) -> exp.DataType:
 def _is_value(parser: TokenParser) -> bool:
     """Return whether a value follows INTERVAL, not an operator on a column `interval`."""
     following = parser._next
-    if following.token_type in (*STRINGS, TokenType.NUMBER):
+    if following.token_type in _VALUES:
         return True
     # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is a literal.
     is_sign = following.token_type in (TokenType.DASH, TokenType.PLUS)
@@ -61,7 +62,7 @@ def _has_unit(parser: TokenParser, i: int) -> bool:
     tokens = parser._tokens[i : i + 2]
     return (
         len(tokens) == 2
-        and tokens[0].token_type in (*STRINGS, TokenType.NUMBER)
+        and tokens[0].token_type in _VALUES
         and tokens[1].token_type not in STRINGS
         and tokens[1].text.upper() in _UNITS
     )
@@ -74,15 +75,27 @@ def _parse_part(parser: TokenParser) -> exp.Interval:
         parser._match(TokenType.PLUS)
     token = parser._curr
     parser._advance()
-    is_string = token.token_type in STRINGS
-    value = parser.string_literal(token) if is_string else parser.number_literal(token)
+    value: exp.Expr
+    if token.token_type in STRINGS:
+        value = parser.string_literal(token)
+    elif token.token_type == TokenType.NUMBER:
+        value = parser.number_literal(token)
+    else:
+        value = parser.parameter(token)
+        if not isinstance(value, exp.Placeholder):
+            parser.fail(
+                f"the value of an INTERVAL must be a number or a string, but {token.text} is not",
+                token,
+                hint="for example INTERVAL :n MINUTES with a whole number, or :size alone with a "
+                "timedelta",
+            )
     if negative:
         value = parser.span(exp.Neg(this=value), first)
     unit: exp.Expr | None = None
     is_unit = parser._curr.token_type not in (*STRINGS, TokenType.IDENTIFIER)
     if is_unit and parser._curr.text.upper() in _UNITS:
         unit = _parse_unit(parser)
-    elif not isinstance(value, exp.Literal) or not value.is_string:
+    elif not isinstance(value, exp.Placeholder) and not value.is_string:
         parser.fail(
             "an INTERVAL needs a unit after its value",
             parser._curr,

@@ -7,7 +7,7 @@ Everything else keeps its original spelling: function names and the text of lite
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, cast
 
 from sqlglot import exp
@@ -53,7 +53,14 @@ _FUNCTIONS_OF_UNITS = frozenset(
 _UNITS = UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
 
 # `DATE '2024-01-31'`, `X '1F'`
-_TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})
+TYPED_LITERALS = {
+    "X": exp.DType.BINARY,
+    "DATE": exp.DType.DATE,
+    "TIME": exp.DType.TIME,
+    "TIMESTAMP": exp.DType.TIMESTAMPTZ,
+    "TIMESTAMP_LTZ": exp.DType.TIMESTAMPLTZ,
+    "TIMESTAMP_NTZ": exp.DType.TIMESTAMPNTZ,
+}
 
 # Text of a TIMESTAMP literal that names no zone, in Spark's formats. As in Flink and the standard,
 # the literal then has no zone. In Spark it is an instant.
@@ -91,7 +98,22 @@ class SqlWinParser(TokenParser):
         **SparkParser.NUMERIC_PARSERS,
         TokenType.NUMBER: lambda self, token: self.number_literal(token),
     }
-    PRIMARY_PARSERS = {**SparkParser.PRIMARY_PARSERS, **STRING_PARSERS, **NUMERIC_PARSERS}
+    PRIMARY_PARSERS = {
+        **SparkParser.PRIMARY_PARSERS,
+        **STRING_PARSERS,
+        **NUMERIC_PARSERS,
+        TokenType.PLACEHOLDER: lambda self, token: self.parameter(token),
+    }
+    # A parameter is a value, never a name or an operator.
+    PLACEHOLDER_PARSERS = {
+        **SparkParser.PLACEHOLDER_PARSERS,
+        TokenType.PLACEHOLDER: lambda self: None,
+    }
+    COLUMN_OPERATORS = {
+        kind: read
+        for kind, read in SparkParser.COLUMN_OPERATORS.items()
+        if kind != TokenType.PLACEHOLDER
+    }
 
     # Relations that joins and other clauses may follow in `(... JOIN ...)`
     MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunctionCall)
@@ -123,7 +145,7 @@ class SqlWinParser(TokenParser):
             not fallback_to_identifier
             and self._next.token_type in STRINGS
             and self._curr.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
-            and self._curr.text.upper() in _TYPED_LITERALS
+            and self._curr.text.upper() in TYPED_LITERALS
         ):
             return self._parse_column_ops(self._typed_literal())
         return super()._parse_type(parse_interval, fallback_to_identifier)
@@ -135,8 +157,7 @@ class SqlWinParser(TokenParser):
         literal = self.string_literal(self._prev)
         if is_respelled := name == "TIMESTAMP" and _WALL_CLOCK.fullmatch(literal.name) is not None:
             name = "TIMESTAMP_NTZ"
-        kind = "BINARY" if name == "X" else name
-        node = exp.Cast(this=literal, to=exp.DataType.build(kind, dialect=SparkSql))
+        node = exp.Cast(this=literal, to=exp.DataType(this=TYPED_LITERALS[name], nested=False))
         node.meta[RAW] = f"{name} {literal.meta.get(RAW) or literal.sql(dialect=SparkSql)}"
         if is_respelled:
             node.meta[RESPELLED] = True
@@ -346,10 +367,10 @@ def tokenize(sql: str) -> list[Token]:
             sql=sql,
         ) from error
     skip_comments(sql, tokens[-1].end + 1 if tokens else 0)
-    return _merge_keywords(tokens)
+    return merge_keywords(tokens)
 
 
-def _merge_keywords(tokens: list[Token]) -> list[Token]:
+def merge_keywords(tokens: list[Token]) -> list[Token]:
     """Merge keywords of two words, such as GROUP BY, even with a comment between them."""
     whole: list[Token] = []
     for token in tokens:
@@ -365,9 +386,15 @@ def _merge_keywords(tokens: list[Token]) -> list[Token]:
     return whole
 
 
-def parser_of() -> SqlWinParser:
-    """Return a fresh parser."""
-    return cast(SqlWinParser, SqlWinQueries().parser())
+def parser_of(literals: Mapping[str, exp.Expr] | None = None) -> SqlWinParser:
+    """Return a fresh parser.
+
+    Args:
+        literals: Trees of parameters, by the text of their tokens.
+    """
+    parser = cast(SqlWinParser, SqlWinQueries().parser())
+    parser.literals = literals or {}
+    return parser
 
 
 def parse_query(sql: str) -> exp.Expr:

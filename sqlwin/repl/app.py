@@ -296,7 +296,7 @@ class Repl:
             bar.counts = spark_task_counts(session.spark, lambda: control.rows_scanned)
         bar.restart_clock()
         started = time.monotonic()
-        results = session.execute_iter(text, file, params=self._params_of(text))
+        results = control.run_script(text, file, self._values())
         for result in bar.watch(iter(results), "Running"):
             self.thread.check()
             presenter.show(result, started)
@@ -308,15 +308,13 @@ class Repl:
             started = time.monotonic()
         return True
 
-    def _params_of(self, text: str) -> dict[str, object] | None:
-        r"""Return the values that \param set for the parameters of a text."""
+    def _values(self) -> dict[str, object] | None:
+        r"""Return the values of parameters that \param has set."""
         if not self.options.params:
             return None
         from sqlwin.statements.literals import read_value
-        from sqlwin.statements.parameters import used_in
 
-        values = {name: read_value(value) for name, value in self.options.params.items()}
-        return used_in(text, values)
+        return {name: read_value(value) for name, value in self.options.params.items()}
 
     def _preload(self, script: Script) -> None:
         """Run a file in the background and show its output above the prompt."""
@@ -328,8 +326,10 @@ class Repl:
             presenter = self._new_presenter(shown.append, is_on_screen=False)
             n_statements = 0
             try:
-                params = self._params_of(script.text)
-                for result in session.execute_iter(script.text, script.file, params=params):
+                results = SessionControl(session).run_script(
+                    script.text, script.file, self._values()
+                )
+                for result in results:
                     n_statements += 1
                     if not has_only_message(result):
                         presenter.show(result, time.monotonic())

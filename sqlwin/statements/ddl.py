@@ -18,7 +18,7 @@ from planner.sql.wall_clocks import keep_wall_clocks
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.base import read_options, read_string
-from sqlwin.parser.parser import SqlWinParser, parse_query, to_spark
+from sqlwin.parser.parser import SqlWinParser, to_spark
 from sqlwin.parser.types import column_type
 from sqlwin.statements.queries import read_ast, read_identifier, read_name, read_query_and_text
 
@@ -58,11 +58,13 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     fields["columns"] = tuple(
         column
         if column.computed is None
-        else replace(column, computed=_with_wall_clocks(column.computed, columns))
+        else replace(
+            column, computed=_with_wall_clocks(elements.computed[column.name.lower()], columns)
+        )
         for column in elements.columns
     )
-    if elements.watermark is not None:
-        text = _with_wall_clocks(elements.watermark.expression, columns)
+    if elements.watermark is not None and elements.watermark_tree is not None:
+        text = _with_wall_clocks(elements.watermark_tree, columns)
         elements.watermark = replace(elements.watermark, expression=text)
     fields["watermark"] = elements.watermark
     fields["primary_key"] = tuple(token.text for token in elements.primary_key)
@@ -115,6 +117,9 @@ class _Elements:
     watermark: Watermark | None = None
     watermark_token: Token | None = None
     double_quoted: list[exp.Expr] = field(default_factory=list)
+    # trees of the computed columns by lower-case name, and of the watermark's expression
+    computed: dict[str, exp.Expr] = field(default_factory=dict)
+    watermark_tree: exp.Expr | None = None
 
     def set_primary_key(self, parser: SqlWinParser, first: Token, columns: list[Token]) -> None:
         """Set the columns of a PRIMARY KEY that starts at a token, and read NOT ENFORCED."""
@@ -177,7 +182,7 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
     start = parser._curr
-    expression = _expression(parser, elements)
+    tree = _expression(parser, elements)
     if start.text.upper() == "WITHOFFSET":
         parser.fail(
             "withOffset is not supported",
@@ -186,16 +191,16 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
         )
     if elements.watermark is not None:
         parser.fail("a table can have only one WATERMARK", first, parser._prev)
-    elements.watermark = Watermark(name, expression)
+    elements.watermark, elements.watermark_tree = Watermark(name, to_spark(tree)), tree
     elements.watermark_token = column
 
 
 def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
     name = read_identifier(parser, "a column")
     if parser._match(TokenType.ALIAS):
-        computed = _expression(parser, elements)
+        tree = elements.computed[name.lower()] = _expression(parser, elements)
         comment = _optional_comment(parser)
-        return TableColumn(name, None, comment=comment, computed=computed)
+        return TableColumn(name, None, comment=comment, computed=to_spark(tree))
     type_ = _read_type(parser, name)
     column: dict[str, Any] = {}
     while parser._curr and parser._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
@@ -240,8 +245,8 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
     return column_type(parser, kind, first)
 
 
-def _expression(parser: SqlWinParser, elements: _Elements) -> str:
-    """Read an expression as Spark SQL."""
+def _expression(parser: SqlWinParser, elements: _Elements) -> exp.Expr:
+    """Read an expression, with Spark's functions instead of Flink's."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
@@ -251,19 +256,19 @@ def _expression(parser: SqlWinParser, elements: _Elements) -> str:
     rewrite_clauses(root, parser.sql)
     # PROCTIME() is kept because it defines a processing time column.
     rewrite_functions(root, keep=frozenset({"PROCTIME"}))
-    return to_spark(root.this)
+    tree: exp.Expr = root.this.pop()
+    return tree
 
 
-def _with_wall_clocks(expression: str, columns: Mapping[str, TableColumn]) -> str:
-    """Rewrite an expression over the columns of a table so that times without a zone stay that."""
+def _with_wall_clocks(tree: exp.Expr, columns: Mapping[str, TableColumn]) -> str:
+    """Return an expression over columns of a table as Spark SQL. Times keep having no zone."""
 
     def type_of(part: exp.Expr) -> str | None:
         type_ = _inferred_type(part, columns)
         return None if type_ is None else type_.lower()
 
-    query = parse_query(f"SELECT {expression}")
-    if not keep_wall_clocks(query, type_of):
-        return expression
+    query = exp.Select(expressions=[tree.copy()])
+    keep_wall_clocks(query, type_of)
     return to_spark(query.expressions[0].unalias())
 
 
@@ -343,14 +348,14 @@ def fault_in_names(
 
 
 def _fault_in_watermark(
-    listed: Sequence[TableColumn], watermark: Watermark, use: int
+    table_columns: Sequence[TableColumn], watermark: Watermark, use: int
 ) -> NameFault | None:
     """Return the error about a watermark that is known not to be on a time column."""
-    columns = {column.name.lower(): column for column in listed}
+    columns = {column.name.lower(): column for column in table_columns}
     used = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     for column in used.find_all(exp.Column):
         if not column.table and column.name.lower() not in columns:
-            close = nearest(column.name, [other.name for other in listed])
+            close = nearest(column.name, [other.name for other in table_columns])
             return NameFault(
                 f"the watermark of `{watermark.column}` names `{column.name}`, which is not a "
                 "column of the table",

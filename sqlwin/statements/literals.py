@@ -1,4 +1,4 @@
-"""Python values and typed text as literals of Spark SQL."""
+"""Python values and typed text as literals: trees, and their text in Spark SQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,9 +15,10 @@ from uuid import UUID
 from sqlglot import exp
 
 from planner.sql.nodes import MultiUnitInterval
-from planner.sql.render import quote_string
+from planner.sql.render import RAW, RAW_VALUE, quote_string
 from runtime.errors import AnalysisError, SqlSyntaxError
-from sqlwin.parser.parser import parser_of, tokenize
+from sqlwin.parser.base import PLACE
+from sqlwin.parser.parser import TYPED_LITERALS, parser_of, to_spark, tokenize
 
 # Digits of Spark's widest DECIMAL
 _MOST_DIGITS = 38
@@ -28,57 +29,75 @@ _ROUNDED_UNITS = (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60), ("SECOND", 1
 
 @dataclass(frozen=True)
 class SqlLiteral:
-    """A value that is already written as a literal, as on the command line.
+    """A value that is already a literal, as on the command line.
 
     Attributes:
         text: The literal.
+        node: Its tree.
     """
 
     text: str
+    node: exp.Expr = field(repr=False, compare=False)
 
 
-def literal_of(value: object, what: str) -> str:
+def literal_text(value: object, what: str) -> str:
     r"""Return a value as a Spark SQL literal. `what` names its parameter in errors.
 
     Example:
-        >>> [literal_of(v, ":x") for v in (None, True, -5, 2.5, Decimal("1.50"), "it's", b"\x0f")]
+        >>> [literal_text(v, ":x") for v in (None, True, -5, 2.5, Decimal("1.50"), "it's", b"\x0f")]
         ['NULL', 'TRUE', '(-5)', '2.5D', '1.50', "'it\\'s'", "X'0F'"]
-        >>> literal_of(timedelta(minutes=90), ":x"), literal_of([1, 2], ":x")
+        >>> literal_text(timedelta(minutes=90), ":x"), literal_text([1, 2], ":x")
         ("INTERVAL '90' MINUTE", 'array(1, 2)')
+    """
+    return to_spark(literal_of(value, what))
+
+
+def literal_of(value: object, what: str) -> exp.Expr:
+    """Return a value as the tree that the parser makes of its literal.
+
+    Args:
+        value: A Python value.
+        what: Description of its parameter in errors.
+
+    Raises:
+        AnalysisError: SQL has no literal for the value.
     """
     match value:
         case SqlLiteral():
-            return value.text
+            return value.node.copy()
         case None:
-            return "NULL"
+            return exp.Null()
         case _ if type(value).__name__ in ("NaTType", "NAType"):  # pandas' NULLs
-            return "NULL"
+            return exp.Null()
         case bool():
-            return "TRUE" if value else "FALSE"
+            return exp.Boolean(this=value)
         case int():
-            return _number(str(int(value)) + "BD" * (int(value) not in _BIGINTS), what)
+            suffix = "" if int(value) in _BIGINTS else "BD"
+            return _number(str(int(value)), suffix, what)
         case float():
-            return _double(value)
+            return _double(value, what)
         case Decimal():
             return _decimal(value, what)
         case str() | UUID() | os.PathLike():
             return _string(os.fspath(value) if isinstance(value, os.PathLike) else str(value), what)
         case bytes() | bytearray() | memoryview():
-            return f"X'{bytes(value).hex().upper()}'"
+            digits = bytes(value).hex().upper()
+            return _spell(exp.HexString(this=digits), f"X'{digits}'")
         case datetime():
             kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP_LTZ"
-            return f"{kind} '{datetime.isoformat(value, ' ', 'microseconds')}'"
+            return _typed_literal(kind, datetime.isoformat(value, " ", "microseconds"))
         case date():
-            return f"DATE '{value.isoformat()}'"
+            return _typed_literal("DATE", value.isoformat())
         case time() if value.tzinfo is None:
-            return f"TIME '{value.isoformat('microseconds')}'"
+            return _typed_literal("TIME", value.isoformat("microseconds"))
         case timedelta():
             return _interval(value)
         case list() | tuple() | set() | frozenset():
-            return f"array({', '.join(literal_of(item, what) for item in value)})"
+            items = [literal_of(item, what) for item in value]
+            return exp.Anonymous(this="array", expressions=items)
         case Mapping():
             parts = [literal_of(item, what) for pair in value.items() for item in pair]
-            return f"map({', '.join(parts)})"
+            return exp.Anonymous(this="map", expressions=parts)
     plain = _to_python(value)
     if plain is not value:
         return literal_of(plain, what)
@@ -98,56 +117,89 @@ def _to_python(value: Any) -> object:
     return value if type(plain) is type(value) else plain
 
 
-def _number(digits: str, what: str) -> str:
+def _spell(node: exp.Expr, text: str) -> exp.Expr:
+    """Make a literal be rendered as `text`, and return it."""
+    node.meta[RAW] = text
+    if isinstance(node, exp.Literal):
+        node.meta[RAW_VALUE] = node.this
+    return node
+
+
+def _typed_literal(kind: str, text: str) -> exp.Expr:
+    """Return `DATE '2024-05-01'` and the like."""
+    node = exp.Cast(
+        this=exp.Literal.string(text), to=exp.DataType(this=TYPED_LITERALS[kind], nested=False)
+    )
+    return _spell(node, f"{kind} '{text}'")
+
+
+def _number(digits: str, suffix: str, what: str) -> exp.Expr:
+    """Return a number of digits, with a sign, a point and an exponent, and a suffix of its type."""
     n_digits = sum(char.isdigit() for char in digits)
-    if n_digits > _MOST_DIGITS:
+    if suffix != "D" and n_digits > _MOST_DIGITS:
         raise AnalysisError(
             f"the value of {what} has {n_digits} digits, more than the maximum of {_MOST_DIGITS}"
         )
-    return f"({digits})" if digits.startswith("-") else digits
+    absolute = digits.removeprefix("-")
+    node: exp.Expr = exp.Literal.number(absolute)
+    match suffix:
+        case "D":
+            node = exp.Cast(this=node, to=exp.DataType(this=exp.DType.DOUBLE, nested=False))
+        case "BD":
+            # as sqlglot does, which has no number with this suffix
+            node = exp.Cast(
+                this=exp.Literal.string(absolute),
+                to=exp.DataType.build(f"DECIMAL({n_digits}, 0)"),
+            )
+    _spell(node, absolute + suffix)
+    return node if absolute == digits else exp.Paren(this=exp.Neg(this=node))
 
 
-def _decimal(value: Decimal, what: str) -> str:
+def _decimal(value: Decimal, what: str) -> exp.Expr:
     if not value.is_finite():
         raise AnalysisError(f"the value of {what} is {value}, which DECIMAL cannot represent")
     digits = format(value, "f")
-    return _number(digits if "." in digits else f"{digits}BD", what)
+    return _number(digits, "" if "." in digits else "BD", what)
 
 
-def _double(value: float) -> str:
+def _double(value: float, what: str) -> exp.Expr:
     if not math.isfinite(value):
         name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        return f"CAST('{name}' AS DOUBLE)"
-    digits = f"{float(value)!r}D".upper()
-    return f"({digits})" if digits.startswith("-") else digits
+        return exp.Cast(
+            this=exp.Literal.string(name), to=exp.DataType(this=exp.DType.DOUBLE, nested=False)
+        )
+    return _number(repr(float(value)).upper(), "D", what)
 
 
-def _string(text: str, what: str) -> str:
+def _string(text: str, what: str) -> exp.Expr:
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise AnalysisError(
             f"the value of {what} contains half of a surrogate pair, which is not a valid character"
         ) from error
-    quoted = _without_variables(quote_string(text))
-    return _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", quoted)
+    raw = _without_variables(quote_string(text))
+    raw = _CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", raw)
+    return _spell(exp.Literal.string(text), raw)
 
 
-def _interval(value: timedelta) -> str:
+def _interval(value: timedelta) -> exp.Expr:
     """Use a single unit, which window functions accept too."""
     if value.microseconds == 0:
         seconds = value.days * 86_400 + value.seconds
         unit, size = next(rounded for rounded in _ROUNDED_UNITS if seconds % rounded[1] == 0)
-        return f"INTERVAL '{seconds // size}' {unit}"
-    micros = value // timedelta(microseconds=1)
-    sign = "-" if micros < 0 else ""
-    return f"INTERVAL '{sign}{abs(micros) // 1_000_000}.{abs(micros) % 1_000_000:06}' SECOND"
+        digits = str(seconds // size)
+    else:
+        micros = value // timedelta(microseconds=1)
+        sign = "-" if micros < 0 else ""
+        unit, digits = "SECOND", f"{sign}{abs(micros) // 1_000_000}.{abs(micros) % 1_000_000:06}"
+    return exp.Interval(this=exp.Literal.string(digits), unit=exp.Var(this=unit))
 
 
 # -- values on the command line -------------------------------------------------------------------
 
 _CANONICAL_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-_WORD = re.compile(r"NULL|TRUE|FALSE", re.IGNORECASE)
+_WORDS = {"NULL": exp.Null(), "TRUE": exp.Boolean(this=True), "FALSE": exp.Boolean(this=False)}
 _LITERAL_START = re.compile(
     r"('|\"|(DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|X)\s*'|INTERVAL\s)", re.IGNORECASE
 )
@@ -164,13 +216,17 @@ def read_value(text: str) -> object:
         ('7', '007', '2024-05-01', '7')
     """
     if _CANONICAL_NUMBER.fullmatch(text):
-        return SqlLiteral(_number(text, f"the parameter {text}"))
-    if _WORD.fullmatch(text):
-        return SqlLiteral(text.upper())
-    return _quoted_literal(text) if _LITERAL_START.match(text) else text
+        return _sql_literal(_number(text, "", f"the parameter {text}"))
+    if (word := _WORDS.get(text.upper())) is not None:
+        return _sql_literal(word)
+    return _literal_in_quotes(text) if _LITERAL_START.match(text) else text
 
 
-def _quoted_literal(text: str) -> object:
+def _sql_literal(node: exp.Expr) -> SqlLiteral:
+    return SqlLiteral(to_spark(node), node)
+
+
+def _literal_in_quotes(text: str) -> object:
     """Return the value of a quoted literal or an INTERVAL, or the text itself."""
     try:
         tokens = tokenize(text)
@@ -181,9 +237,12 @@ def _quoted_literal(text: str) -> object:
         return node.name
     if not isinstance(node, exp.Cast | exp.Interval | MultiUnitInterval | exp.HexString):
         return text
-    # without comments around it, and without `${name}`, which Spark would substitute
-    literal = text[tokens[0].start : tokens[-1].end + 1]
-    return SqlLiteral(_without_variables(literal))
+    for part in node.walk():
+        if RAW in part.meta:
+            part.meta[RAW] = _without_variables(part.meta[RAW])
+        for key in PLACE:  # the places are not of the statement
+            part.meta.pop(key, None)
+    return _sql_literal(node)
 
 
 def _without_variables(literal: str) -> str:

@@ -1,14 +1,16 @@
 """Parsed statements, a frozen class per kind.
 
-Every statement holds its `text` and the `offset` of the text in the script. Positions in a
-statement's tree, and in errors about it, are relative to the start of its own text.
+Every statement holds its `text` with the values of its parameters, the `offset` of the text in the
+script, and its tokens. Positions in a statement's tokens and tree, and in errors about it, are
+relative to the start of its own text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from planner.sql.nodes import TableOptions
 from runtime.names import quoted
@@ -27,6 +29,7 @@ class Statement:
 
     text: str
     offset: int
+    tokens: tuple[Token, ...] = field(default=(), kw_only=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,10 @@ class Use(SparkStatement):
 
         Flink's names for the initial catalog and database are mapped to Spark's.
         """
-        folded = tuple(part.lower() for part in self.name)
-        if self.kind == "CATALOG" and folded == DEFAULTS[:1]:
+        lower_name = tuple(part.lower() for part in self.name)
+        if self.kind == "CATALOG" and lower_name == DEFAULTS[:1]:
             return "SET CATALOG spark_catalog"
-        if self.kind != "CATALOG" and folded in (DEFAULTS, DEFAULTS[1:]):
+        if self.kind != "CATALOG" and lower_name in (DEFAULTS, DEFAULTS[1:]):
             return "USE spark_catalog.default"
         name = quoted(*self.name)
         if self.kind == "CATALOG":

@@ -1,46 +1,38 @@
-"""Parameters of statements, `:name` and `?`, and the values that are passed separately.
+"""Values of parameters: from a statement of a script to the statement that is parsed.
 
-Each parameter is replaced by one literal before the statement is parsed. It may therefore occur
-wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path`), also in statements
-that only Spark parses. Injection is impossible: a parameter is a token, never a part of a string, a
-comment or a name, and strings are escaped. Positions in the bound text are mapped back to the
-user's text; see `BoundText.original`.
+A parameter is one token of the script. Binding gives it a typed literal: the parser reads the token
+as that literal's tree. A parameter may therefore occur wherever a literal may (`LIMIT :n`,
+`INTERVAL :n MINUTES`, `'path' = :path`), and its value is never parsed as SQL.
 
-Double-quoted text is replaced in the same step if a setting defines its meaning. All later steps,
-including Spark and view definitions, then see single quotes or backticks.
+Statements that Spark runs as text, view definitions and error messages need a text with the values.
+`BoundStatement.text` is rendered for them, and the places of the tokens refer to it.
+`BoundStatement.original` maps them back to the user's text. Double-quoted texts get their meaning
+in the same step if a setting defines it. Spark then sees single quotes or backticks.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.nodes import MultiUnitInterval
+from planner.sql.render import RAW
 from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, nearest
-from sqlwin.parser.parser import tokenize
+from sqlwin.parser.parser import to_spark
 from sqlwin.statements.literals import literal_of
+from sqlwin.statements.placeholders import Parameter, copy_token
 from sqlwin.statements.quotes import DoubleQuotes, unambiguous_quotes
+from sqlwin.statements.split import SqlScript, StatementText
 
 Params = Mapping[str, object] | Sequence[object]
 
-_NAME = re.compile(r"[^\W\d]\w*")
-# A type keyword before a literal, and a literal that states its own type
-_TYPED = re.compile(r"(DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|INTERVAL|X) ?(?=')")
-_ENDS_OF_OPERANDS = frozenset("_`'\"])")
-_TYPE_WORDS = frozenset("DATE TIME TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ INTERVAL".split())
-
-
-class Parameter(NamedTuple):
-    """A parameter in a text: name (None for `?`), start and exclusive end."""
-
-    name: str | None
-    start: int
-    end: int
-    is_in_list: bool = False
-    type_word: str = ""
+# A literal that states its type
+_TYPED = re.compile(r"(?:DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ) ?(?=')")
 
 
 class _Segment(NamedTuple):
@@ -55,17 +47,38 @@ class _Segment(NamedTuple):
     original_end: int
 
 
-@dataclass(frozen=True)
-class BoundText:
-    """A statement with parameter values, and with unambiguous quotes.
+class _Change(NamedTuple):
+    """A range of the user's text that gets another text and other tokens.
 
     Attributes:
-        text: Statement after the replacements.
-        segments: Ranges of the replacements.
-        parameters: Parameters with their positions in the user's text.
+        start: Start of the range.
+        end: Exclusive end.
+        text: Text instead of it.
+        tokens: Tokens instead of its tokens. Their places refer to `text`.
+    """
+
+    start: int
+    end: int
+    text: str
+    tokens: Sequence[Token]
+
+
+@dataclass(frozen=True)
+class BoundStatement:
+    """A statement with the values of its parameters, and with unambiguous quotes.
+
+    Attributes:
+        text: Text with the values, as Spark reads it.
+        tokens: Tokens, with places in `text`. A value that takes several tokens in SQL is one
+            PLACEHOLDER.
+        literals: Trees of the PLACEHOLDERs that have a value, by the text of the token.
+        segments: Ranges of `text` that differ from the user's text.
+        parameters: Parameters with their places in the user's text.
     """
 
     text: str
+    tokens: tuple[Token, ...] = field(repr=False)
+    literals: Mapping[str, exp.Expr] = field(default_factory=dict)
     segments: tuple[_Segment, ...] = ()
     parameters: tuple[Parameter, ...] = ()
 
@@ -73,7 +86,9 @@ class BoundText:
         """Map start and length of a range of `text` to the user's text.
 
         Example:
-            >>> bound = bind_parameters("SELECT :n + k", {"n": 10})
+            >>> from sqlwin.statements.split import split_script
+            >>> (part,) = split_script("SELECT :n + k")
+            >>> bound = bind_parameters(part, {"n": 10})
             >>> bound.text, bound.original(bound.text.index("k"), 1), bound.original(8, 1)
             ('SELECT  10  + k', (12, 1), (7, 2))
         """
@@ -95,58 +110,24 @@ class BoundText:
         return offset + shift + is_end
 
 
-def parameters(sql: str) -> list[Parameter]:
-    """Return the parameters of a text, in order.
-
-    Raises:
-        SqlSyntaxError: A string, a quoted name or a comment is not closed.
-
-    Example:
-        >>> [p.name for p in parameters("SELECT :a, ':b', CAST(NULL AS STRUCT<c:INT>) WHERE d = ?")]
-        ['a', None]
-    """
-    if ":" not in sql and "?" not in sql:
-        return []
-    return list(_parameters(sql, tokenize(sql)))
+# -- checks of a script ----------------------------------------------------------------------------
 
 
-def _parameters(sql: str, tokens: list[Token]) -> Iterator[Parameter]:
-    lists: list[bool] = []  # for each open parenthesis, whether it belongs to IN
-    n_types = 0  # open `<` of types, where a colon follows the name of a field
-    for i, token in enumerate(tokens):
-        kind = token.token_type
-        before = tokens[i - 1] if i else None
-        if kind == TokenType.L_PAREN:
-            lists.append(before is not None and before.token_type == TokenType.IN)
-        elif kind == TokenType.R_PAREN and lists:
-            lists.pop()
-        elif kind == TokenType.LT and before is not None:
-            n_types += n_types > 0 or before.text.upper() in ("STRUCT", "ROW")
-        elif n_types and set(token.text) == {">"}:
-            n_types = max(0, n_types - len(token.text))
-        is_in_list = bool(lists) and lists[-1]
-        word = before.text.upper() if before is not None else ""
-        type_word = word if word in _TYPE_WORDS else ""
-        if kind == TokenType.PLACEHOLDER:
-            yield Parameter(None, token.start, token.end + 1, is_in_list, type_word)
-        elif kind == TokenType.COLON and not n_types:
-            name = _NAME.match(sql, token.start + 1)
-            touches = before is not None and before.end + 1 == token.start
-            # `v:field` and `a[1]:b` extract a part of a value.
-            last = sql[token.start - 1] if touches else ""
-            if name is not None and not last.isalnum() and last not in _ENDS_OF_OPERANDS:
-                yield Parameter(name.group(), token.start, name.end(), is_in_list, type_word)
-
-
-def check_parameters(sql: str, params: Params | None) -> None:
+def check_parameters(
+    script: SqlScript, params: Params | None, *, ignores_unused: bool = False
+) -> None:
     """Check that each parameter of a script has a value, and each value a parameter.
+
+    Args:
+        script: The script.
+        params: Values by name, or in order.
+        ignores_unused: Whether names without a parameter are allowed.
 
     Raises:
         SqlSyntaxError: A parameter has no value. Has a position.
         AnalysisError: A value has a type without literals (has a position), or has no parameter.
     """
-    places = parameters(sql)
-    if params is None and not places:
+    if params is None and not any(part.parameters for part in script.statements):
         return
     if isinstance(params, str | bytes):
         raise AnalysisError(
@@ -155,61 +136,22 @@ def check_parameters(sql: str, params: Params | None) -> None:
         )
     values: Params = params or ()
     n_in_order = 0
-    for place in places:
-        n_in_order += place.name is None
-        try:
-            _literal(place, n_in_order, values)
-        except SqlwinError as error:
-            error.position, error.sql = Position.at(sql, place.start, place.end - place.start), sql
-            raise
+    for part in script.statements:
+        for parameter in part.parameters:
+            n_in_order += parameter.name is None
+            try:
+                _literals(parameter, n_in_order, values)
+            except SqlwinError as error:
+                start, length = part.offset + parameter.start, parameter.end - parameter.start
+                error.position = Position.at(script.text, start, length)
+                error.sql = script.text
+                raise
     if isinstance(values, Mapping):
-        refuse_unused(values, {place.name for place in places if place.name is not None})
+        if not ignores_unused:
+            refuse_unused(values, script.parameter_names)
     elif n_in_order < len(values):
         noun = "parameter" if n_in_order == 1 else "parameters"
         raise AnalysisError(f"got {len(values)} values for {n_in_order} {noun} written as ?")
-
-
-def _literal(place: Parameter, number: int, params: Params) -> str:
-    """Return the literal of a parameter's value. `number` counts the `?` parameters.
-
-    Raises:
-        SqlSyntaxError: The parameter has no value.
-        AnalysisError: The value has a type without literals.
-    """
-    what = _label(place.name, number)
-    if isinstance(params, Mapping) and place.name is not None and place.name in params:
-        value = params[place.name]
-    elif not isinstance(params, Mapping) and place.name is None and number <= len(params):
-        value = params[number - 1]
-    else:
-        named = params if isinstance(params, Mapping) else {}
-        raise SqlSyntaxError(f"missing value for {what}", hint=_hint(place.name, named))
-    if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
-        if not value:
-            raise AnalysisError(f"the list for {what} is empty, but IN needs at least one value")
-        return ", ".join(literal_of(item, what) for item in value)
-    literal = literal_of(value, what)
-    # `DATE :day` with a date value would repeat the type.
-    return _TYPED.sub("", literal, count=1) if place.type_word else literal
-
-
-def _hint(name: str | None, named: Mapping[str, object]) -> str:
-    """Return a hint how to pass a value for the parameter."""
-    if name is None:
-        return "pass params=[value, ...] from Python"
-    if close := nearest(name, named):
-        return f"did you mean :{close}?"
-    ways = f"--param {name}=VALUE, \\param {name}=VALUE at the prompt"
-    return f"use {ways}, or params={{'{name}': value}} from Python"
-
-
-def _label(name: str | None, number: int) -> str:
-    """Return the name of a parameter for messages."""
-    if name is not None:
-        return f"the parameter :{name}"
-    teens = number % 100 in (11, 12, 13)
-    ending = "th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"the {number}{ending} ?"
 
 
 def refuse_unused(values: Iterable[str], used: Iterable[str]) -> None:
@@ -233,46 +175,191 @@ def refuse_unused(values: Iterable[str], used: Iterable[str]) -> None:
             )
 
 
-def used_in(sql: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values whose parameters occur in a text; all if the text cannot be tokenized."""
-    try:
-        names = {parameter.name for parameter in parameters(sql)}
-    except SqlSyntaxError:
-        return dict(values)
-    return {name: value for name, value in values.items() if name in names}
+def _literals(parameter: Parameter, number: int, params: Params) -> list[exp.Expr]:
+    """Return the literals of a parameter's value: one, or the items of a list in `IN (...)`.
+
+    `number` counts the `?` parameters.
+
+    Raises:
+        SqlSyntaxError: The parameter has no value.
+        AnalysisError: The value has a type without literals.
+    """
+    what = _label(parameter.name, number)
+    name = parameter.name
+    if isinstance(params, Mapping) and name is not None and name in params:
+        value = params[name]
+    elif not isinstance(params, Mapping) and name is None and number <= len(params):
+        value = params[number - 1]
+    else:
+        named = params if isinstance(params, Mapping) else {}
+        raise SqlSyntaxError(f"missing value for {what}", hint=_hint(name, named))
+    if parameter.is_in_list and isinstance(value, list | tuple | set | frozenset):
+        if not value:
+            raise AnalysisError(f"the list for {what} is empty, but IN needs at least one value")
+        return [literal_of(item, what) for item in value]
+    return [literal_of(value, what)]
+
+
+def _hint(name: str | None, named: Mapping[str, object]) -> str:
+    """Return a hint how to pass a value for the parameter."""
+    if name is None:
+        return "pass params=[value, ...] from Python"
+    if close := nearest(name, named):
+        return f"did you mean :{close}?"
+    ways = f"--param {name}=VALUE, \\param {name}=VALUE at the prompt"
+    return f"use {ways}, or params={{'{name}': value}} from Python"
+
+
+def _label(name: str | None, number: int) -> str:
+    """Return the name of a parameter for messages."""
+    if name is not None:
+        return f"the parameter :{name}"
+    teens = number % 100 in (11, 12, 13)
+    ending = "th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"the {number}{ending} ?"
+
+
+# -- one statement ---------------------------------------------------------------------------------
 
 
 def bind_parameters(
-    sql: str,
+    part: StatementText,
     params: Params | None,
     n_before: int = 0,
     quotes: DoubleQuotes = DoubleQuotes.CHECKED,
-) -> BoundText:
-    """Replace a statement's parameters by their values.
+) -> BoundStatement:
+    """Give a statement's parameters their values.
 
     Args:
-        sql: One statement, checked by `check_parameters`.
-        params: Values by name, or in order.
+        part: One statement of a script that `check_parameters` has checked.
+        params: Values by name, or in order. None: parameters remain without values.
         n_before: Number of `?` in the preceding statements.
-        quotes: Meaning of double quotes, according to which the text is rewritten.
+        quotes: Meaning of double quotes.
     """
-    places = [] if params is None else parameters(sql)
-    # (start, exclusive end, new text), in the order of the text
-    changes = list(unambiguous_quotes(sql, quotes))
-    for place in places:
-        assert params is not None
-        n_before += place.name is None
-        # Blanks on both sides separate the literal from adjacent tokens.
-        changes.append((place.start, place.end, f" {_literal(place, n_before, params)} "))
+    literals: dict[str, exp.Expr] = {}
+    changes = [
+        _Change(token.start, token.end + 1, text, [_token(kind, value, 0, len(text))])
+        for token, kind, value, text in unambiguous_quotes(part, quotes)
+    ]
+    for parameter in part.parameters:
+        n_before += parameter.name is None
+        if params is None:
+            changes.append(_without_value(parameter))
+        else:
+            key = parameter.text if parameter.name is not None else f"?{n_before}"
+            nodes = _literals(parameter, n_before, params)
+            changes.append(_with_value(part.text, parameter, key, nodes, literals))
     if not changes:
-        return BoundText(sql)
-    pieces: list[str] = []
-    segments = []
-    at = length = 0
-    for start, end, text in sorted(changes):
-        length += start - at
-        segments.append(_Segment(length, length + len(text), start, end))
-        pieces += [sql[at:start], text]
-        length += len(text)
-        at = end
-    return BoundText("".join([*pieces, sql[at:]]), tuple(segments), tuple(places))
+        return BoundStatement(part.text, part.tokens)
+    changes.sort(key=lambda change: change.start)
+    segments, pieces, at, length = [], [], 0, 0
+    for change in changes:
+        length += change.start - at
+        end = length + len(change.text)
+        segments.append(_Segment(length, end, change.start, change.end))
+        pieces += [part.text[at : change.start], change.text]
+        length, at = end, change.end
+    text = "".join([*pieces, part.text[at:]])
+    tokens = tuple(_changed_tokens(part, changes))
+    return BoundStatement(text, tokens, literals, tuple(segments), part.parameters)
+
+
+def _with_value(
+    sql: str,
+    parameter: Parameter,
+    key: str,
+    nodes: Sequence[exp.Expr],
+    literals: dict[str, exp.Expr],
+) -> _Change:
+    """Return the change from a parameter to its value, and add the trees of PLACEHOLDERs.
+
+    Blanks on both sides separate the literal from adjacent tokens.
+    """
+    if parameter.type_word and len(nodes) == 1:
+        change = _with_value_of_type(sql, parameter, key, nodes[0], literals)
+        if change is not None:
+            return change
+    text, tokens = " ", []
+    for i, node in enumerate(nodes):
+        if i:
+            tokens.append(_token(TokenType.COMMA, ",", len(text), 1))
+            text += ", "
+        literal = to_spark(node)
+        kind, value = _kind_of(node)
+        if kind == TokenType.PLACEHOLDER:
+            # elsewhere the same list is an array
+            value = f"{key}[{i}]" if parameter.is_in_list else key
+            literals[value] = node
+        tokens.append(_token(kind, value, len(text), len(literal)))
+        text += literal
+    return _Change(parameter.start, parameter.end, f"{text} ", tokens)
+
+
+def _with_value_of_type(
+    sql: str, parameter: Parameter, key: str, node: exp.Expr, literals: dict[str, exp.Expr]
+) -> _Change | None:
+    """Return the change of `DATE :day` or `INTERVAL :size`. None: as without the type.
+
+    A value that is a typed literal would repeat the type.
+    """
+    start, end = parameter.start, parameter.end
+    if parameter.type_word != "INTERVAL":
+        raw = str(node.meta.get(RAW, ""))
+        if not isinstance(node, exp.Cast) or not _TYPED.match(raw):
+            return None
+        text = _TYPED.sub("", raw, count=1)
+        return _Change(start, end, f" {text} ", [_token(TokenType.STRING, node.name, 1, len(text))])
+    if isinstance(node, exp.Interval | MultiUnitInterval):
+        words = sql[parameter.word_start : start]
+        text = f"{words} {to_spark(node).removeprefix('INTERVAL ')}"
+        literals[key] = node
+        token = _token(TokenType.PLACEHOLDER, key, 0, len(text))
+        return _Change(parameter.word_start, end, f"{text} ", [token])
+    if isinstance(node, exp.Paren) and isinstance(number := node.this.this, exp.Literal):
+        digits = to_spark(number)
+        sign = _token(TokenType.DASH, "-", 1, 1)
+        value = _token(TokenType.NUMBER, number.name, 2, len(digits))
+        return _Change(start, end, f" -{digits} ", [sign, value])
+    return None
+
+
+def _without_value(parameter: Parameter) -> _Change:
+    text = parameter.text
+    token = _token(TokenType.PLACEHOLDER, text, 0, len(text))
+    return _Change(parameter.start, parameter.end, text, [token])
+
+
+def _kind_of(node: exp.Expr) -> tuple[TokenType, str]:
+    """Return type and text of the token of a literal. PLACEHOLDER if it has several tokens."""
+    match node:
+        case exp.Literal():
+            return (TokenType.STRING if node.is_string else TokenType.NUMBER), str(node.name)
+        case exp.Null():
+            return TokenType.NULL, "NULL"
+        case exp.Boolean(this=value):
+            return (TokenType.TRUE, "TRUE") if value else (TokenType.FALSE, "FALSE")
+    return TokenType.PLACEHOLDER, ""
+
+
+def _token(kind: TokenType, text: str, start: int, length: int) -> Token:
+    return Token(kind, text, 1, 1, start, start + length - 1)
+
+
+def _changed_tokens(part: StatementText, changes: Sequence[_Change]) -> Iterator[Token]:
+    """Yield the tokens of a statement after the changes, with places in the changed text."""
+    tokens, i, shift = part.tokens, 0, 0
+    for change in changes:
+        while i < len(tokens) and tokens[i].start < change.start:
+            yield copy_token(tokens[i], shift)
+            i += 1
+        for token in change.tokens:
+            yield copy_token(token, change.start + shift)
+        shift += len(change.text) - (change.end - change.start)
+        while i < len(tokens) and tokens[i].start < change.end:
+            end = tokens[i].end + 1
+            i += 1
+            if end > change.end:  # `:group BY`, which the tokenizer reads as one keyword
+                rest = part.text[change.end : end].lstrip()
+                yield _token(TokenType.VAR, rest, end - len(rest) + shift, len(rest))
+    for token in tokens[i:]:
+        yield copy_token(token, shift)

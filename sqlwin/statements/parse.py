@@ -1,11 +1,13 @@
-"""Parse scripts and statements: `split_script` splits, `parse_statement` parses each part."""
+"""Parse statements. `split_script` gives their tokens, `bind_parameters` their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.depth import TooDeepError
@@ -24,6 +26,8 @@ from sqlwin.statements.materialized import (
     read_alter_materialized,
     read_create_materialized,
 )
+from sqlwin.statements.parameters import BoundStatement, bind_parameters
+from sqlwin.statements.placeholders import copy_token, parameters_in
 from sqlwin.statements.queries import (
     SparkSyntaxOnly,
     read_ast,
@@ -31,7 +35,7 @@ from sqlwin.statements.queries import (
     read_insert,
     read_rows,
 )
-from sqlwin.statements.split import statement_set_body
+from sqlwin.statements.split import StatementText, statement_set_body
 
 # Words allowed between EXPLAIN and its statement, from Flink and Spark
 EXPLAIN_DETAILS = (
@@ -54,10 +58,10 @@ _EXECUTED = ("INSERT", "SELECT", "WITH")
 
 
 def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
-    """Parse the statement in `text`, which may end with a semicolon.
+    """Tokenize and parse a lone statement, which may end with a semicolon.
 
-    Statements that sqlwin need not understand become a `SparkStatement`. So do queries that cannot
-    be parsed, unless they contain a window function, because Spark's error message is better.
+    Its parameters have no values: they become `exp.Placeholder`. For statements of a script see
+    `read_statement`.
 
     Args:
         text: One statement.
@@ -66,24 +70,59 @@ def parse_statement(text: str, offset: int = 0) -> nodes.Statement:
     Raises:
         SqlwinError: It is invalid. Positions are relative to the start of `text`.
     """
+    tokens = tokenize(text)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise SqlSyntaxError("empty statement", sql=text)
+    own_text = text[: after_hints(text, tokens[-1].end + 1)]
+    parameters = tuple(parameters_in(own_text, tokens))
+    part = StatementText(own_text, offset, 1, tuple(tokens), parameters)
+    return read_statement(bind_parameters(part, None), offset)
+
+
+def read_statement(bound: BoundStatement, offset: int = 0) -> nodes.Statement:
+    """Parse a statement of a script.
+
+    Statements that sqlwin need not understand become a `SparkStatement`. So do queries that cannot
+    be parsed, unless they contain a window function, because Spark's error message is better.
+
+    Args:
+        bound: The statement with the values of its parameters.
+        offset: Start of its text in the script.
+
+    Raises:
+        SqlwinError: It is invalid. Positions are relative to the start of `bound.text`.
+    """
+    # without the blank after a parameter's value
+    text = bound.text[: after_hints(bound.text, bound.tokens[-1].end + 1)]
+    return _read(text, bound.tokens, bound.literals, offset)
+
+
+def _read(
+    text: str, tokens: Sequence[Token], literals: Mapping[str, exp.Expr], offset: int
+) -> nodes.Statement:
     try:
-        return _StatementReader(text, offset).read()
+        statement = _StatementReader(text, tokens, literals, offset).read()
     except SqlwinError as error:
         error.sql = error.sql or text
         raise
+    return replace(statement, tokens=tuple(tokens))
 
 
 class _StatementReader:
     """Parser of one statement."""
 
-    def __init__(self, text: str, offset: int) -> None:
-        tokens = tokenize(text)
-        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-            tokens.pop()
-        if not tokens:
-            raise SqlSyntaxError("empty statement", sql=text)
-        self.tokens = tokens
-        self.text = text[: after_hints(text, tokens[-1].end + 1)]
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        literals: Mapping[str, exp.Expr],
+        offset: int,
+    ) -> None:
+        self.text = text
+        self.tokens = list(tokens)
+        self.literals = literals
         self.offset = offset
 
     # -- kind of statement ----------------------------------------------------------------------
@@ -167,7 +206,7 @@ class _StatementReader:
     def _readable(self, method: Callable[[SqlWinParser], Any]) -> Any:
         """Run `method`; return None if it fails and Spark may be able to parse the statement."""
         try:
-            return parser_of().run(method, self.tokens, self.text)
+            return parser_of(self.literals).run(method, self.tokens, self.text)
         except SparkSyntaxOnly:
             return None
         except (UnknownToSparkError, TooDeepError):
@@ -193,7 +232,7 @@ class _StatementReader:
             if not is_last and self.tokens[i].token_type != TokenType.SEMICOLON:
                 continue
             if i > first:
-                insert = self._part(self.tokens[first], self.tokens[i - 1])
+                insert = self._part(first, i)
                 if not isinstance(insert, nodes.Insert):
                     self._fail("a statement set can contain only INSERT", self.tokens[first])
                 inserts.append(insert)
@@ -220,18 +259,20 @@ class _StatementReader:
             self._fail(
                 "EXPLAIN needs a statement", self.tokens[-1], hint="for example EXPLAIN SELECT ..."
             )
-        inner = self._part(self.tokens[i], self.tokens[-1])
+        inner = self._part(i, len(self.tokens))
         if isinstance(inner, nodes.Explain):
             self._fail("EXPLAIN cannot explain itself", self.tokens[i])
         return inner
 
-    def _part(self, first: Token, last: Token) -> nodes.Statement:
-        """Parse a nested statement."""
-        text = self.text[first.start : after_hints(self.text, last.end + 1)]
+    def _part(self, first: int, end: int) -> nodes.Statement:
+        """Parse the nested statement of the tokens from `first` to before `end`."""
+        start = self.tokens[first].start
+        stop = after_hints(self.text, self.tokens[end - 1].end + 1)
+        tokens = [copy_token(token, -start) for token in self.tokens[first:end]]
         try:
-            return parse_statement(text, self.offset + first.start)
+            return _read(self.text[start:stop], tokens, self.literals, self.offset + start)
         except SqlwinError as error:
-            raise error.with_source(self.text, offset=first.start) from error
+            raise error.with_source(self.text, offset=start) from error
 
     # -- definitions ---------------------------------------------------------------------------
 
@@ -240,10 +281,10 @@ class _StatementReader:
         if self._is("TEMPORARY", at=i) or self._is("TEMP", at=i):
             i += 1
         if self._is("TABLE", at=i) and _is_flink_table(self.tokens, i):
-            parts = parser_of().run(read_create_table, self.tokens, self.text)
+            parts = parser_of(self.literals).run(read_create_table, self.tokens, self.text)
             return nodes.CreateTable(self.text, self.offset, **parts)
         if self._is("CREATE", "MATERIALIZED", "TABLE"):
-            parts = parser_of().run(read_create_materialized, self.tokens, self.text)
+            parts = parser_of(self.literals).run(read_create_materialized, self.tokens, self.text)
             return nodes.CreateMaterializedTable(self.text, self.offset, **parts)
         if self._is("VIEW", at=i) and not _has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
             view = self._readable(read_create_view)
@@ -253,7 +294,7 @@ class _StatementReader:
     def _alter(self) -> nodes.Statement | None:
         if not self._is("MATERIALIZED", "TABLE", at=1):
             return None
-        parts = parser_of().run(read_alter_materialized, self.tokens, self.text)
+        parts = parser_of(self.literals).run(read_alter_materialized, self.tokens, self.text)
         return nodes.AlterMaterializedTable(self.text, self.offset, **parts)
 
     def _drop(self) -> nodes.Statement | None:
@@ -324,7 +365,7 @@ class _StatementReader:
         return nodes.Describe(self.text, self.offset, name, is_extended, options)
 
     def _summarize(self) -> nodes.Statement:
-        ast = parser_of().run(read_rows, self.tokens, self.text)
+        ast = parser_of(self.literals).run(read_rows, self.tokens, self.text)
         return nodes.Summarize(self.text, self.offset, ast)
 
     def _use(self) -> nodes.Statement:
@@ -409,7 +450,7 @@ class _StatementReader:
         tokens = self.tokens[first:]
         is_call = len(tokens) > 2 and tokens[1].token_type == TokenType.L_PAREN
         if tokens and (tokens[0].token_type in STRINGS or is_call):
-            table = parser_of().run(read_files, tokens, self.text)
+            table = parser_of(self.literals).run(read_files, tokens, self.text)
             if table is not None:
                 options = table.meta.get(TABLE_OPTIONS)
                 return (table.name,), () if options is None else options.pairs

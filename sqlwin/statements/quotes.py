@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.render import quote_string
 from runtime.names import quoted
-from sqlwin.parser.parser import tokenize
 from sqlwin.parser.strings import string_value
+from sqlwin.statements.split import StatementText
 
 
 class DoubleQuotes(StrEnum):
@@ -21,28 +21,24 @@ class DoubleQuotes(StrEnum):
     STRING = "string"
 
 
-def unambiguous_quotes(sql: str, quotes: DoubleQuotes) -> Iterator[tuple[int, int, str]]:
-    """Yield replacements of double-quoted texts: start, exclusive end, new text.
+def unambiguous_quotes(
+    part: StatementText, quotes: DoubleQuotes
+) -> Iterator[tuple[Token, TokenType, str, str]]:
+    """Yield the double-quoted tokens of a statement, with their type, value and text for Spark.
 
     Names become backticks and strings single quotes. Yields nothing for CHECKED, where the binder
     compares the texts with column names.
-
-    Raises:
-        SqlSyntaxError: A string, a quoted name or a comment is not closed.
-
-    Example:
-        >>> list(unambiguous_quotes('SELECT "a" FROM t', DoubleQuotes.IDENTIFIER))
-        [(7, 10, '`a`')]
     """
-    if quotes is DoubleQuotes.CHECKED or '"' not in sql:
+    if quotes is DoubleQuotes.CHECKED or '"' not in part.text:
         return
-    for token in tokenize(sql):
-        if token.token_type != TokenType.STRING or sql[token.start] != '"':
+    for token in part.tokens:
+        if token.token_type != TokenType.STRING or part.text[token.start] != '"':
             continue
-        raw = sql[token.start : token.end + 1]
+        raw = part.text[token.start : token.end + 1]
         if quotes is DoubleQuotes.STRING:
-            text = quote_string(string_value(raw))
+            value = string_value(raw)
+            yield token, TokenType.STRING, value, quote_string(value)
         else:
             # A backslash in a name is an ordinary character.
-            text = quoted(raw[1:-1].replace('""', '"'))
-        yield token.start, token.end + 1, text
+            name = raw[1:-1].replace('""', '"')
+            yield token, TokenType.IDENTIFIER, name, quoted(name)

@@ -1,15 +1,16 @@
-"""Split the text of a script into statements."""
+"""Split a script into statements. A script is tokenized once, here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from runtime.errors import SqlSyntaxError
 from sqlwin.parser.base import STRINGS, is_word
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import tokenize
+from sqlwin.statements.placeholders import Parameter, copy_token, parameters_in
 
 # `END IF`, `END WHILE` and the like do not close a BEGIN
 _ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
@@ -23,11 +24,47 @@ class StatementText:
         text: Text of the statement.
         offset: Start offset in the script.
         line: Line on which it starts, from 1.
+        tokens: Tokens of the statement. Their places refer to `text`.
+        parameters: Its parameters, in order. Their places refer to `text`.
     """
 
     text: str
     offset: int
     line: int
+    tokens: tuple[Token, ...] = field(repr=False, compare=False)
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True)
+class SqlScript:
+    """A script and its statements."""
+
+    text: str
+    statements: tuple[StatementText, ...]
+
+    @property
+    def parameter_names(self) -> set[str]:
+        """Names of the parameters written as `:name`."""
+        return {
+            parameter.name
+            for part in self.statements
+            for parameter in part.parameters
+            if parameter.name is not None
+        }
+
+
+def read_script(text: str) -> SqlScript:
+    """Tokenize a script and split it into its statements; see `split_script`.
+
+    Raises:
+        SqlSyntaxError: A string, a quoted name or a comment is not closed.
+    """
+    return SqlScript(text, tuple(split_script(text)))
+
+
+def script_of(part: StatementText) -> SqlScript:
+    """Return a script that consists of one statement of another script."""
+    return SqlScript(part.text, (replace(part, offset=0, line=1),))
 
 
 def split_script(script: str) -> list[StatementText]:
@@ -44,7 +81,11 @@ def split_script(script: str) -> list[StatementText]:
         >>> [part.text for part in split_script("SELECT 1; -- one;\nSELECT ';'")]
         ['SELECT 1', "SELECT ';'"]
     """
-    tokens = tokenize(script)
+    return split_tokens(script, tokenize(script))
+
+
+def split_tokens(script: str, tokens: list[Token]) -> list[StatementText]:
+    """Split a script whose tokens are already there; see `split_script`."""
     parts = []
     first = 0
     while first < len(tokens):
@@ -52,24 +93,31 @@ def split_script(script: str) -> list[StatementText]:
         if end == first + 1 and (is_word(tokens, first, "QUIT") or is_word(tokens, first, "EXIT")):
             break
         if end > first:
-            start, stop = tokens[first].start, after_hints(script, tokens[end - 1].end + 1)
-            line = script.count("\n", 0, start) + 1
-            parts.append(StatementText(script[start:stop], start, line))
+            parts.append(_statement_text(script, tokens[first:end]))
         first = end + 1
     return parts
 
 
-def words(text: str) -> set[str]:
-    """Return the lower-case names and keywords of a statement; empty if it cannot be tokenized.
+def _statement_text(script: str, tokens: list[Token]) -> StatementText:
+    start, stop = tokens[0].start, after_hints(script, tokens[-1].end + 1)
+    text = script[start:stop]
+    own_tokens = tuple(copy_token(token, -start) for token in tokens)
+    # Comments around the statement are attached to its first and last token.
+    own_tokens[0].comments.clear()
+    if own_tokens[-1].end + 1 == len(text):
+        own_tokens[-1].comments.clear()
+    line = script.count("\n", 0, start) + 1
+    return StatementText(text, start, line, own_tokens, tuple(parameters_in(text, own_tokens)))
+
+
+def words(tokens: Iterable[Token]) -> set[str]:
+    """Return the lower-case names and keywords of a statement.
 
     Example:
-        >>> sorted(words("SELECT `A b`, c FROM t -- d"))
+        >>> (part,) = split_script("SELECT `A b`, c FROM t -- d")
+        >>> sorted(words(part.tokens))
         [',', 'a b', 'c', 'from', 'select', 't']
     """
-    try:
-        tokens = tokenize(text)
-    except SqlSyntaxError:
-        return set()
     return {token.text.lower() for token in tokens if token.token_type not in STRINGS}
 
 

@@ -37,7 +37,10 @@ def table(n_rows: int) -> pa.Table:
 class FakeSession:
     params: Any = None
 
-    def execute_iter(self, script: str, *, params: Any = None) -> Any:
+    def _run_script(
+        self, script: str, file: str | None, params: Any, *, ignores_unused: bool
+    ) -> Any:
+        assert ignores_unused
         self.params = params
         if "nope" in script:
             at = Position.at(script, script.index("nope"), 4)
@@ -45,8 +48,8 @@ class FakeSession:
         yield MessageResult("SET", "OK")
         yield TableResult(script, table(2), statement_notes=("mind this",))
 
-    def explain(self, sql: str, *, analyze: bool, params: Any) -> Explanation:
-        return Explanation(DOCUMENT, "text")
+    def _query_documents(self, sql: str, *_: Any, **options: Any) -> tuple[QueryDocument, ...]:
+        return DOCUMENT.queries
 
 
 @pytest.fixture
@@ -140,10 +143,8 @@ def test_a_line_gives_its_last_result_which_the_notebook_shows(
 
 def test_parameters_are_variables_of_the_notebook(shell: Any, shown: list[Any]) -> None:
     shell.user_ns["day"] = "2024-05-01"
-    shell.run_cell_magic("sqlwin", "", "SELECT :day, ':night', :unknown")
-    assert shell.user_ns["sqlwin_session"].params == {"day": "2024-05-01"}
-    shell.run_line_magic("sqlwin", "SELECT 1")
-    assert shell.user_ns["sqlwin_session"].params is None
+    shell.run_cell_magic("sqlwin", "", "SELECT :day, ':night'")
+    assert shell.user_ns["sqlwin_session"].params["day"] == "2024-05-01"
 
 
 def test_a_chart_is_a_drawing_in_a_notebook_and_a_text_in_a_terminal(
@@ -178,7 +179,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script, params: iter([RowsResult(script, SparkRows(frame))])
+        _run_script=lambda script, *_, **options: iter([RowsResult(script, SparkRows(frame))])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
@@ -229,7 +230,7 @@ def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
     monkeypatch.setattr(notebook, "display", display)
     result = streaming(interrupts, 2)
     monkeypatch.setattr(
-        shell.user_ns["sqlwin_session"], "execute_iter", lambda _, params: iter([result])
+        shell.user_ns["sqlwin_session"], "_run_script", lambda *_, **options: iter([result])
     )
     shell.run_cell_magic("sqlwin", "", "SELECT * FROM ticks")
     assert len(seen) == 4

@@ -17,6 +17,7 @@ from sqlwin.catalog.definitions import refuse_session_table
 from sqlwin.catalog.entries import Definition
 from sqlwin.catalog.listings import show_create_table
 from sqlwin.catalog.opening import open_materialized
+from sqlwin.statements.parse import parse_statement
 
 
 def catalog_with(type_: str) -> SessionCatalog:
@@ -46,7 +47,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
     text: str, name: str | None, hint: str
 ) -> None:
     with pytest.raises(CatalogError) as caught:
-        refuse_session_table(catalog_with("int"), text)
+        refuse_session_table(catalog_with("int"), parse_statement(text))
     error = caught.value
     assert error.position is not None
     found = text[error.position.offset : error.position.offset + error.position.length]
@@ -60,7 +61,7 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
     ["ALTER TABLE others RENAME TO bids", "ALTER TABLE db.bids RENAME TO c", "ALTER", "CACHE TABLE bids"],
 )  # fmt: skip
 def test_other_statements_are_sparks(text: str) -> None:
-    refuse_session_table(catalog_with("int"), text)
+    refuse_session_table(catalog_with("int"), parse_statement(text))
 
 
 @pytest.mark.parametrize(

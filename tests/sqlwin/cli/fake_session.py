@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow as pa
 from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from runtime.spec.table import Column
+from sqlwin.execution.explain import is_preparation
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.result import (
     ExplainResult,
@@ -34,7 +35,7 @@ from sqlwin.result import (
     TableResult,
 )
 from sqlwin.statements.parameters import bind_parameters, check_parameters
-from sqlwin.statements.split import split_script
+from sqlwin.statements.split import SqlScript, read_script
 
 VALUES = pa.record_batch(
     [
@@ -150,13 +151,19 @@ class FakeSession:
         self.interrupts += 1
         print("jobs cancelled", file=sys.stderr)
 
-    def execute_iter(
-        self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
+    def _run_script(
+        self,
+        script: str | SqlScript,
+        file: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        ignores_unused: bool = False,
     ) -> Iterator[Result]:
-        check_parameters(script, params)
-        for text in (bind_parameters(part.text, params).text for part in split_script(script)):
+        source = read_script(script) if isinstance(script, str) else script
+        check_parameters(source, params, ignores_unused=ignores_unused)
+        for text in (bind_parameters(part, params).text for part in source.statements):
             self.executed.append(text)
-            yield self._execute(text, script, file)
+            yield self._execute(text, source.text, file)
 
     def execute(
         self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
@@ -171,14 +178,23 @@ class FakeSession:
         return [ExplainResult(script, f"Spark's plan of {script}")]
 
     def _query_documents(
-        self, sql: str, *, analyze: bool = False, params: dict[str, object] | None = None
+        self,
+        script: SqlScript,
+        file: str | None,
+        *,
+        analyze: bool,
+        params: Mapping[str, object] | None,
+        ignores_unused: bool,
     ) -> tuple[QueryDocument, ...]:
-        sql = bind_parameters(sql, params).text
+        (part,) = script.statements
+        sql = bind_parameters(part, params).text
         if "nope" in sql:
-            position = Position.at(sql, sql.index("nope"), 4)
-            raise AnalysisError("no column nope", position=position, sql=sql)
+            position = Position.at(script.text, part.offset + sql.index("nope"), 4)
+            raise AnalysisError("no column nope", position=position, sql=script.text, file=file)
         if sql.startswith(("SELECT", "INSERT")):
             return (QueryDocument(sql, f"{'Run' if analyze else 'Plan'} of {sql}\n"),)
+        if not is_preparation(part.tokens):
+            return (QueryDocument(sql, f"Spark's plan of {sql}"),)
         self.executed.append(sql)
         return ()
 

@@ -359,9 +359,9 @@ def test_explain_runs_what_makes_tables_and_explains_the_rest(sqlwin_explain, se
     assert result.stdout == (
         "-- line 4\nPlan of SELECT a FROM t\n\n"
         "-- line 5\nPlan of INSERT INTO u SELECT a FROM t\n\n"
-        "-- line 6\nSpark's plan of EXPLAIN VALUES (1)\n\n"
-        "-- line 7\nSpark's plan of EXPLAIN DELETE FROM t\n\n"
-        "-- line 8\nSpark's plan of EXPLAIN CREATE TABLE v USING parquet AS SELECT 1\n"
+        "-- line 6\nSpark's plan of VALUES (1)\n\n"
+        "-- line 7\nSpark's plan of DELETE FROM t\n\n"
+        "-- line 8\nSpark's plan of CREATE TABLE v USING parquet AS SELECT 1\n"
     )
     executed = [text for text in sessions[0].executed if not text.startswith("EXPLAIN")]
     assert executed == ["SET 'a' = 'b'", "CREATE TABLE t (a INT) USING parquet"]

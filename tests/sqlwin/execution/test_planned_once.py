@@ -1,19 +1,30 @@
-"""A statement is planned once and lowered once: what was lowered is what runs."""
+"""A script is tokenized once. A statement is parsed, planned and lowered once."""
 
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
+from sqlglot.tokens import Tokenizer
 
 import sqlwin
 from planner.explain.document import Document
+from runtime.errors import SqlwinError
+from sqlwin.cli.explain import explain_scripts
+from sqlwin.cli.run import ScriptPresenter, run_scripts
+from sqlwin.console.scripts import read_scripts
 from sqlwin.control import SessionControl
+from sqlwin.display.progress import ProgressBar
 from sqlwin.execution import lowered as lowered_module
 from sqlwin.execution import planning, statement_sets
+from sqlwin.parser.base import TokenParser
 
 TUMBLE = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 QUERY = (
@@ -37,6 +48,98 @@ def rides(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
         f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/sink', 'format' = 'parquet')"
     )
     return fresh_session
+
+
+@pytest.fixture
+def read(rides: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Texts with names of tables that are tokenized and parsed, from here on."""
+    read = SimpleNamespace(tokenized=[], parsed=[])
+    tokenize, parse = Tokenizer.tokenize, TokenParser.run
+
+    def recording_tokenize(self: Tokenizer, sql: str) -> Any:
+        if any(name in sql for name in ("rides", "sink")):
+            read.tokenized.append(sql)
+        return tokenize(self, sql)
+
+    def recording_parse(self: TokenParser, method: Any, tokens: Any, sql: str) -> Any:
+        read.parsed.append(sql)
+        return parse(self, method, tokens, sql)
+
+    monkeypatch.setattr(Tokenizer, "tokenize", recording_tokenize)
+    monkeypatch.setattr(TokenParser, "run", recording_parse)
+    return read
+
+
+SCRIPT = f"""
+    CREATE OR REPLACE VIEW late AS SELECT * FROM rides WHERE fare > :least AND city IN (:cities);
+    -- twice
+    INSERT INTO sink {QUERY.replace("TABLE rides", "TABLE late").replace("INTERVAL '1' HOUR", ":size")};
+    EXPLAIN SELECT COUNT(*) FROM late WHERE ts >= TIMESTAMP :first;
+    SELECT city, fare FROM rides WHERE fare <> :least ORDER BY fare LIMIT :n
+"""
+PARAMS = {
+    "least": 1,
+    "cities": ["a", "b"],
+    "size": timedelta(hours=1),
+    "first": "1970-01-01 00:00:00",
+    "n": 3,
+}
+
+
+def test_a_script_is_tokenized_once(rides: sqlwin.Session, read: SimpleNamespace) -> None:
+    *_, result = rides.execute(SCRIPT, params=PARAMS)
+    assert result.to_arrow().num_rows == 3
+    assert read.tokenized == [SCRIPT]
+    # EXPLAIN holds a statement that is parsed for it
+    assert [text.split()[0] for text in read.parsed] == ["CREATE", "INSERT", "SELECT", "SELECT"]
+
+
+def test_a_query_with_parameters_is_read_once(rides: sqlwin.Session, read: SimpleNamespace) -> None:
+    query = "SELECT fare FROM rides WHERE fare > ? AND city = ?"
+    for least, n in ((1, 3), (5, 1)):
+        assert rides.sql(query, [least, "a"]).count() == n
+    assert read.tokenized == [query] * 2
+    assert len(read.parsed) == 2
+
+
+def test_a_statement_for_spark_is_tokenized_once(
+    rides: sqlwin.Session, read: SimpleNamespace
+) -> None:
+    rides.execute("CREATE TEMPORARY FUNCTION rides_f AS 'org.apache.hadoop.hive.ql.udf.UDFSin'")
+    with pytest.raises(SqlwinError, match="DELETE FROM does not support"):
+        rides.execute("DELETE FROM rides WHERE city = :city", params={"city": "a"})
+    assert read.tokenized == [
+        "CREATE TEMPORARY FUNCTION rides_f AS 'org.apache.hadoop.hive.ql.udf.UDFSin'",
+        "DELETE FROM rides WHERE city = :city",
+    ]
+    assert read.parsed == []
+
+
+def test_the_command_line_reads_a_script_once(
+    rides: sqlwin.Session, read: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "SELECT city FROM rides WHERE fare = :fare; SELECT fare FROM rides LIMIT :fare"
+    scripts = read_scripts((), (script,), [("fare", "1")])
+    run_scripts(
+        rides, scripts, ScriptPresenter("csv", None, None, ProgressBar(Console(), enabled=False))
+    )
+    assert capsys.readouterr().out.split() == ["city", "b", "fare", "0"]
+    assert (read.tokenized, len(read.parsed)) == ([script], 2)
+    explained = [
+        *explain_scripts(
+            rides, scripts, ProgressBar(Console(), enabled=False), mode="text", analyze=False
+        )
+    ]
+    assert len(explained) == 2
+    assert (read.tokenized, len(read.parsed)) == ([script], 4)
+
+
+def test_the_prompt_reads_a_statement_once(rides: sqlwin.Session, read: SimpleNamespace) -> None:
+    query = "SELECT city FROM rides WHERE fare = :fare"
+    # values that backslash-param has set
+    (result,) = SessionControl(rides).run_script(query, None, {"fare": 1, "other": 2})
+    assert result.to_arrow().to_pydict() == {"city": ["b"]}
+    assert (read.tokenized, len(read.parsed)) == ([query], 1)
 
 
 @pytest.fixture

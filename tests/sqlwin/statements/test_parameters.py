@@ -13,17 +13,39 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from runtime.errors import AnalysisError, SqlwinError
-from sqlwin.parser.parser import parse_query, tokenize
-from sqlwin.statements.literals import SqlLiteral, literal_of, read_value
-from sqlwin.statements.parameters import bind_parameters, check_parameters, parameters, used_in
+from sqlwin.parser.parser import parse_query
+from sqlwin.statements.literals import SqlLiteral, literal_of, literal_text, read_value
+from sqlwin.statements.nodes import CreateTable, Query, Set, Statement
+from sqlwin.statements.parameters import BoundStatement, bind_parameters, check_parameters
+from sqlwin.statements.parse import parse_statement, read_statement
+from sqlwin.statements.split import read_script
 
 NTZ = datetime.fromisoformat("2024-05-01T12:00:00.5")
 
 
 def names(sql: str) -> list[str | None]:
-    return [each.name for each in parameters(sql)]
+    parts = read_script(sql).statements
+    return [parameter.name for part in parts for parameter in part.parameters]
+
+
+def bind(sql: str, params: Any, n_before: int = 0) -> BoundStatement:
+    (part,) = read_script(sql).statements
+    return bind_parameters(part, params, n_before)
+
+
+def statement_of(sql: str, params: Any) -> Statement:
+    return read_statement(bind(sql, params))
+
+
+def literal(text: str) -> SqlLiteral:
+    return SqlLiteral(text, parse_query(f"SELECT {text}").expressions[0])
+
+
+def check(sql: str, params: Any) -> None:
+    check_parameters(read_script(sql), params)
 
 
 @pytest.mark.parametrize(
@@ -84,20 +106,19 @@ def test_parameters_are_tokens_of_their_own(sql: str, found: list[str | None]) -
     ],
 )
 def test_values_are_literals_of_their_type(value: object, literal: str) -> None:
-    assert literal_of(value, "it") == literal
+    assert literal_text(value, "it") == literal
+    assert literal_of(value, "it") == parse_query(f"SELECT {literal}").expressions[0]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_stays_one_string_whatever_it_holds(text: str) -> None:
-    bound = bind_parameters("SELECT r:x, 'a' || :text AS c -- ?", {"text": text}).text
-    assert "${" not in bound  # where Spark would put a setting
-    assert len(tokenize(bound)) == len(tokenize("SELECT r:x, 'a' || 'b' AS c"))
-    (literal,) = [
-        node
-        for node in parse_query(f"SELECT{bind_parameters(' :t', {'t': text}).text}").walk()
-        if node.is_string
-    ]
-    assert literal.name == text
+    bound = bind("SELECT r:x, 'a' || :text AS c -- ?", {"text": text})
+    assert "${" not in bound.text  # where Spark would put a setting
+    assert len(bound.tokens) == len(bind("SELECT r:x, 'a' || 'b' AS c", None).tokens)
+    # the text for Spark has the same meaning as the tree
+    for query in (read_statement(bound), parse_statement(bound.text)):
+        assert isinstance(query, Query)
+        assert [node.name for node in query.ast.walk() if node.is_string] == ["a", text]
 
 
 @pytest.mark.parametrize("value", [object(), Decimal("NaN"), 10**38, "\ud800", complex(1)])
@@ -105,7 +126,7 @@ def test_what_sql_has_none_like_is_refused_at_its_place(value: object) -> None:
     with pytest.raises(
         AnalysisError, match=r"the value of the parameter :x .*\n.*column 8"
     ) as raised:
-        check_parameters("SELECT :x", {"x": value})
+        check("SELECT :x", {"x": value})
     assert "^^" in str(raised.value)
 
 
@@ -128,32 +149,30 @@ def test_each_parameter_has_a_value_and_each_value_a_parameter(
     sql: str, params: Any, said: str
 ) -> None:
     with pytest.raises(SqlwinError) as raised:
-        check_parameters(sql, params)
+        check(sql, params)
     assert said in str(raised.value)
 
 
 def test_a_list_fills_in_and_is_an_array_elsewhere() -> None:
-    bound = bind_parameters(
-        "SELECT f(:ks) WHERE k IN (:ks, ?)".replace("?", ":k"), {"ks": [1, 2], "k": 3}
-    )
+    bound = bind("SELECT f(:ks) WHERE k IN (:ks, :k)", {"ks": [1, 2], "k": 3})
     assert bound.text.split() == "SELECT f( array(1, 2) ) WHERE k IN ( 1, 2 , 3 )".split()
 
 
 def test_a_type_that_stands_before_a_parameter_is_not_said_twice() -> None:
     params = {"day": date(2024, 5, 1), "size": timedelta(hours=1), "text": "2024-05-01"}
-    bound = bind_parameters("SELECT DATE :day, INTERVAL :size, DATE :text, :day", params)
+    bound = bind("SELECT DATE :day, INTERVAL :size, DATE :text, :day", params)
     assert bound.text.split() == (
         "SELECT DATE '2024-05-01' , INTERVAL '1' HOUR , DATE '2024-05-01' , DATE '2024-05-01'".split()
     )
 
 
 def test_values_in_order_go_on_from_statement_to_statement() -> None:
-    assert bind_parameters("SELECT ?, ?", [1, 2, 3], 1).text.split() == ["SELECT", "2", ",", "3"]
+    assert bind("SELECT ?, ?", [1, 2, 3], 1).text.split() == ["SELECT", "2", ",", "3"]
 
 
 def test_places_come_back_to_what_was_written() -> None:
     sql = "SELECT :a,\n  nope + :bb FROM t"
-    bound = bind_parameters(sql, {"a": "a long text", "bb": 2})
+    bound = bind(sql, {"a": "a long text", "bb": 2})
     for word in ("SELECT", "nope", "FROM t"):
         at = bound.text.index(word)
         assert bound.original(at, len(word)) == (sql.index(word), len(word))
@@ -165,9 +184,9 @@ def test_places_come_back_to_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("typed", "value"),
     [
-        ("7", SqlLiteral("7")),
-        ("-1.5e3", SqlLiteral("(-1.5e3)")),
-        ("null", SqlLiteral("NULL")),
+        ("7", literal("7")),
+        ("-1.5e3", literal("(-1.5e3)")),
+        ("null", literal("NULL")),
         ("007", "007"),
         ("+49 30", "+49 30"),
         ("9E", "9E"),
@@ -177,17 +196,137 @@ def test_places_come_back_to_what_was_written() -> None:
         ("'7'", "7"),
         ("'${env:HOME}' -- x", "${env:HOME}"),
         ("'a' OR TRUE", "'a' OR TRUE"),
-        ("DATE '2024-05-01'", SqlLiteral("DATE '2024-05-01'")),
-        ("TIMESTAMP '${x}'", SqlLiteral(r"TIMESTAMP '\u0024{x}'")),
-        ("INTERVAL '10' MINUTES", SqlLiteral("INTERVAL '10' MINUTES")),
+        ("DATE '2024-05-01'", literal("DATE '2024-05-01'")),
+        ("TIMESTAMP '${x}'", literal(r"TIMESTAMP '\u0024{x}'")),
+        ("INTERVAL '10' MINUTES", literal("INTERVAL '10' MINUTES")),
         ("INTERVAL is a word", "INTERVAL is a word"),
         ("DATE 'x' + 1", "DATE 'x' + 1"),
     ],
 )
 def test_what_is_typed_is_a_literal_or_a_text(typed: str, value: object) -> None:
-    assert read_value(typed) == value
+    read = read_value(typed)
+    assert read == value
+    if isinstance(read, SqlLiteral) and isinstance(value, SqlLiteral):
+        assert read.node == value.node
 
 
-def test_of_the_values_those_that_a_text_uses() -> None:
-    assert used_in("SELECT :a", {"a": 1, "b": 2}) == {"a": 1}
-    assert used_in("SELECT :b, 'open", {"a": 1}) == {"a": 1}
+VALUES: dict[str, object] = {
+    "text": "it's",
+    "n": 7,
+    "negative": -7,
+    "x": 2.5,
+    "none": None,
+    "yes": True,
+    "day": date(2024, 5, 1),
+    "at": NTZ,
+    "size": timedelta(hours=1),
+    "items": [1, date(2024, 5, 1)],
+    "days_off": [date(2024, 5, 1)],
+    "raw": b"\x0f",
+    "typed": read_value("TIMESTAMP '2024-05-01 12:00:00'"),
+    "days": read_value("INTERVAL 1 DAY 2 HOURS"),
+}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT :text, :n, -:n, :negative, :x, :none, :yes, :day, :at, :size, :items, :raw, :typed",
+        "SELECT :n::STRING, :day + INTERVAL :n DAYS, :days, INTERVAL :days, a[:n], :none IS NULL",
+        "SELECT * FROM t WHERE k IN (:items, :n, :day) AND j NOT IN (:items) OR l IN (:items)",
+        "SELECT :days_off FROM t WHERE k IN (:days_off) OR :days_off IS NULL",
+        "SELECT DATE :day, DATE :text, TIMESTAMP :day, TIMESTAMP :at, INTERVAL :size",
+        "SELECT INTERVAL :negative MINUTES + INTERVAL :text, INTERVAL :n DAY 2 HOURS",
+        "SELECT * FROM :text WHERE a LIKE :text ESCAPE :text ORDER BY :n LIMIT :n OFFSET :n",
+        "SELECT * FROM read_csv(:text, skip = :n) TABLESAMPLE (:n PERCENT)",
+        "SELECT SUM(v) FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), :size, INTERVAL :n DAYS)) GROUP BY :n",
+        "SELECT * FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), :size, INTERVAL :n HOURS, :yes))",
+        "SELECT * FROM (SELECT k, v FROM t) PIVOT (SUM(v) FOR k IN (:items, :text))",
+        "SELECT TRIM(BOTH :text FROM k), CASE WHEN :yes THEN :day ELSE :none END FROM t",
+        "VALUES (:n, :day), (:negative, NULL)",
+        "INSERT INTO t PARTITION (day = :day) SELECT :items, :text",
+        "CREATE TABLE t (a DECIMAL(:n, 2), b AS a + :negative, c AS CAST(:at AS TIMESTAMP(3)), "
+        "WATERMARK FOR c AS c - INTERVAL :n SECONDS) COMMENT :text "
+        "WITH ('connector' = 'filesystem', 'path' = :text, 'n' = :n, 'is' = :yes)",
+        "CREATE VIEW v COMMENT :text AS SELECT * FROM t WHERE day > :day",
+        "CREATE MATERIALIZED TABLE m FRESHNESS = INTERVAL :n MINUTE AS SELECT :text AS k",
+        "EXPLAIN SELECT :day, :text",
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT :day; INSERT INTO b SELECT :n; END",
+        "SET 'a.b' = :text",
+        "SHOW TABLES LIKE :text",
+        "SHOW STATE OF :text",
+        "DESCRIBE :text",
+        "SUMMARIZE :text",
+        "STOP STREAM :n",
+    ],
+)
+def test_a_value_has_the_tree_of_its_literal(sql: str) -> None:
+    """The tree is built from the value. Parsing the text for Spark gives the same one."""
+    bound = bind(sql, VALUES)
+    statement, again = read_statement(bound), parse_statement(bound.text)
+    assert statement == again
+    assert type(statement).__name__ != "SparkStatement" or sql.startswith("VALUES")
+
+
+def test_a_statement_gets_values_in_its_fields() -> None:
+    table = statement_of(
+        "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = :path)",
+        {"path": "/data/it's"},
+    )
+    assert isinstance(table, CreateTable)
+    assert dict(table.options)["path"] == "/data/it's"
+    setting = statement_of("SET 'a' = :value", {"value": 7})
+    assert isinstance(setting, Set) and setting.value == "7"
+
+
+def test_parameters_without_values_are_placeholders_in_the_tree() -> None:
+    query = parse_statement("SELECT :a, ? FROM t WHERE ts > now() - INTERVAL :n MINUTES LIMIT :m")
+    assert isinstance(query, Query)
+    placeholders = list(query.ast.find_all(exp.Placeholder))
+    assert [str(node.name) for node in placeholders] == ["a", "?", "m", "n"]
+    (n,) = [node for node in placeholders if node.name == "n"]
+    assert query.text[n.meta["start"] : n.meta["end"] + 1] == ":n"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a AS :day FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT a :day FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT a FROM TABLE(TUMBLE(TABLE :day, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT a FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(:day), INTERVAL '1' HOUR))",
+        "DROP TABLE :day; SELECT",
+        "CREATE TABLE :day (a INT) WITH ('connector' = 'datagen')",
+    ],
+)
+def test_a_parameter_is_no_name(sql: str) -> None:
+    sql = sql.partition(";")[0]
+    try:
+        statement = statement_of(sql, {"day": date(2024, 5, 1)})
+    except SqlwinError as error:
+        bound = bind(sql, {"day": date(2024, 5, 1)})
+        assert error.position is not None
+        start, length = bound.original(error.position.offset, error.position.length)
+        assert sql[start : start + length] in (":day", "DESCRIPTOR(:day")
+    else:
+        assert type(statement).__name__ == "SparkStatement"  # Spark refuses it
+
+
+def test_a_number_that_an_interval_cannot_have_is_refused() -> None:
+    with pytest.raises(SqlwinError, match="must be a number or a string, but :x is not"):
+        statement_of(
+            "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL :x SECONDS))", VALUES
+        )
+
+
+def test_values_that_a_script_does_not_use() -> None:
+    script = read_script("SELECT :a")
+    check_parameters(script, {"a": 1, "b": 2}, ignores_unused=True)
+    with pytest.raises(SqlwinError, match="unknown parameter :b"):
+        check_parameters(script, {"a": 1, "b": 2})
+
+
+def test_a_name_before_a_word_that_would_form_a_keyword() -> None:
+    bound = bind("SELECT :group by", {"group": 1})
+    assert [token.text for token in bound.tokens] == ["SELECT", "1", "by"]
+    assert [bound.text[t.start : t.end + 1] for t in bound.tokens] == ["SELECT", "1", "by"]

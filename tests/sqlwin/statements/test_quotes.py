@@ -7,6 +7,7 @@ import pytest
 from sqlwin.config.config import Config
 from sqlwin.statements.parameters import bind_parameters
 from sqlwin.statements.quotes import DoubleQuotes
+from sqlwin.statements.split import split_script
 
 
 @pytest.mark.parametrize(
@@ -24,14 +25,24 @@ from sqlwin.statements.quotes import DoubleQuotes
 def test_double_quotes_become_backticks_or_single_quotes(
     sql: str, names: str, strings: str
 ) -> None:
-    assert bind_parameters(sql, None, quotes=DoubleQuotes.IDENTIFIER).text == names
-    assert bind_parameters(sql, None, quotes=DoubleQuotes.STRING).text == strings
-    assert bind_parameters(sql, None).text == sql
+    (part,) = split_script(sql)
+    for quotes, text in (
+        (DoubleQuotes.IDENTIFIER, names),
+        (DoubleQuotes.STRING, strings),
+        (DoubleQuotes.CHECKED, sql),
+    ):
+        bound = bind_parameters(part, None, quotes=quotes)
+        assert bound.text == text
+        # the tokens are those of the text
+        (again,) = split_script(text)
+        kinds = [(token.token_type, token.text, token.start, token.end) for token in bound.tokens]
+        assert kinds == [(t.token_type, t.text, t.start, t.end) for t in again.tokens]
 
 
 def test_places_are_those_of_the_text_that_the_user_wrote() -> None:
     sql = 'SELECT "a`b", :n, "c""d", k'
-    bound = bind_parameters(sql, {"n": 12345}, quotes=DoubleQuotes.IDENTIFIER)
+    (part,) = split_script(sql)
+    bound = bind_parameters(part, {"n": 12345}, quotes=DoubleQuotes.IDENTIFIER)
     assert bound.text == 'SELECT `a``b`,  12345 , `c"d`, k'
     for new, old in (("`a``b`", '"a`b"'), ("12345", ":n"), ('`c"d`', '"c""d"'), ("k", "k")):
         start, length = bound.original(bound.text.rindex(new), len(new))
