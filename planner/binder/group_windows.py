@@ -22,7 +22,7 @@ from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import has_groupings
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, error_at, placed_like
+from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, copy_place, error_at
 from planner.sql.parts import has_beside, select_from_same
 from runtime.errors import AnalysisError
 
@@ -200,7 +200,7 @@ class _Rewrite:
                 continue
             uses_time = uses_time or auxiliary[1] == "ROWTIME"
             new = column(roles[auxiliary[1]])
-            placed_like(new.this, call)
+            copy_place(new.this, call)
             call.replace(new)
         return uses_time
 
@@ -228,7 +228,7 @@ class _Rewrite:
         this = exp.Var(this=self.kind)
         this.meta.update(self.window.meta)
         function = WindowFunctionCall(
-            this=placed_like(this, self.window),
+            this=copy_place(this, self.window),
             data=data,
             timecol=computed[0],
             names=[identifier(column_name) for column_name in GROUP_WINDOW_COLUMNS],

@@ -18,7 +18,7 @@ from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
 from planner.sql.build import alias, bare_column, column
-from planner.sql.nodes import placed_like
+from planner.sql.nodes import copy_place
 
 
 class GroupingBlock:
@@ -200,21 +200,21 @@ class GroupingBlock:
             return None
         text = canonical(node)
         if text in self.key_names:
-            return placed_like(column(self.key_names[text]), node)
+            return copy_place(column(self.key_names[text]), node)
         if text in self._call_names and is_call(node):
-            return placed_like(column(self._call_names[text]), node)
+            return copy_place(column(self._call_names[text]), node)
         return None
 
     def _with_aliases(self, expr: exp.Expr) -> exp.Expr:
         """Expand names of the select list, which HAVING may use and WHERE may not."""
 
-        def spelled_out(node: exp.Expr) -> exp.Expr:
+        def spell_out(node: exp.Expr) -> exp.Expr:
             name = bare_column(node) if isinstance(node, exp.Column) else None
             if name and name.lower() not in self.input_names and name.lower() in self.aliases:
                 return exp.Paren(this=self.aliases[name.lower()].copy())
             return node
 
-        return expr.transform(spelled_out)
+        return expr.transform(spell_out)
 
 
 def _only_counted_stars(item: exp.Expr) -> bool:

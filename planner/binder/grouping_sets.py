@@ -192,12 +192,12 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
             # A struct field parses like a qualified column.
             is_name = isinstance(arg, exp.Column) and arg.name.lower() in names
             if not (is_name or canonical(arg) in texts or _without_table(arg) in texts):
-                asked = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
-                listed = ", ".join(to_sql(key) for key in groupings.keys)
+                argument = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
+                key_names = ", ".join(to_sql(key) for key in groupings.keys)
                 raise AnalysisError(
-                    f"the argument `{asked}` of `{to_sql(call)}` is not a group key",
-                    subjects=(to_sql(call), asked),
-                    hint=f"group keys: {listed}",
+                    f"the argument `{argument}` of `{to_sql(call)}` is not a group key",
+                    subjects=(to_sql(call), argument),
+                    hint=f"group keys: {key_names}",
                 )
 
 

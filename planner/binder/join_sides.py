@@ -16,7 +16,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction, function_call
-from planner.sql.nodes import TextSpan, joined_spans
+from planner.sql.nodes import TextSpan, merge_spans
 
 # These joins return only the left side's columns
 _LEFT_ALONE = ("LeftSemi", "LeftAnti")
@@ -68,7 +68,7 @@ class Sides:
             for name in self.using
         ]
 
-    def shared(self, name: str) -> exp.Expr:
+    def using_column(self, name: str) -> exp.Expr:
         """Return the column that USING merges from both sides."""
         left, right = column(self.left_names[name]), column(self.right_names[name])
         if self.join_type == "FullOuter":
@@ -79,7 +79,7 @@ class Sides:
         """Return the columns of `*`: first the USING columns, then the others of each side."""
         names = (self.left_names,) if self.join_type in _LEFT_ALONE else self.names
         others = [new for side in names for old, new in side.items() if old not in self.using]
-        return [*map(self.shared, self.using), *map(column, others)]
+        return [*map(self.using_column, self.using), *map(column, others)]
 
     def resolve(self, expr: exp.Expr) -> exp.Expr | None:
         """Rewrite the expression over both sides' new names; None if it reads other columns too."""
@@ -103,7 +103,7 @@ class Sides:
             first, *fields = fields
         name = first.name.lower()
         if not owners and name in self.using:
-            new = self.shared(name)
+            new = self.using_column(name)
         else:
             owners = owners or [names for names in self.names if name in names]
             if len(owners) != 1 or name not in owners[0]:
@@ -158,7 +158,7 @@ class Sides:
             tuple(keys),
             conjunction(rest),
             key_places=tuple(key_places),
-            place=joined_spans(spans),
+            place=merge_spans(spans),
         )
 
     def _pair(self, part: exp.Expr) -> tuple[str, str] | None:

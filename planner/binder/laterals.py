@@ -95,7 +95,7 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
             return None
         ours = {id(col) for col in own}
 
-        def renamed(node: exp.Expr, ours: set[int] = ours) -> exp.Expr:
+        def rename(node: exp.Expr, ours: set[int] = ours) -> exp.Expr:
             if id(node) not in ours:
                 return node
             output = column(outputs[node.name.lower()])
@@ -104,7 +104,7 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
 
         if any(len(col.parts) > 2 for col in own):
             return None
-        correlated.append(condition.transform(renamed, copy=False))
+        correlated.append(condition.transform(rename, copy=False))
     inner.set("where", exp.Where(this=where) if (where := conjunction(local)) is not None else None)
     return correlated
 

@@ -125,13 +125,13 @@ class _Unfolding:
         if used:
             used -= set(self._input_names())
 
-        def spelled_out(node: exp.Expr) -> exp.Expr:
+        def spell_out(node: exp.Expr) -> exp.Expr:
             is_alias = isinstance(node, exp.Column) and not node.table
             if is_alias and node.name.lower() in used:
                 return exp.Paren(this=self._aliases[node.name.lower()].copy()).unnest()
             return node
 
-        return over.copy().transform(spelled_out)
+        return over.copy().transform(spell_out)
 
 
 def _is(expr: exp.Expr, name: str) -> bool:

@@ -21,7 +21,7 @@ from planner.sql.build import (
     identifier,
     relation,
 )
-from planner.sql.nodes import placed_like, span_of
+from planner.sql.nodes import copy_place, span_of
 from planner.sql.parts import lone_source
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
@@ -165,7 +165,7 @@ def _without_rank(
     order = []
     for ordered in over.args["order"].expressions:
         new = ordered.copy()
-        new.set("this", placed_like(column(name_of(ordered.this)), ordered.this))
+        new.set("this", copy_place(column(name_of(ordered.this)), ordered.this))
         order.append(new)
     below = query.copy()
     below.set("expressions", [i.copy() for i in items] + hidden)

@@ -154,13 +154,13 @@ def _both(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, 
 
 
 def _either(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
-    joined: list[_Range] = []
+    merged: list[_Range] = []
     for first, last in sorted([*left, *right]):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(last, merged[-1][1])
         else:
-            joined.append((first, last))
-    return tuple(joined)
+            merged.append((first, last))
+    return tuple(merged)
 
 
 def _others(ranges: tuple[_Range, ...]) -> tuple[_Range, ...]:

@@ -36,11 +36,11 @@ def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> ex
         if membership is None:
             continue
         value, query, is_anti = membership
-        joined = _join(value, query, is_anti, outer_name, relations, scope)
-        if joined is None or side_of(source.this, relations, scope) is None:
+        join = _join(value, query, is_anti, outer_name, relations, scope)
+        if join is None or side_of(source.this, relations, scope) is None:
             continue
         result = select.copy()
-        result.set("joins", [joined])
+        result.set("joins", [join])
         rest = conjunction([*parts[:position], *parts[position + 1 :]])
         result.set("where", exp.Where(this=rest) if rest is not None else None)
         return bind_join(result, relations, scope)

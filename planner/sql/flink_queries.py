@@ -176,8 +176,8 @@ def _generator_of(call: exp.Unnest, sql: str | None) -> tuple[exp.Expr, exp.Tabl
         if isinstance(place, exp.Identifier):
             names.append(place)
         element, index = exp.to_identifier("element"), exp.to_identifier("place")
-        counted = exp.Add(this=exp.Column(this=index.copy()), expression=literal(1))
-        row = function_call("STRUCT", exp.Column(this=element.copy()), counted)
+        number = exp.Add(this=exp.Column(this=index.copy()), expression=literal(1))
+        row = function_call("STRUCT", exp.Column(this=element.copy()), number)
         pairs = exp.Lambda(this=row, expressions=[element, index])
         function, value = "INLINE", function_call("TRANSFORM", value, pairs)
     elif len(names) > 1 and not (isinstance(value, exp.Anonymous) and value.name.upper() == "MAP"):

@@ -212,10 +212,10 @@ def span_of(*nodes: exp.Expr | None) -> TextSpan | None:
         for part in node.walk()
         if "start" in part.meta and "end" in part.meta
     ]
-    return joined_spans(TextSpan(start, end) for start, end in spans)
+    return merge_spans(TextSpan(start, end) for start, end in spans)
 
 
-def joined_spans(spans: Iterable[TextSpan | None]) -> TextSpan | None:
+def merge_spans(spans: Iterable[TextSpan | None]) -> TextSpan | None:
     """Return the span from the first to the last character of some spans, or None."""
     present = [span for span in spans if span is not None]
     if not present:
@@ -223,8 +223,8 @@ def joined_spans(spans: Iterable[TextSpan | None]) -> TextSpan | None:
     return TextSpan(min(span.start for span in present), max(span.end for span in present))
 
 
-def placed_like(new: exp.Expr, old: exp.Expr) -> exp.Expr:
-    """Return `new` with the source position of `old`, which it replaces."""
+def copy_place(new: exp.Expr, old: exp.Expr) -> exp.Expr:
+    """Give `new` the source position of `old`, which it replaces, and return it."""
     if (span := span_of(old)) is not None:
         new.meta.update(start=span.start, end=span.end)
     return new
@@ -245,8 +245,8 @@ def error_at(
     subjects: tuple[str, ...] = (),
 ) -> AnalysisError:
     """Return an error at the first of `places` that has a position in `sql`."""
-    positions = (position_of(place, sql) for place in places)
-    position = next((found for found in positions if found is not None), None)
+    positions = (position_of(node, sql) for node in places)
+    position = next((place for place in positions if place is not None), None)
     return AnalysisError(
         message, position=position, sql=sql, hint=hint, kind=kind, subjects=subjects
     )

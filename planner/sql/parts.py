@@ -123,9 +123,11 @@ def select_from_same(
     select: exp.Select, items: Iterable[exp.Expr], clauses: Iterable[str] = _INPUT
 ) -> exp.Select:
     """Build `SELECT items` with copies of some clauses of a SELECT, by default its input."""
-    made = exp.Select(expressions=list(items))
+    query = exp.Select(expressions=list(items))
     for clause in clauses:
         value = select.args.get(clause)
         if value:
-            made.set(clause, [v.copy() for v in value] if isinstance(value, list) else value.copy())
-    return made
+            query.set(
+                clause, [v.copy() for v in value] if isinstance(value, list) else value.copy()
+            )
+    return query

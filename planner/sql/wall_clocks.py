@@ -54,7 +54,7 @@ def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
         type_of: Function that returns Spark's type of an argument.
     """
     has_any = False
-    type_of = _knowing(type_of)
+    type_of = _type_of_own_calls(type_of)
     calls = list(_calls(tree))
     names = [to_sql(call) for call in calls]
     for call, name in zip(reversed(calls), reversed(names), strict=True):  # inner calls first
@@ -69,14 +69,14 @@ def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
     return has_any
 
 
-def _knowing(type_of: TypeOf) -> TypeOf:
+def _type_of_own_calls(type_of: TypeOf) -> TypeOf:
     """Extend `type_of` by the types of the calls that this module creates."""
 
-    def known(expr: exp.Expr) -> str | None:
+    def type_or_none(expr: exp.Expr) -> str | None:
         is_call = isinstance(expr, exp.Anonymous) and expr.name.upper() == "TO_TIMESTAMP_NTZ"
         return WALL_CLOCK if is_call else type_of(expr)
 
-    return known
+    return type_or_none
 
 
 def _calls(tree: exp.Expr) -> Iterator[exp.Anonymous]:

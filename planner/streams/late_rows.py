@@ -16,7 +16,7 @@ from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import cast_as, identifier, to_sql
-from planner.sql.nodes import joined_spans, span_of
+from planner.sql.nodes import merge_spans, span_of
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_tables
 from planner.streams.time_columns import is_processing_time
@@ -93,7 +93,7 @@ def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | N
         raise StreamRefusal(
             f"{names} have '{LATE_ROWS}', but a query supports late rows of one table",
             f"use a separate query for each, or {DROP}",
-            joined_spans([span_of(reference) for reference, _ in list(tables.values())[1:]]),
+            merge_spans([span_of(reference) for reference, _ in list(tables.values())[1:]]),
             subjects=(f"'{LATE_ROWS}'", *tables),
         )
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare_table(table)))
