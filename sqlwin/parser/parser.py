@@ -16,7 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
+from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall, span_of
 from planner.sql.render import (
     IS_NOT,
     NO_PAREN_FUNCTIONS,
@@ -69,6 +69,23 @@ _WALL_CLOCK = re.compile(
 )
 
 
+# Nodes that begin or end with tokens of their own, such as parentheses: their children's places do
+# not add up to theirs
+_ENCLOSING = (
+    exp.Bracket,
+    exp.Filter,
+    exp.Func,
+    exp.IgnoreNulls,
+    exp.RespectNulls,
+    exp.Star,
+    exp.Subquery,
+    exp.Tuple,
+    exp.Unary,
+    exp.Window,
+    exp.WithinGroup,
+)
+
+
 class SqlWinParser(TokenParser):
     """Parser of sqlwin's SQL."""
 
@@ -103,6 +120,9 @@ class SqlWinParser(TokenParser):
         **STRING_PARSERS,
         **NUMERIC_PARSERS,
         TokenType.PLACEHOLDER: lambda self, token: self.parameter(token),
+        TokenType.NULL: lambda self, token: self.span(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.span(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.span(exp.Boolean(this=False), token),
     }
     # A parameter is a value, never a name or an operator.
     PLACEHOLDER_PARSERS = {
@@ -168,6 +188,30 @@ class SqlWinParser(TokenParser):
     ) -> Any:
         return parse_interval(self)
 
+    # -- places --------------------------------------------------------------------------------
+
+    def _parse_unary(self) -> exp.Expr | None:
+        first = self._curr
+        node: exp.Expr | None = super()._parse_unary()
+        is_star = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        if node is not None and (is_star or isinstance(node, _ENCLOSING)):
+            self.span(node, first)
+        return node
+
+    def _parse_range(self, this: exp.Expr | None = None, parse_is: bool = False) -> exp.Expr | None:
+        first = self._curr if this is None else None
+        node: exp.Expr | None = super()._parse_range(this, parse_is)
+        if first is not None and isinstance(node, exp.Predicate | exp.Not):
+            self.span(node, first)
+        return node
+
+    def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        # sqlglot gives a call the place of its name.
+        is_call = isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN
+        if this is not None and is_call and "start" in this.meta:
+            this.meta["end"] = self._prev.end
+        return super()._parse_window(this, alias)
+
     # -- types ---------------------------------------------------------------------------------
 
     def _parse_types(self, check_func: bool = False, *args: Any, **kwargs: Any) -> exp.Expr | None:
@@ -214,6 +258,9 @@ class SqlWinParser(TokenParser):
         predicate: exp.Expr | None = super()._parse_is(this)
         if isinstance(predicate, exp.Not):
             predicate.meta[IS_NOT] = True
+        subject = span_of(this)
+        if predicate is not None and subject is not None:
+            predicate.meta.update(start=subject.start, end=self._prev.end)
         return predicate
 
     def _parse_hint(self) -> exp.Hint | None:

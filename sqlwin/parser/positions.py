@@ -17,7 +17,10 @@ _NOT_TRUE = "is not true!"
 
 
 def locate(fragment: str, sql: str) -> Position | None:
-    """Find the tokens of `fragment` in `sql`, ignoring spacing, case and quotes of names."""
+    """Find the tokens of `fragment` in `sql`, ignoring spacing, case and quotes of names.
+
+    A fragment that ends with an opening parenthesis stands for the whole call.
+    """
     try:
         fragment_texts = [token.text.lower() for token in SqlWinQueries().tokenize(fragment)]
         tokens = SqlWinQueries().tokenize(sql)
@@ -27,8 +30,12 @@ def locate(fragment: str, sql: str) -> Position | None:
         return None
     texts = [token.text.lower() for token in tokens]
     for first in range(len(texts) - len(fragment_texts) + 1):
-        if texts[first : first + len(fragment_texts)] == fragment_texts:
-            return _place(tokens[first : first + len(fragment_texts)], sql)
+        end = first + len(fragment_texts)
+        if texts[first:end] == fragment_texts:
+            if fragment_texts[-1] == "(":
+                calls = (i + 1 for i, depth in depths(tokens, end - 1) if not depth)
+                end = next(calls, end)
+            return _place(tokens[first:end], sql)
     return None
 
 

@@ -62,7 +62,7 @@ def test_a_subquery_over_a_stream_is_found_before_spark_refuses_it() -> None:
     sql = "SELECT a FROM rest WHERE b = (SELECT MAX(b) FROM clicks)"
     refused = refused_subquery(parse_query(sql), lambda table: table.name == "clicks")
     assert refused is not None
-    assert blamed(refused, sql) == "SELECT a FROM rest WHERE b = («SELECT MAX(b) FROM clicks»)"
+    assert blamed(refused, sql) == "SELECT a FROM rest WHERE b = «(SELECT MAX(b) FROM clicks)»"
     assert refused_subquery(parse_query(sql), lambda table: False) is None
 
 

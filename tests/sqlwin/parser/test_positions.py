@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sqlwin.parser.positions import place_of_raised
+from sqlwin.parser.positions import locate, place_of_raised
 
 TWO = "SELECT IF(a, raise_error('x'), ASSERT_TRUE(b > (1), 'y')) FROM t WHERE c = 'x'"
 
@@ -41,3 +41,19 @@ def test_an_error_that_a_statement_raises_is_placed_at_its_call(
 ) -> None:
     found = place_of_raised(message, sql)
     assert (None if found is None else sql[found.offset : found.offset + found.length]) == call
+
+
+@pytest.mark.parametrize(
+    ("fragment", "sql", "text"),
+    [
+        ("GROUPING(", "SELECT grouping, GROUPING ( COUNT(*) ) + 1", "GROUPING ( COUNT(*) )"),
+        ("f(", "SELECT f(a", "f("),
+        ("`A b`", "SELECT 'a b', `a b`(1)", "'a b'"),
+        ("nope", "SELECT no", None),
+    ],
+)
+def test_a_fragment_that_opens_a_call_stands_for_the_whole_call(
+    fragment: str, sql: str, text: str | None
+) -> None:
+    place = locate(fragment, sql)
+    assert (place and sql[place.offset : place.offset + place.length]) == text
