@@ -222,6 +222,16 @@ def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> 
     assert flinks.notes == ("EXPLAIN ESTIMATED_COST adds nothing to the plan of a batch query",)
 
 
+def test_spark_explains_statements_that_only_it_knows(db: sqlwin.Session) -> None:
+    assert "LocalTableScan" in db.explain("VALUES (1), (2)")
+    assert "== Physical Plan ==" in db.explain("EXPLAIN VALUES (1)")
+    script = "SELECT 1;\nVALUES (1) AS a nope"
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        db.explain(script)
+    assert caught.value.position is not None
+    assert script[caught.value.position.offset :].startswith("nope")
+
+
 def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.Session) -> None:
     db.execute("SET 'pipeline.name' = 'nightly'; SELECT\n 1")
     described = db.spark.sparkContext.getLocalProperty("spark.job.description")

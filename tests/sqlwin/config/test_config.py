@@ -29,7 +29,9 @@ def test_values_come_in_their_own_type() -> None:
     config = Config()
     config.set("table.optimizer.agg-phase-strategy", "one_phase")
     config.set("sqlwin.exchange.buckets", " 64 ")
-    config.set("sqlwin.optimizer.disabled-rules", " Push_filter_below_window, fold_window_into_aggregate,")
+    config.set(
+        "sqlwin.optimizer.disabled-rules", " Push_filter_below_window, fold_window_into_aggregate,"
+    )
     config.set("table.exec.state.ttl", "1 min")
     config.set("table.dml-sync", "TRUE")
     assert config.get("table.optimizer.agg-phase-strategy") == "ONE_PHASE"
