@@ -1,7 +1,7 @@
 """Read the state of a stream from its checkpoint, whether the stream runs or not.
 
 Spark's state reader (`statestore`) returns the blobs of all key groups as of a micro-batch. The
-driver reads the facts that name them; tasks decode the rest where they read it.
+driver reads the metadata that names them; tasks decode the other blobs where they read them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.state_schema import OperatorSchema
 from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
 from runtime.streaming.identity import Identity
-from runtime.streaming.state.blobs import FACTS
-from runtime.streaming.state.buckets import facts_of_buckets, is_facts
-from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.blobs import METADATA
+from runtime.streaming.state.buckets import metadata_of_buckets, is_metadata
+from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import Blob, BlobKind, Decoder, blobs_of
-from runtime.streaming.state.facts import GroupFacts
+from runtime.streaming.state.metadata import GroupMetadata
 from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
@@ -61,16 +61,16 @@ class StoredOperator:
         number: Number of the operator in its query, from 0, upstream first.
         spark_id: Spark's number of the operator.
         operator: Description in the checkpoint. None if it has none.
-        facts: Facts of each key group.
-        buckets: Facts of the sub-buckets of key groups that have some.
+        metadata: Metadata of each key group.
+        buckets: Metadata of the sub-buckets of key groups that have some.
         sizes: Bytes of each blob, by key group and name.
     """
 
     number: int
     spark_id: int
     operator: OperatorSchema | None
-    facts: Mapping[int, GroupFacts]
-    buckets: Mapping[int, Sequence[GroupFacts]]
+    metadata: Mapping[int, GroupMetadata]
+    buckets: Mapping[int, Sequence[GroupMetadata]]
     sizes: Mapping[tuple[int, str], int]
 
     @cached_property
@@ -78,8 +78,8 @@ class StoredOperator:
         """Blobs by key group and name."""
         return {
             (group, name): blob
-            for group, facts in self.facts.items()
-            for part in (facts, *self.buckets.get(group, ()))
+            for group, metadata in self.metadata.items()
+            for part in (metadata, *self.buckets.get(group, ()))
             for name, blob in blobs_of(part).items()
         }
 
@@ -110,18 +110,18 @@ class StoredOperator:
     @property
     def watermark_us(self) -> int | None:
         """Watermark, the same in all key groups."""
-        watermarks = (facts.watermarks.combined_us for facts in self.facts.values())
+        watermarks = (metadata.watermarks.combined_us for metadata in self.metadata.values())
         return reduce(later_us, watermarks, None)
 
     @property
     def has_ended(self) -> bool:
         """Whether its input has ended."""
-        return any(facts.watermarks.has_ended for facts in self.facts.values())
+        return any(metadata.watermarks.has_ended for metadata in self.metadata.values())
 
     @property
     def closed_us(self) -> int | None:
         """Windows that end at or before this are closed."""
-        return reduce(later_us, (facts.closed_us for facts in self.facts.values()), None)
+        return reduce(later_us, (metadata.closed_us for metadata in self.metadata.values()), None)
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def open_state(
         raise ExecutionError(f"the stream of {directory} has no state")
     chosen = versions[-1] if version is None else version
     states = [_operator(spark, checkpoint, chosen, operator_id) for operator_id in ids]
-    stored_numbers = [_number(facts) for facts, *_ in states]
-    # Spark numbers them from the result to the sources; operators without facts have no number yet
+    stored_numbers = [_number(metadata) for metadata, *_ in states]
+    # Spark numbers operators from the result to the sources. Without metadata they have no number.
     is_known = len(ids) == 1 or None not in stored_numbers
     numbers = stored_numbers if is_known else list(reversed(range(len(ids))))
     descriptions = identity.operators if is_known else ()
@@ -240,7 +240,7 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
     columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
     schema = StructType([*(StructField(field.name, field.dataType) for field in columns), *own])
-    marked = {group: _watermark(facts) for group, facts in stored.facts.items()}
+    marked = {group: _watermark(metadata) for group, metadata in stored.metadata.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
     import_what_was_sent(spark)
     return _blobs(spark, state.checkpoint, state.version, stored.spark_id).mapInArrow(
@@ -283,40 +283,47 @@ def _decoding(
     return decode
 
 
-def _watermark(facts: GroupFacts) -> int | None:
+def _watermark(metadata: GroupMetadata) -> int | None:
     """Return a key group's watermark. None before the first row and after the end of the input."""
-    return None if facts.watermarks.has_ended else facts.watermarks.combined_us
+    return None if metadata.watermarks.has_ended else metadata.watermarks.combined_us
 
 
 def _operator(
     spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int
-) -> tuple[dict[int, GroupFacts], dict[int, list[GroupFacts]], dict[tuple[int, str], int]]:
-    """Read an operator's facts by key group, the sub-buckets' facts, and the sizes of blobs."""
+) -> tuple[dict[int, GroupMetadata], dict[int, list[GroupMetadata]], dict[tuple[int, str], int]]:
+    """Read an operator's metadata by key group, by sub-bucket, and the sizes of its blobs."""
     blobs = _blobs(spark, checkpoint, version, spark_id)
-    # the condition of `is_facts`
-    has_facts = (F.col("name") == FACTS) | F.col("name").startswith(f"{FACTS}.")
+    # the condition of `is_metadata`
+    has_metadata = (F.col("name") == METADATA) | F.col("name").startswith(f"{METADATA}.")
     rows = _collect(
         checkpoint,
         blobs.select(
             "key_group",
             "name",
             F.octet_length("blob").alias("size"),
-            F.when(has_facts, F.col("blob")),
+            F.when(has_metadata, F.col("blob")),
         ),
     )
-    facts_blobs: dict[int, dict[str, bytes]] = {}
+    metadata_blobs: dict[int, dict[str, bytes]] = {}
     for group, name, _, blob in rows:
         if blob is not None:
-            facts_blobs.setdefault(group, {})[name] = bytes(blob)
-    facts = {group: decode_facts(own[FACTS]) for group, own in facts_blobs.items() if FACTS in own}
+            metadata_blobs.setdefault(group, {})[name] = bytes(blob)
+    metadata = {
+        group: decode_metadata(own[METADATA])
+        for group, own in metadata_blobs.items()
+        if METADATA in own
+    }
     try:
-        buckets = {group: facts_of_buckets(facts_blobs[group], own) for group, own in facts.items()}
+        buckets = {
+            group: metadata_of_buckets(metadata_blobs[group], own)
+            for group, own in metadata.items()
+        }
     except KeyError as error:
         raise ExecutionError(
             f"the state in {checkpoint.directory} is damaged: blob {error.args[0]} is missing"
         ) from error
-    sizes = {(group, name): size for group, name, size, _ in rows if not is_facts(name)}
-    return facts, buckets, sizes
+    sizes = {(group, name): size for group, name, size, _ in rows if not is_metadata(name)}
+    return metadata, buckets, sizes
 
 
 def _contents(
@@ -361,7 +368,7 @@ def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
     return ExecutionError(f"cannot read the state in {checkpoint.directory}: {message}")
 
 
-def _number(facts: Mapping[int, GroupFacts]) -> int | None:
-    """Return the operator's number in its query, from the facts of its key groups."""
-    signatures = (group_facts.signature for group_facts in facts.values())
+def _number(metadata: Mapping[int, GroupMetadata]) -> int | None:
+    """Return the operator's number in its query, from the metadata of its key groups."""
+    signatures = (group_metadata.signature for group_metadata in metadata.values())
     return next((signature.operator for signature in signatures if signature is not None), None)

@@ -52,9 +52,9 @@ from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import SharedSpec, one_reader
-from runtime.streaming.state.blobs import FACTS
+from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.buckets import Place, n_buckets_of
-from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 
@@ -142,7 +142,7 @@ class Blobs(dict[str, bytes]):
     def sizes(self) -> tuple[int, int]:
         """How many sub-buckets there are, and the bytes of all blobs."""
         n_bytes = sum(map(len, self.values()))
-        return n_buckets_of(decode_facts(self[FACTS])) or 1, n_bytes
+        return n_buckets_of(decode_metadata(self[METADATA])) or 1, n_bytes
 
 
 def main() -> None:

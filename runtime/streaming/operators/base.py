@@ -19,9 +19,9 @@ from runtime.compute.kernels.columns import table_bytes
 from runtime.errors import ExecutionError
 from runtime.local.streaming.messages import LateRows, Progress
 from runtime.spec.thresholds import Thresholds
-from runtime.streaming.state.blobs import FACTS, BlobStore, Owner
-from runtime.streaming.state.codec import decode_facts, encode_facts
-from runtime.streaming.state.facts import GroupFacts, OperatorFacts
+from runtime.streaming.state.blobs import METADATA, BlobStore, Owner
+from runtime.streaming.state.codec import decode_metadata, encode_metadata
+from runtime.streaming.state.metadata import GroupMetadata, OperatorMetadata
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
@@ -30,7 +30,7 @@ from runtime.streaming.watermarks import (
     with_new_clocks,
 )
 
-_Facts = TypeVar("_Facts", bound=OperatorFacts)
+_Metadata = TypeVar("_Metadata", bound=OperatorMetadata)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class KeyGroupSpec:
         run: Name of this run of the stream. A source is idle only from the start of the run.
         owner: Checkpoint that the state belongs to. None skips the check.
         by: Columns that are hashed into key groups; empty if all rows are in one key group. None
-            leaves them out of the facts.
+            leaves them out of the metadata.
         thresholds: Sizes at which operators change how they store and compute.
     """
 
@@ -131,15 +131,15 @@ class KeyGroupOperator(ABC):
 
     Attributes:
         most_bytes: Largest number of bytes of rows combined at once.
-        enough_bytes: Limit for `most_bytes`; more is noted in the facts. None means no limit.
-        facts: Facts written at the end of the micro-batch. None before.
+        enough_bytes: Limit for `most_bytes`; more is noted in the metadata. None means no limit.
+        metadata: Metadata written at the end of the micro-batch. None before.
     """
 
     def __init__(self, common: KeyGroupSpec, store: BlobStore) -> None:
         self._common = common
         self._store = store
-        blob = store.get(FACTS)
-        self._before = None if blob is None else decode_facts(blob)
+        blob = store.get(METADATA)
+        self._before = None if blob is None else decode_metadata(blob)
         if common.owner is not None and self._before is not None:
             common.owner.check(self._before)
         if self._before is None:
@@ -150,15 +150,15 @@ class KeyGroupOperator(ABC):
             self._watermarks = with_new_clocks(self._before.watermarks)
         self.most_bytes = 0
         self.enough_bytes: int | None = None
-        self.facts: GroupFacts | None = None
+        self.metadata: GroupMetadata | None = None
 
     @property
     def most_bytes_before(self) -> int:
         """`most_bytes` of the previous micro-batch if it was over the limit, else 0."""
         return 0 if self._before is None else self._before.most_bytes
 
-    def _facts_before(self, kind: type[_Facts]) -> _Facts | None:
-        """Return the operator's facts at the end of the previous micro-batch. None at first.
+    def _metadata_before(self, kind: type[_Metadata]) -> _Metadata | None:
+        """Return the operator's metadata at the end of the previous micro-batch. None at first.
 
         Raises:
             ExecutionError: they are of another kind of operator.
@@ -189,16 +189,16 @@ class KeyGroupOperator(ABC):
         self._watermarks = after
         owner = self._common.owner
         is_over = self.enough_bytes is not None and self.most_bytes > self.enough_bytes
-        self.facts = GroupFacts(
+        self.metadata = GroupMetadata(
             after,
             self._common.run,
             self._closed_until_us(),
             None if owner is None else owner.signature,
             self._common.by,
             self.most_bytes if is_over else 0,
-            self._facts(),
+            self._metadata(),
         )
-        self._store.put(FACTS, encode_facts(self.facts))
+        self._store.put(METADATA, encode_metadata(self.metadata))
         for reader, n_rows in enumerate(n_late):
             yield Output(self._status(reader, n_rows, batch), reader)
 
@@ -208,7 +208,7 @@ class KeyGroupOperator(ABC):
 
     @abstractmethod
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        """Yield the windows and late rows of a micro-batch, and write all state except the facts.
+        """Yield the windows and late rows of a micro-batch, and write all other state than metadata.
 
         Args:
             batch: Micro-batch.
@@ -217,8 +217,8 @@ class KeyGroupOperator(ABC):
         """
 
     @abstractmethod
-    def _facts(self) -> OperatorFacts:
-        """Return the operator's own facts."""
+    def _metadata(self) -> OperatorMetadata:
+        """Return the operator's own metadata."""
 
     @abstractmethod
     def _size(self) -> tuple[int, int]:

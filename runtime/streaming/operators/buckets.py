@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Output, Status
-from runtime.streaming.state.blobs import FACTS, BlobStore, lacks_blob
-from runtime.streaming.state.buckets import PartStore, Place, facts_name, n_buckets_of
-from runtime.streaming.state.codec import decode_facts, encode_facts, has_buckets
-from runtime.streaming.state.facts import BucketFacts, GroupFacts
+from runtime.streaming.state.blobs import METADATA, BlobStore, lacks_blob
+from runtime.streaming.state.buckets import PartStore, Place, metadata_name, n_buckets_of
+from runtime.streaming.state.codec import decode_metadata, encode_metadata, has_buckets
+from runtime.streaming.state.metadata import BucketMetadata, GroupMetadata
 from runtime.streaming.state.split import split_buckets
 
 
@@ -54,7 +54,7 @@ def process(
         ExecutionError: see `KeyGroupOperator.process`; or the state lacks a blob.
     """
     whole = PartStore(store)
-    blob = whole.get(FACTS)
+    blob = whole.get(METADATA)
     if blob is None or not has_buckets(blob):
         operator = make(whole)
         n_buckets = bound.place.more_buckets(1, operator.most_bytes_before, bound.n_bytes)
@@ -64,9 +64,9 @@ def process(
             return
         split_buckets(store, 0, bound.place, n_buckets)
     else:
-        facts = decode_facts(blob)
-        before = n_buckets_of(facts)
-        n_buckets = bound.place.more_buckets(before, facts.most_bytes, bound.n_bytes)
+        metadata = decode_metadata(blob)
+        before = n_buckets_of(metadata)
+        n_buckets = bound.place.more_buckets(before, metadata.most_bytes, bound.n_bytes)
         if n_buckets > before:
             split_buckets(store, before, bound.place, n_buckets)
     yield from _buckets(store, make, batch, bound, n_buckets)
@@ -82,11 +82,11 @@ def _buckets(
     parts = _parts(batch, bound.place, n_buckets)
     statuses: dict[int, Status] = {}
     total = 0
-    facts: GroupFacts | None = None
+    metadata: GroupMetadata | None = None
     for bucket, part in enumerate(parts):
         own_store = PartStore(store, bucket)
-        if own_store.get(FACTS) is None:
-            raise lacks_blob(facts_name(bucket))
+        if own_store.get(METADATA) is None:
+            raise lacks_blob(metadata_name(bucket))
         operator = make(own_store)
         for output in operator.process(part):
             if isinstance(output.result, Status):
@@ -95,14 +95,14 @@ def _buckets(
             else:
                 yield output
         total += operator.most_bytes
-        facts = operator.facts
+        metadata = operator.metadata
         # free the rows
         parts[bucket] = MicroBatch((), ())
-    assert facts is not None
+    assert metadata is not None
     # the average, not the maximum: more sub-buckets do not help if one key is large
     most_bytes = total // n_buckets if total // n_buckets > bound.n_bytes else 0
-    own = replace(facts, most_bytes=most_bytes, contents=BucketFacts(n_buckets))
-    store.put(FACTS, encode_facts(own))
+    own = replace(metadata, most_bytes=most_bytes, contents=BucketMetadata(n_buckets))
+    store.put(METADATA, encode_metadata(own))
     for reader, status in statuses.items():
         yield Output(status, reader)
 

@@ -42,9 +42,9 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.state.blobs import BlobStore, known_blob
-from runtime.streaming.state.cells import Cell, Cells, facts_of_cell
+from runtime.streaming.state.cells import Cell, Cells, metadata_of_cell
 from runtime.streaming.state.codec import decode_cell, encode_cell
-from runtime.streaming.state.facts import GeneralFacts
+from runtime.streaming.state.metadata import GeneralMetadata
 from runtime.streaming.watermarks import (
     Watermarks,
     emitted_by_sessions_us,
@@ -90,8 +90,8 @@ class GeneralGroup(KeyGroupOperator):
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         self._spec = spec
-        facts = self._facts_before(GeneralFacts)
-        cells = () if facts is None else facts.cells
+        metadata = self._metadata_before(GeneralMetadata)
+        cells = () if metadata is None else metadata.cells
         self._cells = {Cell(cell.number, cell.of): cell for cell in cells}
         # closed windows stay closed even if the allowed lateness has been raised
         self._closed_us = None if self._before is None else self._before.closed_us
@@ -186,10 +186,10 @@ class GeneralGroup(KeyGroupOperator):
         """Return the cells with a due timer; at the end of input all cells."""
         return {
             cell
-            for cell, facts in self._cells.items()
+            for cell, metadata in self._cells.items()
             if after.has_ended
-            or _reached(facts.next_event_us, self._closing_watermark_us(after))
-            or _reached(facts.next_clock_us, clock_us)
+            or _reached(metadata.next_event_us, self._closing_watermark_us(after))
+            or _reached(metadata.next_clock_us, clock_us)
         }
 
     def _open(self, cell: Cell) -> GeneralWindowOperator:
@@ -212,7 +212,7 @@ class GeneralGroup(KeyGroupOperator):
                 self._close(half, of_half)
             return
         self._store.put(cell.blob, blob)
-        self._cells[cell] = facts_of_cell(cell, state, len(blob))
+        self._cells[cell] = metadata_of_cell(cell, state, len(blob))
 
     def _halves(self, cell: Cell, state: OperatorState) -> dict[Cell, OperatorState]:
         """Split a cell's state into two cells, or return {} if all its keys have one position."""
@@ -255,12 +255,14 @@ class GeneralGroup(KeyGroupOperator):
     def _closed_until_us(self) -> int | None:
         return self._closed_us
 
-    def _facts(self) -> GeneralFacts:
-        return GeneralFacts([*self._cells.values()])
+    def _metadata(self) -> GeneralMetadata:
+        return GeneralMetadata([*self._cells.values()])
 
     def _size(self) -> tuple[int, int]:
         cells = self._cells.values()
-        return sum(facts.n_windows for facts in cells), sum(facts.n_bytes for facts in cells)
+        return sum(metadata.n_windows for metadata in cells), sum(
+            metadata.n_bytes for metadata in cells
+        )
 
     def _next_window_end_us(self, reader: int) -> int | None:
         is_processing_time = self._spec.job.is_processing_time

@@ -56,7 +56,7 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.state.blobs import BlobStore, known_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import SessionChunk, SessionFacts
+from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
@@ -91,7 +91,7 @@ class SessionOperator(KeyGroupOperator):
         self._spec = spec
         self._thresholds = spec.common.thresholds
         self._window = window
-        before = self._facts_before(SessionFacts)
+        before = self._metadata_before(SessionMetadata)
         self._chunks = [] if before is None else [*before.chunks]
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -308,8 +308,8 @@ class SessionOperator(KeyGroupOperator):
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
 
-    def _facts(self) -> SessionFacts:
-        return SessionFacts(self._chunks)
+    def _metadata(self) -> SessionMetadata:
+        return SessionMetadata(self._chunks)
 
     def _size(self) -> tuple[int, int]:
         n_rows = sum(chunk.n_rows for chunk in self._chunks)

@@ -26,7 +26,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
-from runtime.streaming.state.facts import UpdateFacts
+from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, within, without
 from runtime.streaming.state.results import ResultStore
@@ -101,7 +101,7 @@ class UpdateLog:
         rules: When windows are emitted again.
         aggregation: Aggregation, for the names of keys and window columns.
         store: State that holds the results.
-        facts: Return value of `facts` at the end of the last micro-batch. None at first.
+        metadata: Return value of `metadata` at the end of the last micro-batch. None at first.
         thresholds: How results and changed keys are stored.
 
     Attributes:
@@ -113,7 +113,7 @@ class UpdateLog:
         rules: UpdateRules,
         aggregation: WindowAggregation,
         store: BlobStore,
-        facts: UpdateFacts | None,
+        metadata: UpdateMetadata | None,
         thresholds: Thresholds,
     ) -> None:
         self._rules = rules
@@ -122,28 +122,28 @@ class UpdateLog:
         self._identity = [*aggregation.keys, aggregation.window_end]
         assert not isinstance(aggregation.window, SessionWindow)
         self._assigner = slice_assigner(aggregation.window)
-        if facts is None:
-            facts = UpdateFacts((), (), (), -FINAL_US, 0, None, None, 0)
+        if metadata is None:
+            metadata = UpdateMetadata((), (), (), -FINAL_US, 0, None, None, 0)
         self._results = ResultStore(
-            self._identity, aggregation.window_end, store, facts.runs, thresholds
+            self._identity, aggregation.window_end, store, metadata.runs, thresholds
         )
-        self._changed = [*facts.changed]
-        self._changed_keys = ChangedKeys(self._keys, store, facts.keys, thresholds)
+        self._changed = [*metadata.changed]
+        self._changed_keys = ChangedKeys(self._keys, store, metadata.keys, thresholds)
         # windows up to this end have been computed, or are in `_changed`
-        self._computed_us = facts.computed_us
-        self._pending = facts.n_pending
-        self._early_at = facts.early_at_us
-        self._late_at = facts.late_at_us
+        self._computed_us = metadata.computed_us
+        self._pending = metadata.n_pending
+        self._early_at = metadata.early_at_us
+        self._late_at = metadata.late_at_us
         # rows in fired windows since these were last emitted
-        self._n_late = facts.n_late
+        self._n_late = metadata.n_late
         self.most_bytes = 0
 
-    def facts(self) -> UpdateFacts:
-        """Return the facts for the next micro-batch."""
-        return UpdateFacts(
+    def metadata(self) -> UpdateMetadata:
+        """Return the metadata for the next micro-batch."""
+        return UpdateMetadata(
             self._results.runs,
             self._changed,
-            self._changed_keys.facts(),
+            self._changed_keys.metadata(),
             self._computed_us,
             self._pending,
             self._early_at,

@@ -38,7 +38,7 @@ from runtime.streaming.slices.opening import open_slices
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
-from runtime.streaming.state.facts import WindowFacts
+from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
@@ -71,8 +71,8 @@ class WindowOperator(KeyGroupOperator):
         self._columns = spec.shared.columns
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
-        facts, thresholds = self._facts_before(WindowFacts), spec.common.thresholds
-        slices = None if facts is None else facts.slices
+        metadata, thresholds = self._metadata_before(WindowMetadata), spec.common.thresholds
+        slices = None if metadata is None else metadata.slices
         self._slices = open_slices(spec.shared, store, slices, spec.generation, thresholds)
         # Not computed from the watermark: closed slices are gone, also if the allowed lateness has
         # been raised since.
@@ -80,7 +80,7 @@ class WindowOperator(KeyGroupOperator):
         self._updates = None
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
-            updates = None if facts is None else facts.updates
+            updates = None if metadata is None else metadata.updates
             self._updates = UpdateLog(spec.updates, aggregation, store, updates, thresholds)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -221,9 +221,9 @@ class WindowOperator(KeyGroupOperator):
             changed.append((table.append_column(LAST_WINDOW, pa.array(last)), n_windows))
         return changed
 
-    def _facts(self) -> WindowFacts:
-        updates = None if self._updates is None else self._updates.facts()
-        return WindowFacts(self._slices.facts(), updates)
+    def _metadata(self) -> WindowMetadata:
+        updates = None if self._updates is None else self._updates.metadata()
+        return WindowMetadata(self._slices.metadata(), updates)
 
     def _size(self) -> tuple[int, int]:
         return self._slices.n_rows, self._slices.n_bytes

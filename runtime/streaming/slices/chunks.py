@@ -27,7 +27,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import Chunk, Slab
+from runtime.streaming.state.metadata import Chunk, Slab
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Slabs per window, approximately. More slabs free slices sooner: a slice stays for up to a slab's
@@ -61,7 +61,7 @@ class SliceState:
 
     Args:
         store: State that holds them.
-        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
+        metadata: Return value of `metadata` at the end of the last micro-batch. Empty at first.
         windows: Windows of the slices.
         slab_us: Maximum time that the slices of a chunk cover.
         columns: Columns of the partials.
@@ -75,7 +75,7 @@ class SliceState:
     def __init__(
         self,
         store: BlobStore,
-        facts: Sequence[Slab],
+        metadata: Sequence[Slab],
         windows: SliceAssigner,
         slab_us: int,
         columns: StateColumns,
@@ -91,12 +91,12 @@ class SliceState:
         self._thresholds = thresholds
         self.most_bytes = 0
         self._slabs: dict[int, _OpenSlab] = {
-            slab.end_us: _OpenSlab(slab.n_merged, [*slab.chunks]) for slab in facts
+            slab.end_us: _OpenSlab(slab.n_merged, [*slab.chunks]) for slab in metadata
         }
         self._known_numbers: Int64Array | None = None
 
-    def facts(self) -> list[Slab]:
-        """Return the facts for the next micro-batch."""
+    def metadata(self) -> list[Slab]:
+        """Return the metadata for the next micro-batch."""
         return [Slab(end, slab.n_merged, slab.chunks) for end, slab in self._slabs.items()]
 
     @property

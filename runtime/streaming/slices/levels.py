@@ -36,7 +36,7 @@ from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumb
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import Level, Slab
+from runtime.streaming.state.metadata import Level, Slab
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
@@ -135,12 +135,12 @@ class SliceLevels:
     Args:
         spec: Spec of the shared state.
         store: State that holds the slices.
-        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
+        metadata: Return value of `metadata` at the end of the last micro-batch. Empty at first.
         thresholds: When chunks are merged.
     """
 
     def __init__(
-        self, spec: SharedSpec, store: BlobStore, facts: Sequence[Level], thresholds: Thresholds
+        self, spec: SharedSpec, store: BlobStore, metadata: Sequence[Level], thresholds: Thresholds
     ) -> None:
         self._spec = spec
         self._store = store
@@ -149,12 +149,12 @@ class SliceLevels:
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
-            level.members: self._level(level.members, level.slabs) for level in facts
+            level.members: self._level(level.members, level.slabs) for level in metadata
         }
 
-    def facts(self) -> list[Level]:
-        """Return the facts for the next micro-batch."""
-        return [Level(members, level.state.facts()) for members, level in self._levels.items()]
+    def metadata(self) -> list[Level]:
+        """Return the metadata for the next micro-batch."""
+        return [Level(members, level.state.metadata()) for members, level in self._levels.items()]
 
     @property
     def n_rows(self) -> int:

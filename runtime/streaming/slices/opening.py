@@ -10,13 +10,13 @@ from runtime.streaming.slices.running_slices import RunningSlices
 from runtime.streaming.slices.store import SliceStore
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.contents import span_blobs
-from runtime.streaming.state.facts import RunningFacts, SliceFacts, SpanFacts
+from runtime.streaming.state.metadata import RunningMetadata, SliceMetadata, SpanMetadata
 
 
 def open_slices(
     spec: SharedSpec,
     blobs: BlobStore,
-    facts: SliceFacts | None,
+    metadata: SliceMetadata | None,
     generation: int,
     thresholds: Thresholds,
 ) -> SliceStore:
@@ -28,26 +28,26 @@ def open_slices(
     Args:
         spec: Window aggregations and their partials.
         blobs: State that holds the slices.
-        facts: Facts of the last micro-batch. None at first.
+        metadata: Metadata of the last micro-batch. None at first.
         generation: Number of changes of windows or accumulators.
         thresholds: When spans are stored, and when chunks of slices are merged.
     """
-    if facts is None:
-        facts = SliceFacts((), {}, generation)
-    usable: dict[int, SpanFacts] = {}
-    for number, spans in facts.spans.items():
-        if facts.generation == generation and _kind_of(spans) is spec.readers[number].store:
+    if metadata is None:
+        metadata = SliceMetadata((), {}, generation)
+    usable: dict[int, SpanMetadata] = {}
+    for number, spans in metadata.spans.items():
+        if metadata.generation == generation and _kind_of(spans) is spec.readers[number].store:
             usable[number] = spans
             continue
         for blob in span_blobs(spans):
             blobs.remove(blob)
-    facts = SliceFacts(facts.levels, usable, generation)
+    metadata = SliceMetadata(metadata.levels, usable, generation)
     is_plain = all(reader.store is SliceStoreKind.PLAIN for reader in spec.readers)
     store = PlainSlices if is_plain else RunningSlices
-    return store(spec, blobs, facts, thresholds)
+    return store(spec, blobs, metadata, thresholds)
 
 
-def _kind_of(spans: SpanFacts) -> SliceStoreKind:
-    if isinstance(spans, RunningFacts):
+def _kind_of(spans: SpanMetadata) -> SliceStoreKind:
+    if isinstance(spans, RunningMetadata):
         return SliceStoreKind.RUNNING_AGGREGATES
     return SliceStoreKind.RUNNING_TOTALS

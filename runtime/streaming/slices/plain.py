@@ -14,7 +14,7 @@ from runtime.streaming.slices.levels import SharedSpec, SliceLevels
 from runtime.streaming.slices.spans import Slices
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.facts import SliceFacts
+from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range
 
@@ -25,16 +25,16 @@ class PlainSlices:
     Args:
         spec: Window aggregations and their partials.
         blobs: State that holds the slices.
-        facts: Return value of `facts` at the end of the last micro-batch.
+        metadata: Return value of `metadata` at the end of the last micro-batch.
         thresholds: When chunks of slices are merged.
     """
 
     def __init__(
-        self, spec: SharedSpec, blobs: BlobStore, facts: SliceFacts, thresholds: Thresholds
+        self, spec: SharedSpec, blobs: BlobStore, metadata: SliceMetadata, thresholds: Thresholds
     ) -> None:
         self._columns = spec.columns
-        self._generation = facts.generation
-        self._levels = SliceLevels(spec, blobs, facts.levels, thresholds)
+        self._generation = metadata.generation
+        self._levels = SliceLevels(spec, blobs, metadata.levels, thresholds)
         self.readers = self._levels.readers
         # partials of this micro-batch, each with its readers as bits
         self._new: list[tuple[int, pa.Table]] = []
@@ -111,9 +111,9 @@ class PlainSlices:
         self._levels.keep(self._new, closed_us)
         self._new = []
 
-    def facts(self) -> SliceFacts:
+    def metadata(self) -> SliceMetadata:
         """See `SliceStore`."""
-        return SliceFacts(self._levels.facts(), {}, self._generation)
+        return SliceMetadata(self._levels.metadata(), {}, self._generation)
 
     @property
     def n_rows(self) -> int:

@@ -46,7 +46,7 @@ from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.slices.spans import Slices, Spans, needs
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import RunningFacts, Span
+from runtime.streaming.state.metadata import RunningMetadata, Span
 
 
 class RunningAggregates(Spans):
@@ -54,7 +54,7 @@ class RunningAggregates(Spans):
 
     Args:
         window: HOP window whose slices are in several windows.
-        columns, store, facts, thresholds: See `Spans`.
+        columns, store, metadata, thresholds: See `Spans`.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class RunningAggregates(Spans):
         window: Hop | CalendarHop,
         columns: StateColumns,
         store: BlobStore,
-        facts: RunningFacts | None,
+        metadata: RunningMetadata | None,
         thresholds: Thresholds,
     ) -> None:
-        super().__init__(columns, store, facts, thresholds)
+        super().__init__(columns, store, metadata, thresholds)
         self._assigner = slice_assigner(window)
         self._n_windows = windows_per_slice(window)
         # the first and the last block of a window must be different ones
@@ -75,18 +75,18 @@ class RunningAggregates(Spans):
             for accumulator in columns.accumulators
         )
         n_windows = self._n_windows // thresholds.running_min_blocks
-        self._set_block(n_windows if facts is None else facts.block)
-        if facts is not None and facts.spans and not self._grows:
-            self._stride = facts.stride
+        self._set_block(n_windows if metadata is None else metadata.block)
+        if metadata is not None and metadata.spans and not self._grows:
+            self._stride = metadata.stride
         # number of the window that fired last
-        self._last = None if facts is None else facts.last
-        self._middle = None if facts is None else facts.middle
+        self._last = None if metadata is None else metadata.last
+        self._middle = None if metadata is None else metadata.middle
 
-    def facts(self) -> RunningFacts | None:
-        """Return the facts for the next micro-batch, or None before the first window fires."""
+    def metadata(self) -> RunningMetadata | None:
+        """Return the metadata for the next micro-batch, or None before the first window fires."""
         if self._last is None:
             return None
-        return RunningFacts(
+        return RunningMetadata(
             self._n_results,
             self._number,
             [*self._spans.values()],

@@ -21,7 +21,7 @@ from runtime.streaming.slices.running import RunningAggregates
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.slices.totals import RunningTotals
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.facts import RunningFacts, SliceFacts
+from runtime.streaming.state.metadata import RunningMetadata, SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range
 
@@ -34,22 +34,22 @@ class RunningSlices:
     Args:
         spec: Window aggregations and their partials.
         blobs: State that holds the slices and spans.
-        facts: Return value of `facts` at the end of the last micro-batch.
+        metadata: Return value of `metadata` at the end of the last micro-batch.
         thresholds: When spans are stored, and when chunks of slices are merged.
     """
 
     def __init__(
-        self, spec: SharedSpec, blobs: BlobStore, facts: SliceFacts, thresholds: Thresholds
+        self, spec: SharedSpec, blobs: BlobStore, metadata: SliceMetadata, thresholds: Thresholds
     ) -> None:
-        self._plain = PlainSlices(spec, blobs, facts, thresholds)
+        self._plain = PlainSlices(spec, blobs, metadata, thresholds)
         self.readers = self._plain.readers
         self._horizon = Horizon()
         self._spans: dict[int, RunningAggregates | RunningTotals] = {}
         for number, reader in enumerate(self.readers):
-            window, before = reader.spec.aggregation.window, facts.spans.get(number)
+            window, before = reader.spec.aggregation.window, metadata.spans.get(number)
             if reader.spec.store is SliceStoreKind.RUNNING_AGGREGATES:
                 assert isinstance(window, Hop | CalendarHop)
-                assert before is None or isinstance(before, RunningFacts)
+                assert before is None or isinstance(before, RunningMetadata)
                 self._spans[number] = RunningAggregates(
                     window, reader.columns, blobs, before, thresholds
                 )
@@ -126,11 +126,11 @@ class RunningSlices:
             spans.forget(closed_us)
         self._plain.expire(closed_us)
 
-    def facts(self) -> SliceFacts:
+    def metadata(self) -> SliceMetadata:
         """See `SliceStore`."""
-        spans = {number: spans.facts() for number, spans in self._spans.items()}
-        stored = {number: facts for number, facts in spans.items() if facts is not None}
-        return replace(self._plain.facts(), spans=stored)
+        spans = {number: spans.metadata() for number, spans in self._spans.items()}
+        stored = {number: metadata for number, metadata in spans.items() if metadata is not None}
+        return replace(self._plain.metadata(), spans=stored)
 
     @property
     def n_rows(self) -> int:

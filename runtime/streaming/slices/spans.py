@@ -17,7 +17,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import Span, TotalsFacts
+from runtime.streaming.state.metadata import Span, TotalsMetadata
 from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
 
 # Reads all partials so far with `after` < slice end <= `until`
@@ -30,7 +30,7 @@ class Spans:
     Args:
         columns: Columns of the partials.
         store: State that holds the spans.
-        facts: Facts of the last micro-batch. None at first.
+        metadata: Metadata of the last micro-batch. None at first.
         thresholds: When spans are stored, and when patches are merged into them.
     """
 
@@ -38,16 +38,16 @@ class Spans:
         self,
         columns: StateColumns,
         store: BlobStore,
-        facts: TotalsFacts | None,
+        metadata: TotalsMetadata | None,
         thresholds: Thresholds,
     ) -> None:
         self._columns = columns
         self._store = store
         self._thresholds = thresholds
         # number of results of the last window
-        self._n_results = 0 if facts is None else facts.n_results
-        self._number = 0 if facts is None else facts.number
-        spans, patches = ((), ()) if facts is None else (facts.spans, facts.patches)
+        self._n_results = 0 if metadata is None else metadata.n_results
+        self._number = 0 if metadata is None else metadata.number
+        spans, patches = ((), ()) if metadata is None else (metadata.spans, metadata.patches)
         self._spans = {(span.after_us, span.until_us): span for span in spans}
         self._patches = [*patches]
 

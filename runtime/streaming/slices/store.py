@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array
 from runtime.streaming.slices.levels import Reader
-from runtime.streaming.state.facts import SliceFacts
+from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range
 
@@ -82,8 +82,8 @@ class SliceStore(Protocol):
     def expire(self, closed_us: int | None) -> None:
         """Free slices whose windows all end at or before `closed_us`, and write the others."""
 
-    def facts(self) -> SliceFacts:
-        """Return the facts for the next micro-batch. Call it after `expire`."""
+    def metadata(self) -> SliceMetadata:
+        """Return the metadata for the next micro-batch. Call it after `expire`."""
 
     @property
     def n_rows(self) -> int:

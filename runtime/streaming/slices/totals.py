@@ -26,7 +26,7 @@ from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.slices.spans import Slices, Spans
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.facts import TotalsFacts
+from runtime.streaming.state.metadata import TotalsMetadata
 
 
 class RunningTotals(Spans):
@@ -34,7 +34,7 @@ class RunningTotals(Spans):
 
     Args:
         window: CUMULATE window.
-        columns, store, facts, thresholds: See `Spans`.
+        columns, store, metadata, thresholds: See `Spans`.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class RunningTotals(Spans):
         window: Cumulate | CalendarCumulate,
         columns: StateColumns,
         store: BlobStore,
-        facts: TotalsFacts | None,
+        metadata: TotalsMetadata | None,
         thresholds: Thresholds,
     ) -> None:
-        super().__init__(columns, store, facts, thresholds)
+        super().__init__(columns, store, metadata, thresholds)
         self._assigner = slice_assigner(window)
         self._is_worth_it = False
 
-    def facts(self) -> TotalsFacts | None:
-        """Return the facts for the next micro-batch, or None if there are none yet."""
+    def metadata(self) -> TotalsMetadata | None:
+        """Return the metadata for the next micro-batch, or None if there are none yet."""
         if not (self._n_results or self._spans):
             return None
-        return TotalsFacts(self._n_results, self._number, [*self._spans.values()], self._patches)
+        return TotalsMetadata(self._n_results, self._number, [*self._spans.values()], self._patches)
 
     def windows(
         self, ends: tuple[int, int], n_rows: int, closed_us: int | None, slices: Slices

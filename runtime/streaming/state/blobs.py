@@ -7,10 +7,10 @@ from typing import Protocol
 
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damage_error
-from runtime.streaming.state.facts import GroupFacts, StateSignature
+from runtime.streaming.state.metadata import GroupMetadata, StateSignature
 
-# Name of the blob with an operator's facts: its state other than tables
-FACTS = "facts"
+# Name of the blob with an operator's metadata: its state other than tables
+METADATA = "metadata"
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Owner:
         """Signature of state that belongs to the checkpoint."""
         return StateSignature(self.token, self.operator)
 
-    def check(self, facts: GroupFacts) -> None:
-        """Check that facts were written for this checkpoint.
+    def check(self, metadata: GroupMetadata) -> None:
+        """Check that metadata was written for this checkpoint.
 
         Raises:
             ExecutionError: they were written for another one.
         """
-        if facts.signature is None or facts.signature.checkpoint != self.token:
+        if metadata.signature is None or metadata.signature.checkpoint != self.token:
             raise damage_error(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
 
 

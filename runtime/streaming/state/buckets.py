@@ -1,8 +1,8 @@
 """Sub-buckets: parts of a large key group's state that are processed one at a time.
 
 A key group is a range of key hashes. If processing it takes too much memory, it is split into
-sub-buckets, which divide that range. Each has its own facts and blobs, like a key group without
-sub-buckets; the facts of the key group then hold their number. The number doubles as often as
+sub-buckets, which divide that range. Each has its own metadata and blobs, like a key group without
+sub-buckets; the metadata of the key group then holds their number. The number doubles as often as
 needed and never decreases.
 """
 
@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.kernels.keys import bucket_of
-from runtime.streaming.state.blobs import FACTS, BlobStore
-from runtime.streaming.state.codec import decode_facts
-from runtime.streaming.state.facts import BucketFacts, GroupFacts
+from runtime.streaming.state.blobs import METADATA, BlobStore
+from runtime.streaming.state.codec import decode_metadata
+from runtime.streaming.state.metadata import BucketMetadata, GroupMetadata
 
 # A 32-bit hash is distributed over key groups and sub-buckets
 _MOST_IN_ALL = 1 << 30
@@ -59,37 +59,39 @@ class Place:
         return n_buckets
 
 
-def facts_name(bucket: int) -> str:
-    """Return the name of a sub-bucket's facts blob. No table has such a name."""
-    return f"{FACTS}.{bucket}"
+def metadata_name(bucket: int) -> str:
+    """Return the name of a sub-bucket's metadata blob. No table has such a name."""
+    return f"{METADATA}.{bucket}"
 
 
-def is_facts(name: str) -> bool:
-    """Return whether a blob holds facts of a key group or of a sub-bucket."""
-    return name == FACTS or name.startswith(f"{FACTS}.")
+def is_metadata(name: str) -> bool:
+    """Return whether a blob holds metadata of a key group or of a sub-bucket."""
+    return name == METADATA or name.startswith(f"{METADATA}.")
 
 
-def facts_of_buckets(blobs: Mapping[str, bytes], facts: GroupFacts) -> list[GroupFacts]:
-    """Return the facts of a key group's sub-buckets; empty if it has none.
+def metadata_of_buckets(blobs: Mapping[str, bytes], metadata: GroupMetadata) -> list[GroupMetadata]:
+    """Return the metadata of a key group's sub-buckets; empty if it has none.
 
     Args:
         blobs: Blobs of the key group, by name.
-        facts: Facts of the key group.
+        metadata: Metadata of the key group.
 
     Raises:
-        KeyError: the facts of a sub-bucket are not among the blobs.
+        KeyError: the metadata of a sub-bucket is not among the blobs.
         ExecutionError: they are of another version of sqlwin.
     """
-    return [decode_facts(blobs[facts_name(number)]) for number in range(n_buckets_of(facts))]
+    return [
+        decode_metadata(blobs[metadata_name(number)]) for number in range(n_buckets_of(metadata))
+    ]
 
 
-def n_buckets_of(facts: GroupFacts) -> int:
+def n_buckets_of(metadata: GroupMetadata) -> int:
     """Return the number of a key group's sub-buckets, 0 if it has none."""
-    return facts.contents.n_buckets if isinstance(facts.contents, BucketFacts) else 0
+    return metadata.contents.n_buckets if isinstance(metadata.contents, BucketMetadata) else 0
 
 
 class PartStore:
-    """The blobs of a key group or of one of its sub-buckets. Facts are read once.
+    """Blobs of a key group or of one of its sub-buckets. Reads the metadata once.
 
     Args:
         store: Blobs of the key group.
@@ -98,21 +100,21 @@ class PartStore:
 
     def __init__(self, store: BlobStore, bucket: int | None = None) -> None:
         self._store = store
-        self._facts = FACTS if bucket is None else facts_name(bucket)
-        self._known_facts: bytes | None = None
+        self._metadata = METADATA if bucket is None else metadata_name(bucket)
+        self._known_metadata: bytes | None = None
 
     def get(self, name: str) -> bytes | None:
         """See BlobStore."""
-        if name != FACTS:
+        if name != METADATA:
             return self._store.get(name)
-        if self._known_facts is None:
-            self._known_facts = self._store.get(self._facts)
-        return self._known_facts
+        if self._known_metadata is None:
+            self._known_metadata = self._store.get(self._metadata)
+        return self._known_metadata
 
     def put(self, name: str, blob: bytes) -> None:
         """See BlobStore."""
-        self._store.put(self._facts if name == FACTS else name, blob)
+        self._store.put(self._metadata if name == METADATA else name, blob)
 
     def remove(self, name: str) -> None:
         """See BlobStore."""
-        self._store.remove(self._facts if name == FACTS else name)
+        self._store.remove(self._metadata if name == METADATA else name)

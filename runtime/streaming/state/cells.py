@@ -13,7 +13,7 @@ import numpy as np
 
 from runtime.compute.kernels.columns import Int64Array
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.state.facts import CellFacts
+from runtime.streaming.state.metadata import CellMetadata
 
 # A 32-bit hash is distributed over the positions of all key groups
 _MOST_POSITIONS = 1 << 30
@@ -90,7 +90,7 @@ class Cells:
         return number, of
 
 
-def facts_of_cell(cell: Cell, state: OperatorState, n_bytes: int) -> CellFacts:
-    """Return the facts of a cell whose encoded state has `n_bytes`."""
+def metadata_of_cell(cell: Cell, state: OperatorState, n_bytes: int) -> CellMetadata:
+    """Return the metadata of a cell whose encoded state has `n_bytes`."""
     timers = state.event_timers.next_us, state.clock_timers.next_us
-    return CellFacts(cell.number, cell.of, *timers, len(state.contents), n_bytes)
+    return CellMetadata(cell.number, cell.of, *timers, len(state.contents), n_bytes)

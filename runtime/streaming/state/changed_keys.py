@@ -18,7 +18,7 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore, known_blob
 from runtime.streaming.state.codec import decode_table
-from runtime.streaming.state.facts import ChangedRows
+from runtime.streaming.state.metadata import ChangedRows
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, union, without
 from runtime.streaming.state.table_cache import write_table
@@ -52,7 +52,7 @@ class ChangedKeys:
     Args:
         keys: Key columns. Without any, nothing is stored.
         store: State that holds them.
-        facts: Return value of `facts` at the end of the last micro-batch. Empty at first.
+        metadata: Return value of `metadata` at the end of the last micro-batch. Empty at first.
         thresholds: Maximum number of keys and of their tables.
     """
 
@@ -60,18 +60,18 @@ class ChangedKeys:
         self,
         keys: Sequence[str],
         store: BlobStore,
-        facts: Sequence[ChangedRows],
+        metadata: Sequence[ChangedRows],
         thresholds: Thresholds,
     ) -> None:
         self._keys = [*keys]
         self._store = store
         self._thresholds = thresholds
         self._rows = [
-            _Rows([*rows.ranges], rows.n_rows, rows.n_results, None, rows.name) for rows in facts
+            _Rows([*rows.ranges], rows.n_rows, rows.n_results, None, rows.name) for rows in metadata
         ]
 
-    def facts(self) -> list[ChangedRows]:
-        """Return the facts for the next micro-batch. All keys must be written, see `keep`."""
+    def metadata(self) -> list[ChangedRows]:
+        """Return the metadata for the next micro-batch. All keys must be written, see `keep`."""
         return [
             ChangedRows(rows.ranges, rows.n_rows, rows.n_results, rows.name)
             for rows in self._rows

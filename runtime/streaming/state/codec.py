@@ -1,7 +1,7 @@
-"""Encode and decode everything in state: facts, tables, bits, cells.
+"""Encode and decode everything in state: metadata, tables, bits, cells.
 
 The first byte of a blob is its format. 0.2.0 is the first version that writes these formats; a blob
-of another one is refused, and so are facts with other fields than their dataclasses.
+in another format is refused, and so is metadata whose fields differ from its dataclass.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from runtime.compute.kernels.columns import BoolArray, table_bytes
 from runtime.errors import ExecutionError
 from runtime.records import MalformedRecordError, from_json, to_json
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.state.facts import BucketFacts, GroupFacts
+from runtime.streaming.state.metadata import BucketMetadata, GroupMetadata
 
 # Formats. Increase all of them when one changes, so that no version reads another one's state.
 _PLAIN = 5
 # A packed table. Small tables are not packed.
 _PACKED = 6
-# Facts of a key group with sub-buckets
+# Metadata of a key group with sub-buckets
 _IN_BUCKETS = 7
 _WORTH_PACKING = 1024
 
 
-def encode_facts(facts: GroupFacts) -> bytes:
-    """Encode the facts of a key group."""
-    contents = json.dumps(to_json(facts), separators=(",", ":")).encode()
-    has_buckets = isinstance(facts.contents, BucketFacts)
+def encode_metadata(metadata: GroupMetadata) -> bytes:
+    """Encode the metadata of a key group."""
+    contents = json.dumps(to_json(metadata), separators=(",", ":")).encode()
+    has_buckets = isinstance(metadata.contents, BucketMetadata)
     return bytes([_IN_BUCKETS if has_buckets else _PLAIN]) + contents
 
 
-def decode_facts(blob: bytes) -> GroupFacts:
-    """Decode the facts of a key group.
+def decode_metadata(blob: bytes) -> GroupMetadata:
+    """Decode the metadata of a key group.
 
     Raises:
         ExecutionError: the blob is of another version, or has other fields.
     """
     begin = 1 if has_buckets(blob) else _contents_of(blob)
     try:
-        return from_json(GroupFacts, json.loads(blob[begin:]))
+        return from_json(GroupMetadata, json.loads(blob[begin:]))
     except MalformedRecordError as error:
         raise ExecutionError(
             f"the state in the checkpoint cannot be read: {error}", hint=_OF_ANOTHER_VERSION
@@ -53,7 +53,7 @@ def decode_facts(blob: bytes) -> GroupFacts:
 
 
 def has_buckets(blob: bytes) -> bool:
-    """Return whether encoded facts are of a key group with sub-buckets."""
+    """Return whether encoded metadata is of a key group with sub-buckets."""
     return blob[:1] == bytes([_IN_BUCKETS])
 
 

@@ -1,7 +1,7 @@
 """Decode the state of a key group for inspection: from blobs to rows.
 
-Operators read their own state by the query. Here only the checkpoint is available: the facts of a
-key group name its blobs, and the description of the operator names their columns.
+Operators know the query whose state they read. This module has only the checkpoint: the metadata of
+a key group names its blobs, and the description of the operator names their columns.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from runtime.spec.windows import (
 from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
-from runtime.streaming.state.facts import (
-    BucketFacts,
-    GeneralFacts,
-    GroupFacts,
+from runtime.streaming.state.metadata import (
+    BucketMetadata,
+    GeneralMetadata,
+    GroupMetadata,
     Level,
-    RunningFacts,
-    SessionFacts,
-    SpanFacts,
-    UpdateFacts,
-    WindowFacts,
+    RunningMetadata,
+    SessionMetadata,
+    SpanMetadata,
+    UpdateMetadata,
+    WindowMetadata,
 )
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
@@ -68,7 +68,7 @@ class Blob:
     Attributes:
         name: Name of the blob.
         kind: Content.
-        n_rows: Number of rows. None if the facts do not say.
+        n_rows: Number of rows. None if the metadata does not say.
         members: For slices, the set of readers that need them, as bits.
         taken: For sessions, the blob that marks partials as taken. None if all are present.
         ranges: For results, the windows that are valid: `after` < window end <= `until`.
@@ -82,31 +82,31 @@ class Blob:
     ranges: tuple[tuple[int, int], ...] = ()
 
 
-def blobs_of(facts: GroupFacts) -> dict[str, Blob]:
-    """Return a key group's blobs by name, according to its facts."""
-    match facts.contents:
-        case WindowFacts(slices, updates):
+def blobs_of(metadata: GroupMetadata) -> dict[str, Blob]:
+    """Return a key group's blobs by name, according to its metadata."""
+    match metadata.contents:
+        case WindowMetadata(slices, updates):
             blobs = [*_slices(slices.levels), *chain(*map(_running, slices.spans.values()))]
             if updates is not None:
                 blobs += _results(updates)
-        case SessionFacts(chunks):
+        case SessionMetadata(chunks):
             blobs = [
                 Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
                 for chunk in chunks
             ]
-        case GeneralFacts(cells):
+        case GeneralMetadata(cells):
             blobs = [
                 Blob(Cell(cell.number, cell.of).blob, BlobKind.GENERAL, cell.n_windows)
                 for cell in cells
             ]
-        case BucketFacts():
+        case BucketMetadata():
             blobs = []
     return {blob.name: blob for blob in blobs}
 
 
-def span_blobs(facts: SpanFacts) -> list[str]:
+def span_blobs(metadata: SpanMetadata) -> list[str]:
     """Return the names of the blobs of running aggregates or totals."""
-    return [blob.name for blob in _running(facts)]
+    return [blob.name for blob in _running(metadata)]
 
 
 def _slices(levels: Iterable[Level]) -> Iterator[Blob]:
@@ -116,23 +116,23 @@ def _slices(levels: Iterable[Level]) -> Iterator[Blob]:
                 yield Blob(chunk.name, BlobKind.SLICES, chunk.n_rows, level.members)
 
 
-def _running(facts: SpanFacts) -> Iterator[Blob]:
-    spans = [*facts.spans, *facts.patches]
-    if isinstance(facts, RunningFacts) and facts.middle is not None:
-        spans.append(facts.middle)
+def _running(metadata: SpanMetadata) -> Iterator[Blob]:
+    spans = [*metadata.spans, *metadata.patches]
+    if isinstance(metadata, RunningMetadata) and metadata.middle is not None:
+        spans.append(metadata.middle)
     for span in spans:
         for place, name in enumerate(span.names):
             yield Blob(name, BlobKind.RUNNING, span.n_rows if place == 0 else 0)
 
 
-def _results(facts: UpdateFacts) -> Iterator[Blob]:
+def _results(metadata: UpdateMetadata) -> Iterator[Blob]:
     ranges: dict[str, list[tuple[int, int]]] = {}
-    for part in (part for run in facts.runs for part in run):
+    for part in (part for run in metadata.runs for part in run):
         for name in part.names:
             ranges.setdefault(name, []).append((part.after_us, part.until_us))
     for name, valid in ranges.items():
         yield Blob(name, BlobKind.RESULTS, None, ranges=tuple(valid))
-    for rows in facts.keys:
+    for rows in metadata.keys:
         yield Blob(rows.name, BlobKind.CHANGED, rows.n_rows)
 
 

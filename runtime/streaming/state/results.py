@@ -22,7 +22,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import rows_between
-from runtime.streaming.state.facts import Part
+from runtime.streaming.state.metadata import Part
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table

@@ -2,7 +2,7 @@
 
 Key groups are ranges of key hashes, so doubling their number halves each of them. Nothing is
 recomputed: every partial, result and cell moves to the key group that its key is now in, and all
-new key groups get the old one's watermarks and other facts.
+new key groups get the old one's watermarks and other metadata.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.general.operator import OperatorState
-from runtime.streaming.state.blobs import FACTS, BlobStore
+from runtime.streaming.state.blobs import METADATA, BlobStore
 from runtime.streaming.state.buckets import (
     PartStore,
     Place,
-    facts_name,
-    facts_of_buckets,
+    metadata_name,
+    metadata_of_buckets,
     n_buckets_of,
 )
-from runtime.streaming.state.cells import Cell, facts_of_cell, n_positions
+from runtime.streaming.state.cells import Cell, metadata_of_cell, n_positions
 from runtime.streaming.state.codec import (
     decode_bits,
     decode_cell,
-    decode_facts,
+    decode_metadata,
     decode_table,
     encode_cell,
-    encode_facts,
+    encode_metadata,
     encode_table,
 )
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.facts import (
-    BucketFacts,
-    CellFacts,
+from runtime.streaming.state.metadata import (
+    BucketMetadata,
+    CellMetadata,
     ChangedRows,
     Chunk,
-    GeneralFacts,
-    GroupFacts,
+    GeneralMetadata,
+    GroupMetadata,
     Level,
-    OperatorFacts,
+    OperatorMetadata,
     Part,
     SessionChunk,
-    SessionFacts,
+    SessionMetadata,
     Slab,
-    SliceFacts,
-    UpdateFacts,
-    WindowFacts,
+    SliceMetadata,
+    UpdateMetadata,
+    WindowMetadata,
 )
 from runtime.streaming.state.table_cache import unique_name
 
@@ -80,7 +80,7 @@ def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     Raises:
         ExecutionError: the state lacks a blob.
     """
-    return _hashed_columns(decode_facts(_required_blob(blobs.get, FACTS)))
+    return _hashed_columns(decode_metadata(_required_blob(blobs.get, METADATA)))
 
 
 def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[dict[str, bytes]]:
@@ -96,18 +96,18 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     """
     if split.into == 1:
         return [dict(blobs)]
-    facts = decode_facts(_required_blob(blobs.get, FACTS))
-    n_buckets = n_buckets_of(facts)
+    metadata = decode_metadata(_required_blob(blobs.get, METADATA))
+    n_buckets = n_buckets_of(metadata)
     if not n_buckets:
-        return _halves(blobs, facts, group, split)
+        return _halves(blobs, metadata, group, split)
     try:
-        of_buckets = facts_of_buckets(blobs, facts)
+        of_buckets = metadata_of_buckets(blobs, metadata)
     except KeyError as error:
         raise _damaged(f"blob {error.args[0]} is missing") from error
     if split.into <= n_buckets:
         per_group = n_buckets // split.into
         return [
-            _together(blobs, facts, of_buckets[number * per_group : (number + 1) * per_group])
+            _together(blobs, metadata, of_buckets[number * per_group : (number + 1) * per_group])
             for number in range(split.into)
         ]
     cut = Split(split.n_groups * n_buckets, split.into // n_buckets)
@@ -119,7 +119,7 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
 
 
 def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -> None:
-    """Split a key group's state into more sub-buckets. The key group's facts are not changed.
+    """Split a key group's state into more sub-buckets. Its own metadata stays unchanged.
 
     Args:
         store: State of the key group.
@@ -132,25 +132,25 @@ def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -
     """
     into = n_buckets // max(1, before)
     cut = Split(place.n_groups * max(1, before), into)
-    # in reverse: facts of new sub-buckets overwrite facts of later old ones
+    # in reverse: metadata of new sub-buckets overwrites that of later old ones
     for bucket in reversed(range(max(1, before))):
         own = PartStore(store, bucket if before else None)
-        bucket_facts = decode_facts(_required_blob(own.get, FACTS))
+        bucket_metadata = decode_metadata(_required_blob(own.get, METADATA))
         number = place.group * max(1, before) + bucket
         splitter = _Splitter(
-            own.get, bucket_facts, number, cut, lambda _, name, blob: store.put(name, blob)
+            own.get, bucket_metadata, number, cut, lambda _, name, blob: store.put(name, blob)
         )
-        for blob in blobs_of(bucket_facts).values():
+        for blob in blobs_of(bucket_metadata).values():
             store.remove(blob.name)
             if blob.taken is not None:
                 store.remove(blob.taken)
-        own.remove(FACTS)
+        own.remove(METADATA)
         for half in range(into):
-            store.put(facts_name(bucket * into + half), splitter.facts(half))
+            store.put(metadata_name(bucket * into + half), splitter.metadata(half))
 
 
 def _halves(
-    blobs: Mapping[str, bytes], facts: GroupFacts, group: int, split: Split
+    blobs: Mapping[str, bytes], metadata: GroupMetadata, group: int, split: Split
 ) -> list[dict[str, bytes]]:
     """Return the blobs of the key groups that one without sub-buckets is split into."""
     new: list[dict[str, bytes]] = [{} for _ in range(split.into)]
@@ -158,28 +158,28 @@ def _halves(
     def put(number: int, name: str, blob: bytes) -> None:
         new[number][name] = blob
 
-    splitter = _Splitter(blobs.get, facts, group, split, put)
+    splitter = _Splitter(blobs.get, metadata, group, split, put)
     for number, of_group in enumerate(new):
-        of_group[FACTS] = splitter.facts(number)
+        of_group[METADATA] = splitter.metadata(number)
     return new
 
 
 def _together(
-    blobs: Mapping[str, bytes], facts: GroupFacts, of_buckets: list[GroupFacts]
+    blobs: Mapping[str, bytes], metadata: GroupMetadata, of_buckets: list[GroupMetadata]
 ) -> dict[str, bytes]:
     """Return the blobs of a key group that consists of some sub-buckets.
 
     Args:
         blobs: Blobs of all sub-buckets.
-        facts: Facts of the key group that they were part of.
-        of_buckets: Facts of the sub-buckets.
+        metadata: Metadata of the key group that they were part of.
+        of_buckets: Metadata of the sub-buckets.
     """
     if len(of_buckets) == 1:
-        new = {FACTS: encode_facts(of_buckets[0])}
+        new = {METADATA: encode_metadata(of_buckets[0])}
     else:
-        own = replace(facts, contents=BucketFacts(len(of_buckets)))
-        new = {FACTS: encode_facts(own)}
-        new |= {facts_name(n): encode_facts(bucket) for n, bucket in enumerate(of_buckets)}
+        own = replace(metadata, contents=BucketMetadata(len(of_buckets)))
+        new = {METADATA: encode_metadata(own)}
+        new |= {metadata_name(n): encode_metadata(bucket) for n, bucket in enumerate(of_buckets)}
     for bucket in of_buckets:
         for blob in blobs_of(bucket).values():
             for name in (blob.name, blob.taken):
@@ -193,7 +193,7 @@ class _Splitter:
 
     Args:
         get: Reads its blobs.
-        facts: Its facts.
+        metadata: Its metadata.
         group: Number of the key group.
         split: How it is split.
         put: Writes a blob of one of the new key groups.
@@ -202,7 +202,7 @@ class _Splitter:
     def __init__(
         self,
         get: Get,
-        facts: GroupFacts,
+        metadata: GroupMetadata,
         group: int,
         split: Split,
         put: Callable[[int, str, bytes], None],
@@ -210,48 +210,48 @@ class _Splitter:
         self._get = get
         self._group = group
         self._split = split
-        self._by = _hashed_columns(facts)
+        self._by = _hashed_columns(metadata)
         self._write = put
-        self._common = replace(facts, most_bytes=0)
-        self._contents = self._split_contents(facts)
+        self._common = replace(metadata, most_bytes=0)
+        self._contents = self._split_contents(metadata)
 
-    def facts(self, number: int) -> bytes:
-        """Return the facts of one of the new key groups."""
-        return encode_facts(replace(self._common, contents=self._contents[number]))
+    def metadata(self, number: int) -> bytes:
+        """Return the metadata of one of the new key groups."""
+        return encode_metadata(replace(self._common, contents=self._contents[number]))
 
-    def _split_contents(self, facts: GroupFacts) -> Sequence[OperatorFacts]:
-        """Return the facts of the operator in each of the new key groups."""
-        match facts.contents:
-            case GeneralFacts(cells):
-                return [GeneralFacts(own) for own in self._cells(cells)]
-            case SessionFacts(chunks):
-                return [SessionFacts(own) for own in self._sessions(chunks)]
-            case WindowFacts(slices, updates):
+    def _split_contents(self, metadata: GroupMetadata) -> Sequence[OperatorMetadata]:
+        """Return the metadata of the operator in each of the new key groups."""
+        match metadata.contents:
+            case GeneralMetadata(cells):
+                return [GeneralMetadata(own) for own in self._cells(cells)]
+            case SessionMetadata(chunks):
+                return [SessionMetadata(own) for own in self._sessions(chunks)]
+            case WindowMetadata(slices, updates):
                 new_levels = self._levels(slices.levels)
                 new_updates = self._updates(updates)
                 # running aggregates are computed from slices again
                 return [
-                    WindowFacts(SliceFacts(own, {}, slices.generation), own_updates)
+                    WindowMetadata(SliceMetadata(own, {}, slices.generation), own_updates)
                     for own, own_updates in zip(new_levels, new_updates, strict=True)
                 ]
         raise _damaged("a sub-bucket has sub-buckets")
 
-    def _cells(self, cells: Sequence[CellFacts]) -> list[list[CellFacts]]:
+    def _cells(self, cells: Sequence[CellMetadata]) -> list[list[CellMetadata]]:
         """Assign each cell to its new key group, or split it if it is too wide."""
         into = self._split.into
-        new: list[list[CellFacts]] = [[] for _ in range(into)]
-        for facts in cells:
-            cell = Cell(facts.number, facts.of)
+        new: list[list[CellMetadata]] = [[] for _ in range(into)]
+        for metadata in cells:
+            cell = Cell(metadata.number, metadata.of)
             blob = _required_blob(self._get, cell.blob)
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
                     own, own_blob = Cell(0, 1), encode_cell(part)
-                    new[number].append(facts_of_cell(own, part, len(own_blob)))
+                    new[number].append(metadata_of_cell(own, part, len(own_blob)))
                     self._write(number, own.blob, own_blob)
                 continue
             number, place = divmod(cell.number, cell.of // into)
             moved = Cell(place, cell.of // into)
-            new[number].append(facts._replace(number=moved.number, of=moved.of))
+            new[number].append(metadata._replace(number=moved.number, of=moved.of))
             self._write(number, moved.blob, blob)
         return new
 
@@ -312,7 +312,7 @@ class _Splitter:
                 new[number].append(Slab(slab.end_us, slab.n_merged // into, own))
         return new
 
-    def _updates(self, updates: UpdateFacts | None) -> Sequence[UpdateFacts | None]:
+    def _updates(self, updates: UpdateMetadata | None) -> Sequence[UpdateMetadata | None]:
         """Split emitted results of open windows, and the keys that have changed since."""
         into = self._split.into
         if updates is None:
@@ -365,10 +365,10 @@ class _Splitter:
         return name, len(blob)
 
 
-def _hashed_columns(facts: GroupFacts) -> list[str]:
-    if facts.by is None:
+def _hashed_columns(metadata: GroupMetadata) -> list[str]:
+    if metadata.by is None:
         raise _damaged("it does not say by which columns its key groups are")
-    return [*facts.by]
+    return [*metadata.by]
 
 
 def _required_blob(get: Get, name: str) -> bytes:

@@ -193,7 +193,7 @@ def _rows(state: StoredState, stored: StoredOperator) -> list[tuple[str, ...]]:
     common = (
         keys,
         aggregates,
-        str(len(stored.facts)),
+        str(len(stored.metadata)),
         watermark_text(stored.watermark_us, stored.has_ended),
         watermark_text(stored.closed_us, stored.has_ended),
         str(state.version),

@@ -25,7 +25,7 @@ import pytest
 
 import sqlwin
 from runtime.files import LocalFiles
-from runtime.streaming.state.facts import WindowFacts
+from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.stored_state import open_state
 from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
 from tests.end_to_end.recovery.test_killed import kill
@@ -255,8 +255,8 @@ def has_running(session: sqlwin.Session, directory: Path) -> bool:
         return False
     state = open_state(session.spark, LocalFiles(), f"{directory}/checkpoint/running")
     return any(
-        isinstance(facts.contents, WindowFacts) and facts.contents.slices.spans
-        for facts in state.operator(0).facts.values()
+        isinstance(metadata.contents, WindowMetadata) and metadata.contents.slices.spans
+        for metadata in state.operator(0).metadata.values()
     )
 
 

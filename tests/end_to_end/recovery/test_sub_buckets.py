@@ -73,8 +73,8 @@ def test_rows_are_those_of_a_batch_over_restarts_and_another_number_of_tasks(
         write(source, number)
     run()
     (stored,) = open_state(spark, LocalFiles(), str(checkpoint)).operators
-    assert len(stored.facts) == 2
-    assert all(len(stored.buckets[group]) > 1 for group in stored.facts)
+    assert len(stored.metadata) == 2
+    assert all(len(stored.buckets[group]) > 1 for group in stored.metadata)
     (kept,) = session.execute(f"SELECT COUNT(*) AS n FROM TABLE(STATE('{checkpoint}'))")
     assert kept.rows[0].n > N_KEYS // 2
     write(source, 3)

@@ -25,8 +25,8 @@ from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
-from runtime.streaming.state.blobs import FACTS, Owner
-from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.blobs import METADATA, Owner
+from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
 
@@ -55,19 +55,19 @@ SCHEMA = pa.schema(
 
 
 class Kept:
-    """What the facts in `blobs` say."""
+    """Decode the metadata in `blobs`."""
 
     blobs: dict[str, bytes]
 
     @property
-    def facts(self):
-        """The facts of the key group."""
-        return decode_facts(self.blobs[FACTS])
+    def metadata(self):
+        """The metadata of the key group."""
+        return decode_metadata(self.blobs[METADATA])
 
     @property
     def kept(self):
         """What the operator keeps, apart from tables."""
-        return self.facts.contents
+        return self.metadata.contents
 
     @property
     def slabs(self):

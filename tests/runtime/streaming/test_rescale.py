@@ -37,17 +37,17 @@ def rescaled(checkpoint: Checkpoint, partitions: int = 8) -> None:
 
 def test_rows_of_state_are_as_spark_writes_them() -> None:
     # seen in Spark 4.3
-    facts = bytes.fromhex(
+    metadata = bytes.fromhex(
         "00000000000000001000000018000000180000002800000000000000000000000200000000000000"
         "000000000000000005000000100000006661637473000000"
     )
-    assert _spark_key(2, "facts") == facts
-    assert _map_key(facts, 2) == "facts"
+    assert _spark_key(2, "metadata") == metadata
+    assert _map_key(metadata, 2) == "metadata"
     value = _row(b"\x02{}")
     assert value == bytes.fromhex("00000000000000000300000010000000027b7d0000000000")
     assert _blob(value) == b"\x02{}"
     with pytest.raises(ExecutionError, match="an unknown format"):
-        _map_key(facts[:-8] + bytes(16), 2)
+        _map_key(metadata[:-8] + bytes(16), 2)
     with pytest.raises(ExecutionError, match="an unknown format"):
         _blob(value + bytes(8))
 

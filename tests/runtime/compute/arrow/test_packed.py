@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runtime.compute.arrow.blobs import to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.errors import ExecutionError
-from runtime.streaming.state.codec import decode_facts, decode_table, encode_table
+from runtime.streaming.state.codec import decode_metadata, decode_table, encode_table
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
@@ -212,4 +212,4 @@ def test_state_of_another_version_is_refused(blob):
     with pytest.raises(ExecutionError, match=r"has state of version .*, but this sqlwin reads"):
         decode_table(blob)
     with pytest.raises(ExecutionError, match=r"or another checkpoint directory"):
-        decode_facts(blob)
+        decode_metadata(blob)

@@ -15,7 +15,7 @@ from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.general.timers import Timers
 from runtime.streaming.general.windows import TimeWindow
-from runtime.streaming.state.blobs import FACTS
+from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.cells import (
     Cell,
     Cells,
@@ -65,12 +65,12 @@ def test_a_group_whose_cells_are_cut_gives_what_one_of_few_cells_gives(name: str
         assert cut.status.n_late == few.status.n_late
         assert cut.status.n_rows == few.status.n_rows
         assert cut.status.next_window_end_us == few.status.next_window_end_us
-        assert set(cut.store.blobs) == {FACTS, *(cell.blob for cell in cells(cut))}
+        assert set(cut.store.blobs) == {METADATA, *(cell.blob for cell in cells(cut))}
         most = max(most, len(cells(cut)))
     assert most > 4
     assert cells(cut) == cells(few) == [Cell(0, 1)]
     assert cut.end() == few.end()
-    assert set(cut.store.blobs) == {FACTS}
+    assert set(cut.store.blobs) == {METADATA}
 
 
 def test_a_row_costs_the_same_however_many_keys_there_are() -> None:
@@ -80,7 +80,7 @@ def test_a_row_costs_the_same_however_many_keys_there_are() -> None:
     before = dict(cut.store.blobs)
     cut.batch([("k7", 1, 1)])
     written = [name for name, blob in cut.store.blobs.items() if before.get(name) != blob]
-    assert sum(len(cut.store.blobs[name]) for name in written if name != FACTS) < 4_000
+    assert sum(len(cut.store.blobs[name]) for name in written if name != METADATA) < 4_000
     assert sum(map(len, cut.store.blobs.values())) > 40_000
 
 
@@ -101,7 +101,7 @@ def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes
     assert (len(cells(whole)) > 8) == (cell_bytes < 1 << 20)
     parts = []
     split = Split(n_groups=1, into=into)
-    assert whole.store.facts.by is None
+    assert whole.store.metadata.by is None
     for blobs in split_group(signed(whole.store, ("k",)), 0, split):
         part = group(SESSIONS, cell_bytes)
         part._spec = replace(part._spec, n_positions=N_POSITIONS // into)

@@ -12,8 +12,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state.buckets import Place, facts_name, is_facts, n_buckets_of
-from runtime.streaming.state.codec import decode_facts
+from runtime.streaming.state.buckets import Place, metadata_name, is_metadata, n_buckets_of
+from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
 from runtime.streaming.state.table_cache import CACHE
@@ -27,17 +27,19 @@ FEW_BYTES = 600
 
 
 def n_buckets(stream: Any) -> int:
-    return n_buckets_of(stream.store.facts) or 1
+    return n_buckets_of(stream.store.metadata) or 1
 
 
 def check_blobs(store: Memory) -> None:
-    """What is in state is what its facts name, and nothing else."""
-    facts = store.facts
-    parts = [facts] + [decode_facts(store.blobs[facts_name(n)]) for n in range(n_buckets_of(facts))]
+    """State holds exactly the blobs that its metadata names."""
+    metadata = store.metadata
+    parts = [metadata] + [
+        decode_metadata(store.blobs[metadata_name(n)]) for n in range(n_buckets_of(metadata))
+    ]
     named = [blob for part in parts for blob in blobs_of(part).values()]
     names = {name for blob in named for name in (blob.name, blob.taken) if name is not None}
-    assert {name for name in store.blobs if not is_facts(name)} == names
-    assert sum(map(is_facts, store.blobs)) == len(parts)
+    assert {name for name in store.blobs if not is_metadata(name)} == names
+    assert sum(map(is_metadata, store.blobs)) == len(parts)
 
 
 def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list[int]:
@@ -158,8 +160,8 @@ def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
     stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
     for rows, watermark in random_batches(1)[:3]:
         stream.micro_batch(rows, watermark)
-    del stream.store.blobs[facts_name(1)]
-    with pytest.raises(ExecutionError, match=r"blob facts\.1 is missing"):
+    del stream.store.blobs[metadata_name(1)]
+    with pytest.raises(ExecutionError, match=r"blob metadata\.1 is missing"):
         stream.micro_batch([], 10**9)
-    with pytest.raises(ExecutionError, match=r"blob facts\.1 is missing"):
+    with pytest.raises(ExecutionError, match=r"blob metadata\.1 is missing"):
         split_group(stream.store.blobs, 0, Split(1, 2))

@@ -12,7 +12,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.state import results
 from runtime.streaming.state.contents import BlobKind, blobs_of
-from runtime.streaming.state.facts import UpdateFacts
+from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_updates import Brute, Changelog, rules
@@ -22,8 +22,8 @@ WINDOWS = [Tumble(10 * S), Hop(5 * S, 60 * S), Cumulate(10 * S, 60 * S)]
 AT_ONCE, SOME_ROWS = FireRule(delay_us=0), FireRule(rows=20)
 
 
-def updates(stream: Stream) -> UpdateFacts:
-    found: UpdateFacts = stream.store.kept.updates
+def updates(stream: Stream) -> UpdateMetadata:
+    found: UpdateMetadata = stream.store.kept.updates
     return found
 
 
@@ -52,7 +52,7 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
     assert sum(part.n_rows for part in second) == n_windows
     log.take(changes)
     log.take(stream.end())
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 @pytest.mark.parametrize("limits", [(1 << 16, 8, 0), (12, 2, 4)], ids=["plenty", "few"])
@@ -84,7 +84,7 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
             CACHE.clear()
         log.take(stream.micro_batch(some, now - 15_000, clock=now))
         brute.take(some, now - 15_000)
-        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
         known = updates(stream)
         if not known.n_pending and not known.n_late:
             n_whole += 1
@@ -96,7 +96,7 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
     assert n_kept or (early is AT_ONCE and late is None) or limits[0] < 20
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 def test_keys_that_wait_are_in_state_by_themselves() -> None:
@@ -104,7 +104,7 @@ def test_keys_that_wait_are_in_state_by_themselves() -> None:
     stream.micro_batch([(key, 1000, 1) for key in "abcde"], 0)
     stream.micro_batch([("b", 2000, 1), ("b", 3000, 1)], 0)
     stream.micro_batch([("d", 2000, 1)], 0)
-    blobs = blobs_of(stream.store.facts).values()
+    blobs = blobs_of(stream.store.metadata).values()
     found = [blob for blob in blobs if blob.kind is BlobKind.CHANGED]
     assert [blob.n_rows for blob in found] == [1, 1]
     assert {row[1] for row in stream.micro_batch([("a", 1, 1), ("a", 2, 1)], 0)} == set("abd")

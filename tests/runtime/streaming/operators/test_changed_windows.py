@@ -60,7 +60,7 @@ def test_windows_go_on_with_other_windows(
                 if not number or end > before + 1:  # it has not been emitted
                     values[key, start, end].append(value)
         emitted += stream.micro_batch(rows, time)
-        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
     emitted += stream.end()
     assert all(end > closed for _, _, end, *_ in emitted)
     named = [row[:3] for row in emitted]

@@ -204,7 +204,7 @@ def test_a_row_is_late_by_the_watermark_of_the_micro_batch_before(
     assert n_late == 0
     expected = [(k, end - 10, end, sorted(values)) for (k, end), values in windows.items()]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
-    assert set(group.store.blobs) == {"facts"}
+    assert set(group.store.blobs) == {"metadata"}
 
 
 def test_late_rows_within_the_allowed_lateness_put_a_window_out_again() -> None:
@@ -225,7 +225,7 @@ def test_windows_on_processing_time_close_when_it_is_time_rows_or_none() -> None
     assert group.batch([], clock=19) == [("a", 10, 20, [1, 3]), ("b", 10, 20, [2])]
     group.batch([("a", 0, 4)], clock=30)
     assert group.batch([], clock=31, progress=[EndOfInput()]) == [("a", 30, 40, [4])]
-    assert set(group.store.blobs) == {"facts"}
+    assert set(group.store.blobs) == {"metadata"}
 
 
 def test_a_trigger_on_processing_time_wakes_windows_of_event_time() -> None:
@@ -283,7 +283,7 @@ def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for
     assert group.batch([("c", 42, 11)]) == []
     assert group.status.n_late == 1
     group.end()
-    assert set(group.store.blobs) == {"facts"}
+    assert set(group.store.blobs) == {"metadata"}
 
 
 @pytest.mark.parametrize(
@@ -301,4 +301,4 @@ def test_less_lateness_closes_what_was_open_and_leaves_nothing(assigner: Assigne
     assert group.batch([("b", 4, 7)]) == []
     assert group.status.n_late == 1
     group.end()
-    assert set(group.store.blobs) == {"facts"}
+    assert set(group.store.blobs) == {"metadata"}

@@ -178,7 +178,7 @@ def test_windows_come_once_and_whole(kind: str) -> None:
         n_running += bool(victim.state.kept.slices.spans)
     emitted += victim.through(stream.end)
     assert sorted(emitted) == by_definition(oracle, rows)
-    assert set(victim.state.blobs) == {"facts"}
+    assert set(victim.state.blobs) == {"metadata"}
     assert victim.n_kills >= N_KILLS
     assert (n_running > N_BATCHES // 2) == (kind == "running")
 
@@ -206,7 +206,7 @@ def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
     assert sorted((*name, *values) for name, values in log.rows.items()) == by_definition(
         oracle, rows
     )
-    assert set(victim.state.blobs) == {"facts"}
+    assert set(victim.state.blobs) == {"metadata"}
     assert victim.n_kills >= N_KILLS
 
 
@@ -229,7 +229,7 @@ def test_readers_of_shared_slices_get_their_windows_once() -> None:
         n_running += bool(victim.state.spans(reader=1))
     for kind, each, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
         assert sorted(each + last) == by_definition(WINDOWS[kind][1], rows)
-    assert set(victim.state.blobs) == {"facts"}
+    assert set(victim.state.blobs) == {"metadata"}
     assert victim.n_kills >= N_KILLS
     assert n_running > N_BATCHES // 2
 
@@ -302,5 +302,5 @@ def test_other_windows_go_on_from_what_is_committed() -> None:
     before = [row for row in by_definition(WINDOWS["running"][1], rows) if row[2] <= cut]
     after = by_definition(OracleWindow("HOP", 40 * S, 5 * S), rows)
     assert sorted(emitted) == sorted([*before, *(row for row in after if row[2] > cut)])
-    assert set(victim.state.blobs) == {"facts"}
+    assert set(victim.state.blobs) == {"metadata"}
     assert victim.n_kills >= N_KILLS

@@ -316,12 +316,12 @@ def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs):
         chunks = stream.store.kept.chunks
         partly += any(chunk[-1] for chunk in chunks)
         named = {name for chunk in chunks for name in (chunk[0], chunk[-1]) if name}
-        assert set(stream.store.blobs) == named | {"facts"}
+        assert set(stream.store.blobs) == named | {"metadata"}
         assert len({chunk[5] for chunk in chunks}) <= n_runs + 1
     assert stream.n_late > 0
     assert partly > 20 or n_marks < 5
     assert stream.micro_batch([], "end") == model.micro_batch([], 10**9)
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 def test_what_is_written_goes_by_the_sessions_that_may_end():

@@ -153,7 +153,7 @@ def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
     assert shared.late == late
     assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
     assert shared.n_rows == 0
-    assert set(shared.store.blobs) == {"facts"}
+    assert set(shared.store.blobs) == {"metadata"}
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
@@ -175,8 +175,8 @@ def test_every_reader_gives_what_it_gives_alone(windows):
 
 
 def live_blobs(shared):
-    """What the facts say of blobs: their names, of which readers there are running aggregates."""
-    return {"facts", *blobs_of(shared.store.facts)}, set(shared.store.kept.slices.spans)
+    """Return the names of blobs in the metadata, and the readers with running aggregates."""
+    return {"metadata", *blobs_of(shared.store.metadata)}, set(shared.store.kept.slices.spans)
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
@@ -192,7 +192,7 @@ def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches)
         assert set(shared.store.blobs) == live_blobs(shared)[0]
     assert shared.n_late == [model.n_late for model in models]
     assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
-    assert set(shared.store.blobs) == {"facts"}
+    assert set(shared.store.blobs) == {"metadata"}
 
 
 OVERLAPPING = [
@@ -228,7 +228,7 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
             assert having == overlapping
     assert shared.n_late == [model.n_late for model in models]
     shared.end()
-    assert set(shared.store.blobs) == {"facts"}
+    assert set(shared.store.blobs) == {"metadata"}
 
 
 def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap():

@@ -104,7 +104,7 @@ def add_up(window, early, batches, thresholds=None):
         assert log.rows == brute.rows(fired_only=early is None)
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
         brute.take(some, mark)
         fired = {name: row for name, row in log.rows.items() if name[2] - 1 <= brute.watermark}
         assert fired == brute.rows()
-        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
         had += bool(stream.store.spans())
     assert had > 30
     log.take(stream.end())
     assert log.rows == brute.rows(fired_only=False)
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_windows_without_new_rows_are_neither_read_nor_written():
     late = [("a", 55_000, 1), ("b", 1_005_000, 1)]
     before = stream.store.n_gets, set(stream.store.blobs)
     assert len(stream.micro_batch(late, 1_090_000)) == 4
-    # facts, and of each window its slice and its results
+    # the metadata, and for each window its slice and its results
     assert stream.store.n_gets - before[0] == 5
 
 
@@ -292,7 +292,7 @@ def test_totals_go_with_the_lateness_that_they_are_for():
         log.take(stream.micro_batch(some, now))
         brute.take(some, now)
         assert log.rows == brute.rows()
-        assert set(stream.store.blobs) == {"facts", *blobs_of(stream.store.facts)}
+        assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
     assert not stream.store.kept.slices.spans
 
 
@@ -307,4 +307,4 @@ def test_running_aggregates_go_though_no_window_fires_after_the_last_one():
         stream.micro_batch(new, watermark)
     assert stream.store.spans()
     stream.end()
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}

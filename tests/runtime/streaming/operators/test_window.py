@@ -195,7 +195,7 @@ def test_state_is_bounded_by_keys_and_live_slices_and_then_freed(window):
     assert stream.status.n_rows <= 3 * live * (1 + n_unmerged)
     stream.micro_batch([], 20 * size)
     assert stream.status.n_rows == 0
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 def test_a_cumulating_window_keeps_one_slice_of_what_is_closed():

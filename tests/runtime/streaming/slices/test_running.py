@@ -54,7 +54,7 @@ def live_blobs(stream):
     for kept in stream.store.kept.slices.spans.values():
         for span in [*kept.spans, *kept.patches, kept.middle]:
             names |= set(span.names) if span else set()
-    return names | {"facts"}
+    return names | {"metadata"}
 
 
 def n_patches_of(stream):
@@ -116,7 +116,7 @@ def test_steady_streams_keep_few_spans_and_take_late_rows_along(window):
     assert 4 <= n_spans <= window.size_us // window.slide_us // 4 + 6
     assert 0 < n_patches <= stream.thresholds.spans_max_patches + 1
     stream.end()
-    assert set(stream.store.blobs) == {"facts"}
+    assert set(stream.store.blobs) == {"metadata"}
 
 
 def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():

@@ -24,9 +24,9 @@ from runtime.streaming.slices.opening import open_slices
 from runtime.streaming.slices.plain import PlainSlices
 from runtime.streaming.slices.running_slices import RunningSlices
 from runtime.streaming.slices.store import Horizon, SliceStore
-from runtime.streaming.state.codec import decode_facts, encode_facts
+from runtime.streaming.state.codec import decode_metadata, encode_metadata
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.facts import GroupFacts, SliceFacts, WindowFacts
+from runtime.streaming.state.metadata import GroupMetadata, SliceMetadata, WindowMetadata
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.table_cache import CACHE
 from runtime.streaming.watermarks import Watermarks
@@ -52,8 +52,8 @@ class DiedError(Exception):
     """The process died."""
 
 
-def facts_of(slices: SliceFacts) -> GroupFacts:
-    return GroupFacts(Watermarks(()), "", None, None, None, 0, WindowFacts(slices, None))
+def metadata_of(slices: SliceMetadata) -> GroupMetadata:
+    return GroupMetadata(Watermarks(()), "", None, None, None, 0, WindowMetadata(slices, None))
 
 
 @dataclass
@@ -132,11 +132,11 @@ class Script:
     closed: int | None = None
     fired: int | None = None
     store: Memory = field(default_factory=Memory)
-    facts: bytes | None = None
+    metadata: bytes | None = None
     values: dict[tuple[str, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     n_read: int = 0
 
-    def run(self, batch: MicroBatch) -> SliceFacts:
+    def run(self, batch: MicroBatch) -> SliceMetadata:
         """A micro-batch that is run until it is through."""
         rows = [
             (key, self.now - behind, value)
@@ -157,11 +157,11 @@ class Script:
                 self._calls(alive, batch, rows, horizon, batch.dies_after)
         if batch.is_other_worker:
             CACHE.clear()
-        facts = self._calls(self.store, batch, rows, horizon, None)
-        self.facts = encode_facts(facts_of(facts))
-        assert set(self.store.blobs) == set(blobs_of(decode_facts(self.facts)))
+        metadata = self._calls(self.store, batch, rows, horizon, None)
+        self.metadata = encode_metadata(metadata_of(metadata))
+        assert set(self.store.blobs) == set(blobs_of(decode_metadata(self.metadata)))
         self.now, self.fired, self.closed = after, after, closed
-        return facts
+        return metadata
 
     def _may_come(self, time: int) -> bool:
         """The operator moves rows of closed CUMULATE steps to the next open step itself."""
@@ -176,7 +176,7 @@ class Script:
         rows: list[Row],
         horizon: Horizon,
         dies_after: int | None,
-    ) -> SliceFacts:
+    ) -> SliceMetadata:
         """The calls of a micro-batch. It dies after some of them."""
         left = [dies_after]
 
@@ -187,8 +187,8 @@ class Script:
 
         kind = kinds_of(self.window)[batch.kind]
         spec = one_reader(aggregation(self.window), PARTIALS, store=kind)
-        stored = None if self.facts is None else decode_facts(self.facts).contents
-        assert stored is None or isinstance(stored, WindowFacts)
+        stored = None if self.metadata is None else decode_metadata(self.metadata).contents
+        assert stored is None or isinstance(stored, WindowMetadata)
         slices = None if stored is None else stored.slices
         store = open_slices(spec, blobs, slices, 0, SPANS_FROM_THE_START)
         assert isinstance(store, PlainSlices if kind is PLAIN else RunningSlices)
@@ -210,7 +210,7 @@ class Script:
         store.expire(horizon.closed_us[1])
         if dies_after is not None:
             raise DiedError
-        return store.facts()
+        return store.metadata()
 
     def _compare(
         self, store: SliceStore, after: int, until: int, keys: frozenset[str] | None
@@ -281,8 +281,8 @@ def test_steady_streams_are_read_from_spans_where_the_store_has_them(
     for number in range(60):
         rows = [(key, behind, number % 7) for key in "abc" for behind in (-500, 100, 3_000)]
         dies_after = number % 7 if number % 3 == 0 else None
-        facts = run.run(MicroBatch(rows, 1_000, 6_000, kind, None, dies_after, number % 5 == 0))
-        had_spans += any(spans.spans for spans in facts.spans.values())
+        metadata = run.run(MicroBatch(rows, 1_000, 6_000, kind, None, dies_after, number % 5 == 0))
+        had_spans += any(spans.spans for spans in metadata.spans.values())
     assert run.n_read > 500
     assert (had_spans > 30) == (kind == 1)
 
@@ -292,7 +292,7 @@ def test_a_stream_that_goes_on_with_another_store_leaves_no_spans_behind(window:
     run, had_spans = Script(window), []
     for number in range(60):
         rows = [(key, behind, 1) for key in "abc" for behind in (-500, 3_000)]
-        facts = run.run(MicroBatch(rows, 1_000, 6_000, number // 20 % 2))
-        had_spans.append(any(spans.spans for spans in facts.spans.values()))
+        metadata = run.run(MicroBatch(rows, 1_000, 6_000, number // 20 % 2))
+        had_spans.append(any(spans.spans for spans in metadata.spans.values()))
     assert not any(had_spans[:20]) and not any(had_spans[40:])
     assert any(had_spans[20:40])

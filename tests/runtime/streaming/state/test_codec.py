@@ -17,39 +17,39 @@ from runtime.errors import ExecutionError
 from runtime.records import from_json, to_json
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import Tumble
-from runtime.streaming.state import facts as facts_module
+from runtime.streaming.state import metadata as metadata_module
 from runtime.streaming.state.codec import (
     decode_bits,
-    decode_facts,
+    decode_metadata,
     encode_bits,
-    encode_facts,
+    encode_metadata,
     has_buckets,
 )
-from runtime.streaming.state.facts import (
-    BucketFacts,
+from runtime.streaming.state.metadata import (
+    BucketMetadata,
     ChangedRows,
     Chunk,
-    GroupFacts,
+    GroupMetadata,
     Level,
     Part,
-    RunningFacts,
+    RunningMetadata,
     SessionChunk,
-    SessionFacts,
+    SessionMetadata,
     Slab,
-    SliceFacts,
+    SliceMetadata,
     Span,
     StateSignature,
-    TotalsFacts,
-    UpdateFacts,
-    WindowFacts,
+    TotalsMetadata,
+    UpdateMetadata,
+    WindowMetadata,
 )
 from runtime.streaming.watermarks import SourceWatermark, Watermarks
 from tests.runtime.streaming.model import Memory, Stream
 
 KINDS = [
     kind
-    for kind in vars(facts_module).values()
-    if isclass(kind) and kind.__module__ == facts_module.__name__
+    for kind in vars(metadata_module).values()
+    if isclass(kind) and kind.__module__ == metadata_module.__name__
 ]
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(-(2**63), 2**63 - 1),
@@ -61,26 +61,26 @@ SPANS = [Span(10, 20, 3, 5, 700, ("a", "b"))]
 WATERMARKS = Watermarks(
     (SourceWatermark(5, 7, None, ((3, -9, None), (4, 8, 2))), SourceWatermark()), 5
 )
-SLICES = SliceFacts(
+SLICES = SliceMetadata(
     [Level(1, [Slab(30, 4, [Chunk("c", 4, 99, 10, 30)])])],
-    {0: RunningFacts(2, 1, SPANS, [], 6, 4, 2, SPANS[0]), 1: TotalsFacts(2, 1, [], SPANS)},
+    {0: RunningMetadata(2, 1, SPANS, [], 6, 4, 2, SPANS[0]), 1: TotalsMetadata(2, 1, [], SPANS)},
     2,
 )
-UPDATES = UpdateFacts(
+UPDATES = UpdateMetadata(
     [[Part(0, 30, ("r",), 4)]], [(0, 30)], [ChangedRows([(0, 9)], 1, 2, "k")], 30, 1, 99, None, 0
 )
-FACTS = GroupFacts(
-    WATERMARKS, "run", 4, StateSignature("ck", 1), ("k",), 0, WindowFacts(SLICES, UPDATES)
+METADATA = GroupMetadata(
+    WATERMARKS, "run", 4, StateSignature("ck", 1), ("k",), 0, WindowMetadata(SLICES, UPDATES)
 )
 # Exactly what is in a checkpoint. If this test fails, increase the formats in `codec`.
 WRITTEN = (
     '{"watermarks":{"sources":[{"watermark_us":5,"clock_us":7,"held_us":null,"splits":'
     '[[3,-9,null],[4,8,2]]},{"watermark_us":null,"clock_us":null,"held_us":null,"splits":[]}],'
     '"combined_us":5,"has_ended":false},"run":"run","closed_us":4,"signature":{"checkpoint":"ck",'
-    '"operator":1},"by":["k"],"most_bytes":0,"contents":{"kind":"WindowFacts","slices":{"levels":[[1,[[30,4,'
-    '[["c",4,99,10,30]]]]]],"spans":{"0":{"kind":"RunningFacts","n_results":2,"number":1,"spans":'
+    '"operator":1},"by":["k"],"most_bytes":0,"contents":{"kind":"WindowMetadata","slices":{"levels":[[1,[[30,4,'
+    '[["c",4,99,10,30]]]]]],"spans":{"0":{"kind":"RunningMetadata","n_results":2,"number":1,"spans":'
     '[[10,20,3,5,700,["a","b"]]],"patches":[],"last":6,"block":4,"stride":2,"middle":'
-    '[10,20,3,5,700,["a","b"]]},"1":{"kind":"TotalsFacts","n_results":2,"number":1,"spans":[],'
+    '[10,20,3,5,700,["a","b"]]},"1":{"kind":"TotalsMetadata","n_results":2,"number":1,"spans":[],'
     '"patches":[[10,20,3,5,700,["a","b"]]]}},"generation":2},"updates":{"runs":[[[0,30,["r"],4]]],'
     '"changed":[[0,30]],"keys":[[[[0,9]],1,2,"k"]],"computed_us":30,"n_pending":1,'
     '"early_at_us":99,"late_at_us":null,"n_late":0}}}'
@@ -112,12 +112,12 @@ def test_every_record_of_state_is_read_as_it_was_written(kind: type[Any], data: 
     assert from_json(kind, json.loads(json.dumps(to_json(record)))) == record
 
 
-@given(anything(GroupFacts))
+@given(anything(GroupMetadata))
 @settings(max_examples=50)
-def test_facts_are_read_as_they_were_written(facts: GroupFacts) -> None:
-    blob = encode_facts(facts)
-    assert decode_facts(blob) == facts
-    assert has_buckets(blob) == isinstance(facts.contents, BucketFacts)
+def test_metadata_are_read_as_they_were_written(metadata: GroupMetadata) -> None:
+    blob = encode_metadata(metadata)
+    assert decode_metadata(blob) == metadata
+    assert has_buckets(blob) == isinstance(metadata.contents, BucketMetadata)
 
 
 @given(st.lists(st.booleans()))
@@ -128,21 +128,21 @@ def test_bits_are_read_as_they_were_written(bits: list[bool]) -> None:
 
 def test_times_at_the_ends_of_int64_stay() -> None:
     marks = Watermarks((SourceWatermark(-FINAL_US),), FINAL_US, has_ended=True)
-    facts = GroupFacts(marks, "", -(2**63), None, None, 0, SessionFacts(()))
-    assert decode_facts(encode_facts(facts)) == facts
+    metadata = GroupMetadata(marks, "", -(2**63), None, None, 0, SessionMetadata(()))
+    assert decode_metadata(encode_metadata(metadata)) == metadata
 
 
 def test_the_format_is_what_this_version_of_state_says() -> None:
-    blob = encode_facts(FACTS)
+    blob = encode_metadata(METADATA)
     assert blob[1:].decode() == WRITTEN
-    assert encode_facts(decode_facts(blob)) == blob
+    assert encode_metadata(decode_metadata(blob)) == blob
 
 
-SESSION = GroupFacts(
+SESSION = GroupMetadata(
     Watermarks((SourceWatermark(),)), "", None, None, None, 0,
-    SessionFacts([SessionChunk("s", 1, 2, 3, 4, "run", None)]),
+    SessionMetadata([SessionChunk("s", 1, 2, 3, 4, "run", None)]),
 )  # fmt: skip
-CONTENTS = '{"kind":"SessionFacts","chunks":[["s",1,2,3,4,"run",null]]}'
+CONTENTS = '{"kind":"SessionMetadata","chunks":[["s",1,2,3,4,"run",null]]}'
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ CONTENTS = '{"kind":"SessionFacts","chunks":[["s",1,2,3,4,"run",null]]}'
         ('"most_bytes":0', '"most_bytes":0,"least_bytes":0', "unknown field `least_bytes`"),
         ('"most_bytes":0,', "", "field `most_bytes` is missing"),
         ('"most_bytes":0', '"most_bytes":"0"', '`most_bytes`: expected a whole number, not "0"'),
-        ("SessionFacts", "JoinFacts", '`contents`: unknown kind "JoinFacts"'),
+        ("SessionMetadata", "JoinMetadata", '`contents`: unknown kind "JoinMetadata"'),
         (',"run",null]', ',"run"]', "`contents.chunks`: expected an array of 7 values"),
         ('["s",1,', '["s",1.5,', "`contents.chunks`: expected a whole number, not 1.5"),
         ('"has_ended":false', '"has_ended":0', "`watermarks.has_ended`: expected true or false"),
@@ -160,10 +160,10 @@ CONTENTS = '{"kind":"SessionFacts","chunks":[["s",1,2,3,4,"run",null]]}'
 def test_a_field_that_this_version_does_not_know_is_refused(
     was: str, now: str, problem: str
 ) -> None:
-    text = encode_facts(SESSION).decode()
+    text = encode_metadata(SESSION).decode()
     assert CONTENTS in text and was in text
     with pytest.raises(ExecutionError) as caught:
-        decode_facts(text.replace(was, now).encode())
+        decode_metadata(text.replace(was, now).encode())
     message = caught.value.message
     assert message.startswith(f"the state in the checkpoint cannot be read: {problem}")
     assert "\n" not in message
@@ -171,14 +171,14 @@ def test_a_field_that_this_version_does_not_know_is_refused(
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 9])
-def test_facts_of_another_version_are_refused(version: int) -> None:
-    blob = bytes([version]) + encode_facts(SESSION)[1:]
+def test_metadata_of_another_version_are_refused(version: int) -> None:
+    blob = bytes([version]) + encode_metadata(SESSION)[1:]
     with pytest.raises(ExecutionError, match=f"state of version {version}, but this sqlwin reads"):
-        decode_facts(blob)
+        decode_metadata(blob)
 
 
-def test_facts_of_another_operator_are_refused() -> None:
+def test_metadata_of_another_operator_are_refused() -> None:
     store = Memory()
-    store.put("facts", encode_facts(SESSION))
+    store.put("metadata", encode_metadata(SESSION))
     with pytest.raises(ExecutionError, match="is damaged: it belongs to another operator"):
         Stream(Tumble(10_000), store=store).micro_batch([("a", 1, 1)], 2)

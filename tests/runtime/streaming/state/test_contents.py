@@ -41,11 +41,11 @@ def kept(window: Window) -> OperatorSchema:
 
 
 def rows_in(store: Memory, operator: OperatorSchema | None) -> list[dict[str, object]]:
-    facts = store.facts
-    decoder = Decoder(operator, facts.closed_us)
+    metadata = store.metadata
+    decoder = Decoder(operator, metadata.closed_us)
     tables = [
         decoder.decoded(blob, store.get(name) or b"")
-        for name, blob in blobs_of(facts).items()
+        for name, blob in blobs_of(metadata).items()
         if blob.kind is BlobKind.SLICES
     ]
     return sorted(pa.concat_tables(tables).to_pylist(), key=str) if tables else []

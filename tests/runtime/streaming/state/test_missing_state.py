@@ -48,12 +48,12 @@ def of_general():
     ids=["tumble", "hop", "cumulate", "updates", "session", "general"],
 )
 def test_a_missing_blob_is_an_error_and_no_result_without_it(made):
-    names = [name for name in made()[0].blobs if name != "facts"]
+    names = [name for name in made()[0].blobs if name != "metadata"]
     assert names
     for number in range(len(names)):
         store, go_on = made()
         # names are other ones each time
-        missing = [name for name in store.blobs if name != "facts"][number]
+        missing = [name for name in store.blobs if name != "metadata"][number]
         del store.blobs[missing]
         with pytest.raises(ExecutionError, match=f"blob {missing} is missing"):
             go_on()

@@ -19,9 +19,9 @@ from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.state.blobs import FACTS
-from runtime.streaming.state.codec import decode_facts, encode_facts
-from runtime.streaming.state.facts import GroupFacts, WindowFacts
+from runtime.streaming.state.blobs import METADATA
+from runtime.streaming.state.codec import decode_metadata, encode_metadata
+from runtime.streaming.state.metadata import GroupMetadata, WindowMetadata
 from runtime.streaming.state.split import Split, key_columns, split_group
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
@@ -38,8 +38,8 @@ def place_of(key: str, of: int = INTO) -> int:
 
 
 def signed(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]:
-    """The blobs of a state, whose facts name the columns of the key."""
-    return {**store.blobs, FACTS: encode_facts(replace(store.facts, by=by))}
+    """Return the blobs of a state whose metadata names the key columns."""
+    return {**store.blobs, METADATA: encode_metadata(replace(store.metadata, by=by))}
 
 
 def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
@@ -140,7 +140,7 @@ def test_running_aggregates_are_made_again() -> None:
         shared.micro_batch(rows, watermark)
     assert shared.store.kept.slices.spans
     for blobs in split_group(signed(shared.store), 0, Split(1, INTO)):
-        assert not decode_facts(blobs[FACTS]).contents.slices.spans  # type: ignore[union-attr]
+        assert not decode_metadata(blobs[METADATA]).contents.slices.spans  # type: ignore[union-attr]
 
 
 def test_the_chunks_of_a_slab_are_put_together() -> None:
@@ -176,14 +176,14 @@ def test_slices_that_several_windows_share() -> None:
         shared.micro_batch(rows, watermark)
     assert shared.store.kept.slices.levels
     parts = split_group(signed(shared.store), 0, Split(1, INTO))
-    n_rows = [_n_rows(decode_facts(part[FACTS])) for part in parts]
-    assert sum(n_rows) == _n_rows(shared.store.facts)
+    n_rows = [_n_rows(decode_metadata(part[METADATA])) for part in parts]
+    assert sum(n_rows) == _n_rows(shared.store.metadata)
     assert min(n_rows) > 0
 
 
-def _n_rows(facts: GroupFacts) -> int:
-    assert isinstance(facts.contents, WindowFacts)
-    slabs = [slab for level in facts.contents.slices.levels for slab in level.slabs]
+def _n_rows(metadata: GroupMetadata) -> int:
+    assert isinstance(metadata.contents, WindowMetadata)
+    slabs = [slab for level in metadata.contents.slices.levels for slab in level.slabs]
     return sum(chunk.n_rows for slab in slabs for chunk in slab.chunks)
 
 
@@ -200,16 +200,16 @@ def test_state_that_cannot_be_cut_is_refused() -> None:
     other = next(number for number in range(8) if number != place_of("a", 8))
     with pytest.raises(ExecutionError, match="has keys of another key group"):
         split_group(signed(stream.store), other, Split(8, INTO))
-    facts = signed(stream.store)[FACTS]
+    metadata = signed(stream.store)[METADATA]
     with pytest.raises(ExecutionError, match=r"blob .* is missing"):
-        split_group({FACTS: facts}, 0, Split(1, INTO))
+        split_group({METADATA: metadata}, 0, Split(1, INTO))
 
 
 def test_operators_write_what_their_keys_are() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
-    assert stream.store.facts.by is None
+    assert stream.store.metadata.by is None
     group = Group(WindowJob(SessionAssigner(20 * MS), VALUES))
     group._spec = replace(group._spec, common=KeyGroupSpec(1, by=("k",)))
     list(group.batch([("a", 1, 1)]))
-    assert group.store.facts.by == ("k",)
+    assert group.store.metadata.by == ("k",)

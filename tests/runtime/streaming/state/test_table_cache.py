@@ -179,10 +179,10 @@ class Store(dict):
         self.pop(name, None)
 
 
-def slices(store, facts):
+def slices(store, metadata):
     columns = StateColumns(("k",), "$slice_end", (Merge(("s",), MergeOp.SUM),))
     windows = slice_assigner(Hop(10, 40))
-    return SliceState(store, facts, windows, slab_us(Hop(10, 40)), columns, Thresholds())
+    return SliceState(store, metadata, windows, slab_us(Hop(10, 40)), columns, Thresholds())
 
 
 def partials(*rows):
@@ -205,14 +205,14 @@ def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
     committed = Store()
     state = slices(committed, ())
     state.append(partials((1, 10, 5), (2, 10, 7)))
-    facts = state.facts()
+    metadata = state.metadata()
 
     # a task takes those slices apart and adds others, in this process, and is never committed
-    lost = slices(Store(committed), facts)
+    lost = slices(Store(committed), metadata)
     lost.append(partials((1, 20, 100)))
     lost.remove(every(lost))
 
-    again = slices(Store(committed), facts)
+    again = slices(Store(committed), metadata)
     again.append(partials((1, 20, 3)))
     assert kept(again) == [(1, 10, 5), (1, 20, 3), (2, 10, 7)]
 
@@ -222,7 +222,7 @@ def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
     monkeypatch.setattr(store, "get", lambda name: (_ for _ in ()).throw(AssertionError(name)))
-    assert kept(slices(store, state.facts())) == [(1, 10, 5)]
+    assert kept(slices(store, state.metadata())) == [(1, 10, 5)]
 
 
 def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
@@ -230,4 +230,4 @@ def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
     CACHE.clear()
-    assert kept(slices(store, state.facts())) == [(1, 10, 5)]
+    assert kept(slices(store, state.metadata())) == [(1, 10, 5)]

@@ -1,7 +1,7 @@
-"""What an operator keeps between micro-batches, apart from tables: the facts of its key group.
+"""Metadata of a key group: the state that an operator keeps between micro-batches besides tables.
 
-Facts name the blobs that hold the tables, and say what is in them, so that a micro-batch reads only
-the tables that it needs. `runtime.streaming.state.codec` encodes them.
+It names the blobs that hold the tables and describes their contents, so that a micro-batch reads
+only the tables that it needs. `runtime.streaming.state.codec` encodes it.
 
 Entries that a micro-batch reads and writes by the thousand are named tuples, which are JSON arrays.
 """
@@ -83,7 +83,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TotalsFacts:
+class TotalsMetadata:
     """Running totals of a CUMULATE window.
 
     Attributes:
@@ -100,7 +100,7 @@ class TotalsFacts:
 
 
 @dataclass(frozen=True)
-class RunningFacts(TotalsFacts):
+class RunningMetadata(TotalsMetadata):
     """Running aggregates of a HOP window.
 
     Attributes:
@@ -116,11 +116,11 @@ class RunningFacts(TotalsFacts):
     middle: Span | None
 
 
-SpanFacts: TypeAlias = RunningFacts | TotalsFacts
+SpanMetadata: TypeAlias = RunningMetadata | TotalsMetadata
 
 
 @dataclass(frozen=True)
-class SliceFacts:
+class SliceMetadata:
     """State of a slice store.
 
     Attributes:
@@ -130,7 +130,7 @@ class SliceFacts:
     """
 
     levels: Sequence[Level]
-    spans: Mapping[int, SpanFacts]
+    spans: Mapping[int, SpanMetadata]
     generation: int
 
 
@@ -170,7 +170,7 @@ class ChangedRows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class UpdateFacts:
+class UpdateMetadata:
     """Emitted results of open windows, and what has changed since.
 
     Attributes:
@@ -198,7 +198,7 @@ class UpdateFacts:
 
 
 @dataclass(frozen=True)
-class WindowFacts:
+class WindowMetadata:
     """State of the window operator.
 
     Attributes:
@@ -206,8 +206,8 @@ class WindowFacts:
         updates: Emitted results. None if each window is emitted once.
     """
 
-    slices: SliceFacts
-    updates: UpdateFacts | None
+    slices: SliceMetadata
+    updates: UpdateMetadata | None
 
 
 class SessionChunk(NamedTuple):
@@ -233,7 +233,7 @@ class SessionChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SessionFacts:
+class SessionMetadata:
     """State of the session operator.
 
     Attributes:
@@ -243,7 +243,7 @@ class SessionFacts:
     chunks: Sequence[SessionChunk]
 
 
-class CellFacts(NamedTuple):
+class CellMetadata(NamedTuple):
     """A cell of the general window operator, see `runtime.streaming.state.cells`.
 
     Attributes:
@@ -264,19 +264,19 @@ class CellFacts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GeneralFacts:
+class GeneralMetadata:
     """State of the general window operator.
 
     Attributes:
         cells: Cells.
     """
 
-    cells: Sequence[CellFacts]
+    cells: Sequence[CellMetadata]
 
 
 @dataclass(frozen=True)
-class BucketFacts:
-    """State of a key group with sub-buckets, each of which has facts of its own.
+class BucketMetadata:
+    """State of a key group with sub-buckets, each of which has metadata of its own.
 
     Attributes:
         n_buckets: Number of sub-buckets.
@@ -285,12 +285,12 @@ class BucketFacts:
     n_buckets: int
 
 
-OperatorFacts: TypeAlias = WindowFacts | SessionFacts | GeneralFacts
+OperatorMetadata: TypeAlias = WindowMetadata | SessionMetadata | GeneralMetadata
 
 
 @dataclass(frozen=True)
 class StateSignature:
-    """The checkpoint that facts were written for.
+    """The checkpoint that metadata was written for.
 
     Attributes:
         checkpoint: Unique token of the checkpoint.
@@ -302,8 +302,8 @@ class StateSignature:
 
 
 @dataclass(frozen=True)
-class GroupFacts:
-    """Facts of a key group, or of one of its sub-buckets.
+class GroupMetadata:
+    """Metadata of a key group, or of one of its sub-buckets.
 
     Attributes:
         watermarks: Watermarks, the same in all key groups.
@@ -322,4 +322,4 @@ class GroupFacts:
     signature: StateSignature | None
     by: tuple[str, ...] | None
     most_bytes: int
-    contents: WindowFacts | SessionFacts | GeneralFacts | BucketFacts
+    contents: WindowMetadata | SessionMetadata | GeneralMetadata | BucketMetadata
