@@ -143,5 +143,5 @@ class Catalog(Protocol):
 
 def column_named(schema: Schema, name: str) -> Column | None:
     """Return the column called `name`, ignoring case as Spark does, or None."""
-    folded = name.lower()
-    return next((column for column in schema if column.name.lower() == folded), None)
+    lower_name = name.lower()
+    return next((column for column in schema if column.name.lower() == lower_name), None)

@@ -164,12 +164,14 @@ def _walk_once(
     refusals: list[tuple[Trace, Rule, Node, Refusal]],
 ) -> list[Node]:
     """Walk the plans once, bottom-up, and apply at most one rule to each node."""
-    done: dict[int, Node] = {}  # rewritten nodes by the identity of the original
+    rewritten: dict[int, Node] = {}  # rewritten nodes by the identity of the original
 
     def rewrite(node: Node, trace: Trace) -> Node:
-        if id(node) not in done:
-            done[id(node)] = apply_rules(node.with_each_input(lambda n: rewrite(n, trace)), trace)
-        return done[id(node)]
+        if id(node) not in rewritten:
+            rewritten[id(node)] = apply_rules(
+                node.with_each_input(lambda n: rewrite(n, trace)), trace
+            )
+        return rewritten[id(node)]
 
     def apply_rules(node: Node, trace: Trace) -> Node:
         for rule in rules:

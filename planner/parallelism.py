@@ -33,19 +33,19 @@ _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "dat
 _WIDTHS |= {"string": 16, "binary": 16}
 
 
-def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
+def set_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
     """Return physical plans whose exchanges have a number of tasks and buckets.
 
     If the input is files of known size, the numbers follow from the bytes to read and the windows
     that may be emitted. Otherwise Spark's default parallelism applies. Nodes shared between plans
     stay shared.
     """
-    done: dict[int, Node] = {}
+    rewritten: dict[int, Node] = {}
 
     def chosen(node: Node) -> Node:
-        if id(node) not in done:
-            done[id(node)] = _choose_tasks(node.with_each_input(chosen), options)
-        return done[id(node)]
+        if id(node) not in rewritten:
+            rewritten[id(node)] = _choose_tasks(node.with_each_input(chosen), options)
+        return rewritten[id(node)]
 
     return [chosen(plan) for plan in plans]
 

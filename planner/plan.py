@@ -13,7 +13,7 @@ from planner.materialized.unanswered import check_inserted_rows, too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
-from planner.parallelism import with_parallelism
+from planner.parallelism import set_parallelism
 from planner.rules import (
     LOGICAL_STAGES,
     PHYSICAL_STAGES,
@@ -23,7 +23,7 @@ from planner.rules import (
     SLICES_RULE_NAMES,
     STREAM_RULE_NAMES,
 )
-from planner.streams.tables import streams_of, with_one_reading
+from planner.streams.tables import read_exclusive_tables_once, streams_of
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
     plans = _add_scans(plans, options, traces)
     for draft, plan in zip(drafts, plans, strict=True):
         check_inserted_rows(plan, draft.trace)
-    plans = with_parallelism(plans, options.parallelism)
-    alone = with_parallelism([draft.physical for draft in drafts], options.parallelism)
+    plans = set_parallelism(plans, options.parallelism)
+    alone = set_parallelism([draft.physical for draft in drafts], options.parallelism)
     return [
         _finish(draft, plan, by_itself, options)
         for draft, plan, by_itself in zip(drafts, plans, alone, strict=True)
@@ -135,7 +135,7 @@ def _add_scans(plans: Sequence[Node], options: Options, traces: Sequence[Trace])
 
 
 def _finish(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
-    physical = with_one_reading(physical, options.catalog)
+    physical = read_exclusive_tables_once(physical, options.catalog)
     shared = (node for node in physical.walk_up() if isinstance(node, SharedExchange))
     shares_stream = any(streams_of(node, options.catalog) for node in shared)
     trees = {"bound": draft.bound, "logical": draft.logical, "physical": physical}

@@ -159,17 +159,17 @@ def counting_files(directory: str, commits: Commits) -> Callable[[str], bool]:
     return counts
 
 
-def committed_files(files: Files, directory: str, listed: Callable[[], list[str]]) -> list[str]:
+def committed_files(files: Files, directory: str, list_files: Callable[[], list[str]]) -> list[str]:
     """List the committed files of a directory: all files of a micro-batch or none.
 
     Args:
         files: File system.
         directory: Table directory.
-        listed: Function that lists the files below it.
+        list_files: Function that lists the files below it.
     """
     commits = read_commits(files, directory)
     while True:
-        paths = listed()
+        paths = list_files()
         writers = {written[0] for path in paths for written in [batch_of(path)] if written}
         # A writer may have started since, with only part of its files listed. A batch may have
         # advanced since and deleted files before they were listed.
@@ -178,7 +178,7 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
         if _is_same(commits, later, writers):
             # A batch may have been published in between and have deleted its commit file.
             batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
-            if not batches or set(listed()) == set(paths):
+            if not batches or set(list_files()) == set(paths):
                 return list(filter(counting_files(directory, commits), paths))
         commits = later
 

@@ -151,13 +151,13 @@ class SqlwinError(Exception):
             what: Object, as the message begins with it.
             subject: Name of the object.
         """
-        quoted = [name for name in self.subjects if name.startswith("'")]
-        names = [name for name in self.subjects if name not in quoted]
+        literals = [name for name in self.subjects if name.startswith("'")]
+        names = [name for name in self.subjects if name not in literals]
         return type(self)(
             f"{what}: {self.message}",
             hint=self.hint,
             kind=self.kind,
-            subjects=(*quoted, subject, *names),
+            subjects=(*literals, subject, *names),
         )
 
     def with_source(self, sql: str, file: str | None = None, offset: int = 0) -> SqlwinError:
@@ -177,7 +177,7 @@ class SqlwinError(Exception):
         lines = [self.mask.text(self.message)]
         if self.position is not None and self.sql is not None:
             place = self.position
-            line, column, length = self._shown_line(place, self.sql)
+            line, column, length = self._masked_line(place, self.sql)
             where = f"line {place.line}, column {place.column}"
             lines.append(f"  at {self.file}, {where}" if self.file else f"  at {where}")
             shown, at = _part_around(line, column, None if width is None else width - 5)
@@ -189,7 +189,7 @@ class SqlwinError(Exception):
             lines.append(f"  {self.mask.text(self.hint)}")
         return "\n".join(lines)
 
-    def _shown_line(self, place: Position, sql: str) -> tuple[str, int, int]:
+    def _masked_line(self, place: Position, sql: str) -> tuple[str, int, int]:
         """Return the masked line at a position, and the start and length of the position in it."""
         source = sql.splitlines() or [""]
         number = min(place.line, len(source)) - 1

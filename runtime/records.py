@@ -80,7 +80,7 @@ def from_json(type_: type[T], value: object) -> T:
     return record
 
 
-def as_stored(record: T) -> T:
+def round_trip(record: T) -> T:
     """Return a dataclass as it would be read from its JSON, to compare it with such a one."""
     return from_json(type(record), json.loads(json.dumps(to_json(record))))
 
@@ -109,7 +109,7 @@ def from_text(type_: type[T], text: str, version: int | None = None) -> T:
     except ValueError as error:
         raise MalformedRecordError(f"no JSON: {error}") from error
     if not isinstance(content, dict):
-        raise MalformedRecordError(f"expected an object, not {_shown(content)}")
+        raise MalformedRecordError(f"expected an object, not {_value_text(content)}")
     if version is not None and (written := content.pop(VERSION, None)) != version:
         raise OtherVersionError(written, version)
     return from_json(type_, content)
@@ -229,7 +229,7 @@ def _decoder_of_scalar(type_: type) -> _Convert:
         # JSON has one kind of number; True is an int for Python
         if type(value) is type_ or (type_ is float and type(value) is int):
             return value
-        raise MalformedRecordError(f"expected {_NAMES[type_]}, not {_shown(value)}")
+        raise MalformedRecordError(f"expected {_NAMES[type_]}, not {_value_text(value)}")
 
     return decode
 
@@ -239,7 +239,7 @@ def _decoder_of_enum(type_: type[Enum]) -> _Convert:
         try:
             return type_(value)
         except ValueError as error:
-            raise MalformedRecordError(f"{_shown(value)} is unknown") from error
+            raise MalformedRecordError(f"{_value_text(value)} is unknown") from error
 
     return decode
 
@@ -255,7 +255,7 @@ def _decoder_of_row(types_: Any, make: _Convert) -> _Convert:
     def decode(value: Any) -> Any:
         if not isinstance(value, list) or len(value) != len(decoders):
             raise MalformedRecordError(
-                f"expected an array of {len(decoders)} values, not {_shown(value)}"
+                f"expected an array of {len(decoders)} values, not {_value_text(value)}"
             )
         if tuple(map(type, value)) not in shapes:
             return make([decode_item(v) for decode_item, v in zip(decoders, value, strict=True)])
@@ -284,7 +284,7 @@ def _decoder_of_sequence(type_: Any, make: _Convert) -> _Convert:
 
     def decode(value: Any) -> Any:
         if not isinstance(value, list):
-            raise MalformedRecordError(f"expected an array, not {_shown(value)}")
+            raise MalformedRecordError(f"expected an array, not {_value_text(value)}")
         return make(map(decode_item, value))
 
     return decode
@@ -295,7 +295,7 @@ def _decoder_of_mapping(key_type: Any, type_: Any) -> _Convert:
 
     def decode(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise MalformedRecordError(f"expected an object, not {_shown(value)}")
+            raise MalformedRecordError(f"expected an object, not {_value_text(value)}")
         try:
             return {key_type(key): decode_item(item) for key, item in value.items()}
         except MalformedRecordError:
@@ -313,7 +313,7 @@ def _decoder_of_fields(type_: Any) -> _Convert:
 
     def decode(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise MalformedRecordError(f"expected an object, not {_shown(value)}")
+            raise MalformedRecordError(f"expected an object, not {_value_text(value)}")
         if value.keys() != names:
             for name in sorted(value.keys() - names):
                 raise MalformedRecordError(f"unknown field `{name}`")
@@ -336,11 +336,11 @@ def _decoder_of_kinds(types_: Sequence[Any]) -> _Convert:
 
     def decode(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise MalformedRecordError(f"expected an object, not {_shown(value)}")
+            raise MalformedRecordError(f"expected an object, not {_value_text(value)}")
         content = dict(value)
         kind = content.pop(KIND, None)
         if kind not in decoders:
-            raise MalformedRecordError(f"unknown {KIND} {_shown(kind)}")
+            raise MalformedRecordError(f"unknown {KIND} {_value_text(kind)}")
         return decoders[kind](content)
 
     return decode
@@ -361,6 +361,6 @@ def _members(type_: Any) -> tuple[list[Any], bool]:
     return [arg for arg in args if arg is not type(None)], type(None) in args
 
 
-def _shown(value: object, most: int = 60) -> str:
+def _value_text(value: object, most: int = 60) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= most else f"{text[: most - 1]}…"

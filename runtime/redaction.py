@@ -102,7 +102,7 @@ class Mask:
             >>> DEFAULT.text("cannot open jdbc:pg://h/d?user=me&password=s3cr3t")
             'cannot open jdbc:pg://h/d?user=me&password=******'
         """
-        return _cut(text, self.spans(text))[0]
+        return _mask_spans(text, self.spans(text))[0]
 
     def part(
         self, text: str, begin: int, end: int, places: tuple[int, int] = (0, 0)
@@ -123,12 +123,12 @@ class Mask:
             for start, stop in self.spans(text)
             if start < end and stop > begin
         )
-        shown, (first, last) = _cut(text[begin:end], spans, places)
+        shown, (first, last) = _mask_spans(text[begin:end], spans, places)
         return shown, (first, last)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the spans of secrets in a text, in order, without their quotes."""
-        secrets = [*self._named_secrets(text), *_remembered_in(text)]
+        secrets = [*self._named_secrets(text), *_remembered_secrets(text)]
         merged: list[tuple[int, int]] = []
         for start, end in sorted(span for span in secrets if span[0] < span[1]):
             if merged and start <= merged[-1][1]:
@@ -153,7 +153,7 @@ class Mask:
                 if self.is_secret(name) and (pattern is _PAIR or _SURE.search(name)):
                     group = "value" if match["value"] is not None else "said"
                     at = match.end(group)
-                    yield _unquoted(text, *match.span(group))
+                    yield _strip_quotes(text, *match.span(group))
         for place in _PLACES:
             for match in place.finditer(text):
                 yield match.span(1)
@@ -179,14 +179,14 @@ def remember_settings(settings: Mapping[str, str], mask: Mask = DEFAULT) -> None
             mask.remember(value)
 
 
-def _remembered_in(text: str) -> Iterator[tuple[int, int]]:
+def _remembered_secrets(text: str) -> Iterator[tuple[int, int]]:
     for secret in tuple(_remembered):
         if secret in text:
             for match in re.finditer(rf"(?<!\w){re.escape(secret)}(?!\w)", text):
                 yield match.span()
 
 
-def _unquoted(text: str, start: int, end: int) -> tuple[int, int]:
+def _strip_quotes(text: str, start: int, end: int) -> tuple[int, int]:
     escaped = text.startswith('\\"', start)
     start += escaped
     if text[start] not in "'\"":
@@ -195,7 +195,7 @@ def _unquoted(text: str, start: int, end: int) -> tuple[int, int]:
     return start + 1, end - is_closed - (escaped and is_closed)
 
 
-def _cut(
+def _mask_spans(
     text: str, spans: Iterable[tuple[int, int]], places: tuple[int, ...] = ()
 ) -> tuple[str, list[int]]:
     """Replace spans of a text with the mask. Return the text and the new positions of `places`."""

@@ -116,7 +116,7 @@ def _process_directory(above: str, pid: int) -> Path:
 
 # Registered on import, so that it runs after the exit handlers that use the files.
 @atexit.register
-def _remove_own() -> None:
+def _remove_directories() -> None:
     """Remove the directories that this process created, not its parent's."""
     for path, pid in _own:
         if pid == os.getpid():

@@ -32,7 +32,7 @@ class SessionControl:
         """Whether Spark runs. It starts when a statement needs it."""
         return self._session._has_spark
 
-    def at_start_of_spark(
+    def when_spark_starts(
         self,
         waiting: Callable[[], AbstractContextManager[None]],
         action: Callable[[Any], None],

@@ -51,7 +51,7 @@ class Errors(Protocol):
         """Return sqlwin's error for an error that Spark raised."""
 
 
-def with_translated_errors(frame: DataFrame, errors: Errors) -> DataFrame:
+def translate_errors_of(frame: DataFrame, errors: Errors) -> DataFrame:
     """Return the DataFrame with methods that raise SqlwinError where Spark fails.
 
     DataFrames, groups and writers derived from it do so too.

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.errors import AnalysisError
-from runtime.spark.errors import translated_errors
-from runtime.spec.figures import counted
+from runtime.spark.errors import translate_spark_errors
+from runtime.spec.figures import count_text
 from sqlwin.dataframes import plain
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
         return plain(data)
     if not can_be_rows(data):
         raise TypeError(f"`{name}` must be {ACCEPTED}, not {_description(data)}")
-    table = _with_sql_types(_arrow_table(data, name), name)
+    table = _cast_to_sql_types(_arrow_table(data, name), name)
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-    with translated_errors():
+    with translate_spark_errors():
         return spark.createDataFrame(table, schema)
 
 
@@ -161,7 +161,7 @@ def _bad_column(name: str, column: str, error: BaseException) -> AnalysisError:
 # Types ------------------------------------------------------------------------------------------
 
 
-def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
+def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
     """Convert the columns to types that Spark has.
 
     Raises:
@@ -169,9 +169,11 @@ def _with_sql_types(table: pa.Table, name: str) -> pa.Table:
             counterpart in SQL.
     """
     if not table.num_columns:
-        raise AnalysisError(f"`{name}` has {counted(0, 'columns')}, but a table needs at least one")
-    folded = [column.lower() for column in table.column_names]
-    twice = next((c for c in table.column_names if folded.count(c.lower()) > 1), None)
+        raise AnalysisError(
+            f"`{name}` has {count_text(0, 'columns')}, but a table needs at least one"
+        )
+    lower_names = [column.lower() for column in table.column_names]
+    twice = next((c for c in table.column_names if lower_names.count(c.lower()) > 1), None)
     if twice is not None:
         raise AnalysisError(
             f"`{name}` has two columns named `{twice}`; SQL ignores case",

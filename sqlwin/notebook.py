@@ -16,7 +16,7 @@ from rich.console import Console
 
 from planner.explain.document import Document
 from runtime.errors import SqlwinError
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.control import SessionControl
 from sqlwin.display.charts.svg import svg_charts
 from sqlwin.display.charts.text import write_chart
@@ -125,7 +125,7 @@ def _show_stream(result: Result, stream: StreamedRows) -> None:
     n_rows, last = 0, pa.table({name: pa.array([], pa.null()) for name in result.columns})
 
     def shown(is_over: bool) -> HTML:
-        shown_rows = counted(n_rows, "rows")
+        shown_rows = count_text(n_rows, "rows")
         if n_rows > last.num_rows:
             shown_rows = f"the last {last.num_rows} of {shown_rows}"
         status = stream.opened.status()

@@ -15,22 +15,22 @@ from planner.explain.document import Document, QueryDocument, to_json
 from planner.sql.render import quote_string
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spark.on_demand import (
     is_started,
     show_start,
     spark_lock,
-    started,
+    start_spark,
     when_started,
 )
 from runtime.spark.session import begin_use, end_use, is_remote, is_stopped
 from runtime.spark.shipping import ship_code
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.table import Watermark
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
-from sqlwin.dataframes import with_translated_errors
+from sqlwin.dataframes import translate_errors_of
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
 from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
@@ -100,7 +100,7 @@ class Session:
     @property
     def spark(self) -> SparkSession:
         """Spark session that statements run on. It starts now if no statement has started it."""
-        return started(self._spark)
+        return start_spark(self._spark)
 
     @property
     def _has_spark(self) -> bool:
@@ -147,7 +147,7 @@ class Session:
         n_tables = len(catalog.entries.tables()) + len(catalog.entries.views())
         n_streams = len(self.streams.running())
         parts = [
-            counted(number, nouns)
+            count_text(number, nouns)
             for number, nouns in ((n_tables, "tables"), (n_streams, "running streams"))
             if number
         ]
@@ -374,7 +374,7 @@ class Session:
             )
         late = None
         if time_column is not None and watermark is not None:
-            late = Watermark(time_column, f"{quoted(time_column)} - INTERVAL '{watermark}'")
+            late = Watermark(time_column, f"{quote_name(time_column)} - INTERVAL '{watermark}'")
         with runner.lock:
             entry: Entry
             if isinstance(data, str | PathLike):
@@ -474,7 +474,7 @@ class Session:
                 made_by = windows if results.isStreaming else None
                 entry = Registered((name,), results, made_by=made_by)
                 self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
-            return with_translated_errors(results, self._runner.plans.errors_of(""))
+            return translate_errors_of(results, self._runner.plans.errors_of(""))
 
     def _named_rows(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
         """Register the DataFrame that the windows are over, and return its name."""
@@ -533,12 +533,12 @@ class Session:
         """
         # importing a web server takes time
         from sqlwin.ui.server import serve
-        from sqlwin.ui.snapshot import watched_session
+        from sqlwin.ui.snapshot import session_to_watch
 
         if self._page is not None and port is not None and port not in (0, self._page.port):
             self._page.close()
         runner = self._runner
-        watched = watched_session(
+        watched = session_to_watch(
             runner.activity, runner.streams, self.spark, lambda: runner.config.mask
         )
         self._page = serve(watched, port)

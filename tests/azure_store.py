@@ -1,10 +1,9 @@
-"""A server of this process that speaks as Azure's Blob and Data Lake storage do, over HTTP.
+"""A server in this process that speaks the protocols of Azure Blob and Data Lake Storage over HTTP.
 
-It has what `pyarrow.fs.AzureFileSystem` and deltalake ask for: blobs that are put, as a whole or in
-blocks, only where there is none if that is asked, listed, read and deleted; the signature of each
-request is that of the account's key, or the request has the one SAS token. With `is_hierarchical`
-the account has directories, which are listed as blobs of their own. The account is the first part
-of the path, as emulators have it.
+It implements the requests of `pyarrow.fs.AzureFileSystem` and deltalake: blobs are put, as a whole
+or in blocks and if requested only when absent, listed, read and deleted. Each request is signed
+with the account's key or has the one SAS token. With `is_hierarchical` the account has directories,
+which are listed as separate blobs. The account is the first part of the path, as in emulators.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _SIGNED = (
 
 @dataclass
 class Blob:
-    """The bytes of a blob, and when they were put there; a directory has none."""
+    """The bytes of a blob, and when they were put; a directory has no bytes."""
 
     content: bytes
     is_directory: bool = False
@@ -59,7 +58,7 @@ class Blob:
 
     @property
     def etag(self) -> str:
-        """What changes with the bytes."""
+        """Tag that changes with the bytes."""
         return f'"0x{hashlib.sha256(self.content).hexdigest()[:15].upper()}"'
 
 
@@ -68,13 +67,13 @@ class AzureStore:
     """The server, with one account.
 
     Attributes:
-        container: the container that there is.
-        is_hierarchical: whether the account has directories.
-        page: how many blobs a part of a listing has at most.
-        blobs: the blobs by name.
-        requests: method, path and query of the requests so far.
-        failing: the code that every request is refused with, such as `ServerBusy`.
-        n_refused: how many blobs were not put because they were there.
+        container: The only container.
+        is_hierarchical: Whether the account has directories.
+        page: Maximum number of blobs in a page of a listing.
+        blobs: Blobs by name.
+        requests: Method, path and query of the requests so far.
+        failing: Code with which every request is refused, such as `ServerBusy`.
+        n_refused: Number of blobs that were not put because they existed.
     """
 
     container: str
@@ -90,28 +89,28 @@ class AzureStore:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def settings(self, **changed: str) -> dict[str, str]:
-        """What Hadoop's settings say of it; `account_key="x"` is the key, `sas` the token."""
-        said = {"abfs.endpoint": f"127.0.0.1:{self.port}", "always.use.https": "false"}
+        """Return Hadoop's settings; `account_key="x"` sets the key, `sas` the token."""
+        settings = {"abfs.endpoint": f"127.0.0.1:{self.port}", "always.use.https": "false"}
         if "sas" in changed:
-            said[f"sas.fixed.token.{HOST}"] = changed.pop("sas")
+            settings[f"sas.fixed.token.{HOST}"] = changed.pop("sas")
         else:
-            said[f"account.key.{HOST}"] = changed.pop("account_key", KEY)
-        said |= {name.replace("_", "."): value for name, value in changed.items()}
-        return {f"fs.azure.{name}": value for name, value in said.items()}
+            settings[f"account.key.{HOST}"] = changed.pop("account_key", KEY)
+        settings |= {name.replace("_", "."): value for name, value in changed.items()}
+        return {f"fs.azure.{name}": value for name, value in settings.items()}
 
     def configure(self, spark: SparkSession, **changed: str) -> None:
-        """Let a session of Spark's know it."""
+        """Configure the store in a Spark session."""
         for name, value in self.settings(**changed).items():
             spark.conf.set(name, value)
 
     def forget(self, spark: SparkSession) -> None:
-        """Let a session of Spark's forget it."""
+        """Remove the store's settings from a Spark session."""
         for name in {**self.settings(), **self.settings(sas=SAS)}:
             spark.conf.unset(name)
 
     @contextmanager
     def waiting(self, method: str, part: str, seconds: float) -> Iterator[None]:
-        """Requests of a method whose path has a part are answered so much later in this block."""
+        """Delay requests of a method whose path contains a part, in this block."""
         self.delay = method, part, seconds
         try:
             yield
@@ -119,17 +118,17 @@ class AzureStore:
             self.delay = None
 
     def uri(self, path: str = "", container: str = "") -> str:
-        """The URI of something in the container."""
+        """Return a URI in the container."""
         return f"abfs://{container or self.container}@{HOST}/{path}".rstrip("/")
 
     def store(self, path: str = "", **changed: str) -> Store:
-        """How it is opened; `path` is a URI of another container."""
-        found = store_of(path or self.uri(), self.settings(**changed).get)
-        assert found is not None
-        return found
+        """Return the opened store; `path` is a URI of another container."""
+        result = store_of(path or self.uri(), self.settings(**changed).get)
+        assert result is not None
+        return result
 
     def put(self, path: str, table: pa.Table, row_group_size: int | None = None) -> str:
-        """Write a Parquet file, and give its URI."""
+        """Write a Parquet file and return its URI."""
         store = self.store()
         where, system = store.path(self.uri(path)), filesystem_of(store)
         pq.write_table(table, where, filesystem=system, row_group_size=row_group_size)
@@ -149,10 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
     store: AzureStore
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
     def answer(self) -> None:
-        """Answer a request, of whichever method."""
+        """Answer a request of any method."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -162,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             with self.store.lock:
                 self.store.requests.append((self.command, parts.path, parts.query))
-                status, headers, content = self._answered(unquote(parts.path), query, body)
+                status, headers, content = self._respond(unquote(parts.path), query, body)
         except _Refused as refused:
             text = f"<Error><Code>{refused.code}</Code><Message>no</Message></Error>"
             status, content = refused.status, text.encode()
@@ -184,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_DELETE = answer
 
-    def _answered(self, path: str, query: dict[str, str], body: bytes) -> Answer:
+    def _respond(self, path: str, query: dict[str, str], body: bytes) -> Answer:
         store = self.store
         if store.failing:
             raise _Refused(503 if store.failing == "ServerBusy" else 403, store.failing)
@@ -205,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {"Content-Type": "application/xml"}, _listing(store, query)
             return 200, {**_CONTAINER, **_times(0)}, b""
         if query.get("comp") == "lease" and name in store.blobs:
-            # whoever removes a blob asks for it first, that it does not change meanwhile
+            # deletion starts with a read, to check that the blob did not change
             lease = self.headers.get("x-ms-proposed-lease-id") or ""
             blob = store.blobs[name]
             return 201, {"ETag": blob.etag, "x-ms-lease-id": lease, **_times(blob.written)}, b""
@@ -229,7 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
         if query.get("comp") == "blocklist":
             text = body.decode()
             ids = [unescape(part.split("<", 1)[0]) for part in text.split("<Latest>")[1:]]
-            body = b"".join(store.blocks[name, each] for each in ids)
+            body = b"".join(store.blocks[name, item] for item in ids)
         if self.headers.get("If-None-Match") == "*" and name in store.blobs:
             store.n_refused += 1
             raise _Refused(409, "BlobAlreadyExists")
@@ -256,10 +255,10 @@ class _Handler(BaseHTTPRequestHandler):
             headers["x-ms-meta-hdi_isfolder"] = "true"
         if self.command == "HEAD":
             return 200, {**headers, "Content-Length": str(len(blob.content))}, b""
-        said = self.headers.get("x-ms-range") or self.headers.get("Range")
-        if said is None:
+        byte_range = self.headers.get("x-ms-range") or self.headers.get("Range")
+        if byte_range is None:
             return 200, headers, blob.content
-        first, _, last = said.removeprefix("bytes=").partition("-")
+        first, _, last = byte_range.removeprefix("bytes=").partition("-")
         content = blob.content[int(first) : int(last) + 1 if last else None]
         if not content:
             raise _Refused(416, "InvalidRange")
@@ -268,11 +267,11 @@ class _Handler(BaseHTTPRequestHandler):
         return 206, headers, content
 
     def _check_signature(self, query: dict[str, str]) -> None:
-        """See to it that a request is signed as Azure wants it: "Authorize with Shared Key"."""
-        said = self.headers.get("Authorization")
-        if said is None:
-            wanted = dict(parse_qsl(SAS))
-            if any(query.get(name) != value for name, value in wanted.items()):
+        """Check that a request is signed as in "Authorize with Shared Key"."""
+        authorization = self.headers.get("Authorization")
+        if authorization is None:
+            expected = dict(parse_qsl(SAS))
+            if any(query.get(name) != value for name, value in expected.items()):
                 raise _Refused(
                     403, "AuthenticationFailed" if "sig" in query else "NoAuthentication"
                 )
@@ -285,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
         text += f"/{ACCOUNT}{urlsplit(self.path).path}"
         text += "".join(f"\n{name.lower()}:{value}" for name, value in sorted(query.items()))
         digest = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
-        if said != f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}":
+        if authorization != f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}":
             raise _Refused(403, "AuthenticationFailed")
 
 
@@ -314,19 +313,19 @@ def _times(written: float) -> dict[str, str]:
 
 
 def _listing(store: AzureStore, query: dict[str, str]) -> bytes:
-    """A part of a listing: blobs, and where there is a delimiter what lies below directories."""
+    """Return a page of a listing: blobs, and with a delimiter the directories."""
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
-    found: dict[str, Blob | None] = {}
+    result: dict[str, Blob | None] = {}
     for name in sorted(store.blobs):
         if name.startswith(prefix):
             end = name.find(delimiter, len(prefix)) if delimiter else -1
-            found |= {name: store.blobs[name]} if end < 0 else {name[: end + 1]: None}
-    # of a page that begins somewhere, and its successor
+            result |= {name: store.blobs[name]} if end < 0 else {name[: end + 1]: None}
+    # first name of a page, and of the next page
     first = max(query.get("marker", ""), query.get("startFrom", ""))
-    names = [name for name in sorted(found) if name >= first]
+    names = [name for name in sorted(result) if name >= first]
     n_shown = min(store.page, int(query.get("maxresults", store.page)))
     marker = names[n_shown] if len(names) > n_shown else ""
-    entries = "".join(_entry(name, found[name]) for name in names[:n_shown])
+    entries = "".join(_entry(name, result[name]) for name in names[:n_shown])
     return (
         '<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName='
         f'"{store.container}"><Prefix>{escape(prefix)}</Prefix><Blobs>{entries}</Blobs>'
@@ -335,7 +334,7 @@ def _listing(store: AzureStore, query: dict[str, str]) -> bytes:
 
 
 def _paths(store: AzureStore, query: dict[str, str]) -> bytes:
-    """What is in a directory of an account that has them, or all that is below it."""
+    """Return the contents of a directory of a hierarchical account, optionally recursive."""
     top = query.get("directory", "").strip("/")
     if top and top not in store.blobs:
         raise _Refused(404, "PathNotFound")
@@ -374,16 +373,16 @@ def _entry(name: str, blob: Blob | None) -> str:
 
 @contextmanager
 def azure_store(container: str = "lake", *, is_hierarchical: bool = False) -> Iterator[AzureStore]:
-    """A server with an empty container."""
-    found = AzureStore(container, is_hierarchical)
-    handler = type("Handler", (_Handler,), {"store": found})
+    """Start a server with an empty container."""
+    result = AzureStore(container, is_hierarchical)
+    handler = type("Handler", (_Handler,), {"store": result})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    found.port = server.server_port
+    result.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield found
+        yield result
     finally:
         server.shutdown()
         thread.join()

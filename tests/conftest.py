@@ -82,7 +82,7 @@ def update_goldens(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two cores, small shuffles; client-side compilation only, since no test runs for long."""
+    """Two cores, small shuffles; only the client JIT compiler, because no test runs for long."""
     from runtime.spark.session import start_session
 
     session = start_session(
@@ -101,7 +101,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def session(spark: SparkSession) -> sqlwin.Session:
-    """A session that tests share: whoever changes a setting sets it back."""
+    """Provide a shared session. A test that changes a setting must restore it."""
     return sqlwin.connect(spark)
 
 
@@ -112,7 +112,7 @@ def drop_views(spark: SparkSession) -> None:
 
 @pytest.fixture
 def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
-    """A session of the test's own, without the views that tests before it left in Spark."""
+    """Provide a session for this test, without views that earlier tests left in Spark."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     drop_views(spark)
     own = sqlwin.connect(spark)
@@ -124,9 +124,9 @@ def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
 
 @pytest.fixture
 def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that run in this process have views and settings of their own, but this Spark.
+    """Let commands that run in this process use this Spark with separate views and settings.
 
-    They start it on demand, as they do outside the suite.
+    They start it on demand, as outside the suite.
     """
     import runtime.spark.jvm.process
 
@@ -149,17 +149,17 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
-    """An S3 server with the empty bucket `lake`."""
+    """Start an S3 server with the empty bucket `lake`."""
     # only here: the server takes its time to import
     from tests.object_store import object_store
 
-    with object_store() as found:
-        yield found
+    with object_store() as result:
+        yield result
 
 
 @pytest.fixture
 def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
-    """A fresh session that knows the store."""
+    """Provide a fresh session with the store configured."""
     store.configure(fresh_session.spark)
     yield fresh_session
     fresh_session.streams.stop_all()
@@ -169,7 +169,7 @@ def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.S
 
 @pytest.fixture
 def flights(fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> sqlwin.Session:
-    """A fresh session with the table `flights`, in the project's root."""
+    """Provide a fresh session with the table `flights`, in the project's root."""
     monkeypatch.chdir(ROOT)
     fresh_session.execute("""
         CREATE TABLE flights WITH (

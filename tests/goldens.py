@@ -1,4 +1,4 @@
-"""Golden files: expected output beside its source, rewritten only when asked to."""
+"""Golden files: expected output next to its source, rewritten only on request."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[1]
 
 
 def check(path: Path, actual: str, update: bool) -> None:
-    """Compare with a golden file, or rewrite it.
+    """Compare text with a golden file, or rewrite the file.
 
     Raises:
-        AssertionError: the texts differ, or there is no golden file yet.
+        AssertionError: The texts differ, or the golden file does not exist.
     """
     if update:
         path.write_text(actual)

@@ -1,4 +1,4 @@
-"""Parameters of which some take long: `--long` runs those too, `--slow` those that vary them."""
+"""Marks for slow parameters: `--long` also runs the long ones, `--slow` the slow ones."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import pytest
 
 
 def among(parameters: Iterable[Any], *, long: Collection[Any] = (), slow: Any = ()) -> list[Any]:
-    """The parameters, those in `long` and in `slow` marked so; each of these has to be there."""
-    return [pytest.param(each, marks=marks) for each, marks in _marked(parameters, long, slow)]
+    """Return the parameters, with those in `long` and `slow` marked. Each of these must exist."""
+    return [pytest.param(item, marks=marks) for item, marks in _mark(parameters, long, slow)]
 
 
 def pairs(
     first: Iterable[Any], second: Iterable[Any], *, long: Collection[Any] = (), slow: Any = ()
 ) -> list[Any]:
-    """Each of the first parameters with each of the second, the pairs marked like `among`."""
+    """Return all pairs of parameters, marked as in `among`."""
     every = itertools.product(first, second)
-    return [pytest.param(*pair, marks=marks) for pair, marks in _marked(every, long, slow)]
+    return [pytest.param(*pair, marks=marks) for pair, marks in _mark(every, long, slow)]
 
 
-def _marked(
+def _mark(
     parameters: Iterable[Any], long: Collection[Any], slow: Collection[Any]
 ) -> list[tuple[Any, tuple[pytest.MarkDecorator, ...]]]:
     every = list(parameters)
     for marked in (long, slow):
-        assert all(each in every for each in marked), f"{marked} are not all among {every}"
+        assert all(item in every for item in marked), f"{marked} are not all among {every}"
     return [
         (
-            each,
-            (pytest.mark.slow,) if each in slow else (pytest.mark.long,) if each in long else (),
+            item,
+            (pytest.mark.slow,) if item in slow else (pytest.mark.long,) if item in long else (),
         )
-        for each in every
+        for item in every
     ]

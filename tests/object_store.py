@@ -1,4 +1,4 @@
-"""An S3 server of this process, by moto, whose answers can be made slow, wrong or cut short."""
+"""An S3 server in this process, from moto, whose answers can be delayed, wrong or truncated."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ Which = Callable[[Environ], bool]
 
 
 def is_read(environ: Environ) -> bool:
-    """Whether a request asks for anything but a change."""
+    """Return whether a request reads."""
     return environ["REQUEST_METHOD"] in ("GET", "HEAD")
 
 
 def is_write_of(part: str) -> Which:
-    """Whether a request writes or ends a file with such a part in its path."""
+    """Return a predicate for requests that write or complete a file with `part` in its path."""
     return lambda environ: (
         environ["REQUEST_METHOD"] in ("PUT", "POST") and part in environ["PATH_INFO"]
     )
 
 
 def is_of_rows(environ: Environ) -> bool:
-    """Whether a request asks for a part of a file."""
+    """Return whether a request reads a range of a file."""
     return environ["REQUEST_METHOD"] == "GET" and "HTTP_RANGE" in environ
 
 
@@ -83,8 +83,8 @@ class ObjectStore:
     """The server.
 
     Attributes:
-        bucket: the bucket that there is.
-        requests: method, path and range of the requests so far.
+        bucket: The only bucket.
+        requests: Method, path and range of the requests so far.
     """
 
     bucket: str
@@ -96,32 +96,32 @@ class ObjectStore:
 
     @property
     def endpoint(self) -> str:
-        """Where it is, as `fs.s3a.endpoint` has it."""
+        """Address, as in `fs.s3a.endpoint`."""
         return f"http://127.0.0.1:{self.port}"
 
     def settings(self, **changed: str) -> dict[str, str]:
-        """What Hadoop's settings say of it; `secret_key="x"` changes `fs.s3a.secret.key`."""
+        """Return Hadoop's settings; `secret_key="x"` changes `fs.s3a.secret.key`."""
         said = {"endpoint": self.endpoint, "endpoint.region": "us-east-1", **KEYS}
         said |= {name.replace("_", "."): value for name, value in changed.items()}
         return {f"fs.s3a.{name}": value for name, value in said.items()}
 
     def configure(self, spark: SparkSession) -> None:
-        """Let a session of Spark's know it."""
+        """Configure the store in a Spark session."""
         for name, value in self.settings().items():
             spark.conf.set(name, value)
 
     def store(self, path: str = "", **changed: str) -> Store:
-        """How it is opened; `path` is a URI of another bucket."""
-        found = store_of(path or self.uri(), self.settings(**changed).get)
-        assert found is not None
-        return found
+        """Return the opened store; `path` is a URI of another bucket."""
+        result = store_of(path or self.uri(), self.settings(**changed).get)
+        assert result is not None
+        return result
 
     def uri(self, path: str = "") -> str:
-        """The URI of something in the bucket."""
+        """Return a URI in the bucket."""
         return f"s3a://{self.bucket}/{path}".rstrip("/")
 
     def put(self, path: str, table: pa.Table, **options: Any) -> str:
-        """Write a Parquet file, and give its URI."""
+        """Write a Parquet file and return its URI."""
         store = self.store()
         pq.write_table(
             table, store.path(self.uri(path)), filesystem=filesystem_of(store), **options
@@ -129,13 +129,13 @@ class ObjectStore:
         return self.uri(path)
 
     def delete(self, path: str) -> None:
-        """Delete a file, or what is below a path."""
+        """Delete a file, or everything below a path."""
         store = self.store()
-        system, found = filesystem_of(store), store.path(self.uri(path))
-        if system.get_file_info(found).is_file:
-            system.delete_file(found)
+        system, result = filesystem_of(store), store.path(self.uri(path))
+        if system.get_file_info(result).is_file:
+            system.delete_file(result)
         else:
-            system.delete_dir(found)
+            system.delete_dir(result)
 
     @contextmanager
     def failing(
@@ -144,11 +144,11 @@ class ObjectStore:
         """Answer some requests wrongly.
 
         Args:
-            fault: one of REFUSALS; `cut`: a half of the answer; `slow`: it comes late; `lost`: what
-                is asked is done, and the answer is an error.
-            which: the requests.
-            seconds: how late.
-            times: how many of them.
+            fault: One of REFUSALS; `cut`: half of the answer; `slow`: a delayed answer; `lost`: the
+                request is executed, and the answer is an error.
+            which: Predicate of the requests.
+            seconds: Delay.
+            times: Maximum number of requests.
         """
         self._fault = (fault, which, seconds, times)
         try:
@@ -203,24 +203,24 @@ class ObjectStore:
 def object_store(
     bucket: str = "lake", handler: type[WSGIRequestHandler] = WSGIRequestHandler
 ) -> Iterator[ObjectStore]:
-    """A server with an empty bucket; a handler may answer some requests in the place of moto."""
+    """Start a server with an empty bucket; a handler may answer requests instead of moto."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     app = DomainDispatcherApplication(create_backend_app)
-    found = ObjectStore(bucket)
+    result = ObjectStore(bucket)
 
     def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
-        return found.answer(app, environ, start)
+        return result.answer(app, environ, start)
 
     server = make_server("127.0.0.1", 0, answer, threaded=True, request_handler=handler)
-    found.port = server.server_port
+    result.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         # what another server of this process was given is in memory still
-        urlopen(Request(f"{found.endpoint}/moto-api/reset", method="POST")).close()
-        _make_bucket(found)
-        found.requests.clear()
-        yield found
+        urlopen(Request(f"{result.endpoint}/moto-api/reset", method="POST")).close()
+        _make_bucket(result)
+        result.requests.clear()
+        yield result
     finally:
         server.shutdown()
         thread.join()
@@ -229,7 +229,7 @@ def object_store(
 
 @contextmanager
 def store_of_a_process(bucket: str = "lake") -> Iterator[ObjectStore]:
-    """A server of a process of its own with an empty bucket; it never fails."""
+    """Start a server in another process with an empty bucket; it never fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -238,9 +238,9 @@ def store_of_a_process(bucket: str = "lake") -> Iterator[ObjectStore]:
         try:
             wait_until(lambda: _is_listening(port) or running.poll() is not None)
             assert running.poll() is None, "no server"
-            found = ObjectStore(bucket, port)
-            _make_bucket(found)
-            yield found
+            result = ObjectStore(bucket, port)
+            _make_bucket(result)
+            yield result
         finally:
             running.terminate()
 
@@ -250,8 +250,8 @@ def _is_listening(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _make_bucket(found: ObjectStore) -> None:
-    store = found.store()
+def _make_bucket(actual: ObjectStore) -> None:
+    store = actual.store()
     options = dict(store.options, allow_bucket_creation=True)
     made = Store(store.kind, store.root, store.top, tuple(sorted(options.items())))
-    filesystem_of(made).create_dir(found.bucket)
+    filesystem_of(made).create_dir(actual.bucket)

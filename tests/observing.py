@@ -1,7 +1,7 @@
 """Look at files and states that another process or thread changes meanwhile.
 
-`Path.rglob` raises FileNotFoundError when a directory that it has listed is removed before it looks
-into it, and a fixed `time.sleep` is too short on a busy machine. Tests use these functions instead.
+`Path.rglob` raises FileNotFoundError when a directory disappears between listing and reading it,
+and a fixed `time.sleep` is too short on a busy machine. Tests use these functions instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
-# Only reached when something hangs: a busy machine takes many times what a quiet one takes
+# Only reached when something hangs: a busy machine is many times slower than a quiet one
 _SECONDS = 180.0
 
 
@@ -35,7 +35,7 @@ def files_below(directory: Path, pattern: str = "*") -> list[Path]:
 
     A directory that is removed meanwhile, or is not there yet, has no files.
     """
-    # unlike `Path.rglob`, `os.walk` passes over directories that cannot be listed
+    # unlike `Path.rglob`, `os.walk` skips directories that cannot be listed
     return sorted(
         Path(above, name)
         for above, _, names in os.walk(directory)
@@ -54,13 +54,13 @@ def wait_until(
     """Wait until a condition holds, and return its value.
 
     Args:
-        condition: is called again and again, in this thread.
-        seconds: the longest wait.
-        every_s: the seconds between two calls.
-        explain: gives the text of the failure.
+        condition: Function called repeatedly in this thread.
+        seconds: Maximum duration.
+        every_s: Seconds between two calls.
+        explain: Returns the text of the failure.
 
     Raises:
-        AssertionError: the condition does not hold in time.
+        AssertionError: The condition does not hold in time.
     """
     give_up = time.monotonic() + seconds
     while not (value := condition()):
@@ -146,7 +146,7 @@ def catches_signal(process: int, number: int) -> bool:
 
 
 def next_file_time(directory: Path) -> None:
-    """Wait until files that are written get a later millisecond than those written before.
+    """Wait until new files get a later modification time, in milliseconds.
 
     File systems count in steps of some milliseconds, and sqlwin compares milliseconds.
     """

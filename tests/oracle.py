@@ -1,7 +1,7 @@
 """Brute force: every row into its windows by definition, then a plain GROUP BY, all in DuckDB.
 
-Nothing here knows about slices. Times are BIGINT microseconds, windows are found by the formulas of
-the Flink documentation with a true floor.
+Independent of slices. Times are BIGINT microseconds; windows follow the formulas of Flink's
+documentation with a true floor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MINUTE_US = 60_000_000
 
 @dataclass(frozen=True)
 class OracleWindow:
-    """A window in both spellings: sqlwin's function and lengths in microseconds."""
+    """A window in two forms: sqlwin's function, and lengths in microseconds."""
 
     kind: str
     size_us: int
@@ -30,7 +30,7 @@ class OracleWindow:
 
     @property
     def call(self) -> str:
-        """The window function over the table `data` with the time column `ts`."""
+        """Window function over the table `data` with the time column `ts`."""
         lengths = [self.size_us] if self.kind == "TUMBLE" else [self.step_us, self.size_us]
         if self.offset_us:
             lengths.append(self.offset_us)
@@ -39,7 +39,7 @@ class OracleWindow:
 
     @property
     def windows_sql(self) -> str:
-        """DuckDB: a list of structs (s, e), the windows of the row whose time is `t`."""
+        """DuckDB's SQL for a list of structs (s, e), the windows of a row with the time `t`."""
         floor = "(t - (((t - ({off})) % {w}) + {w}) % {w})".format
         if self.kind == "TUMBLE":
             start = floor(off=self.offset_us, w=self.size_us)
@@ -64,7 +64,7 @@ def _interval(us: int) -> str:
 def expected(
     data: pa.Table, window: OracleWindow, keys: Sequence[str], aggregates: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Rows (keys..., window start, window end in microseconds, aggregates...) by brute force."""
+    """Return rows (keys..., window start and end in microseconds, aggregates...) by brute force."""
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     con.register("data", data)
@@ -86,7 +86,7 @@ def expected_grouping_sets(
     sets: str,
     aggregates: Sequence[str],
 ) -> list[tuple[Any, ...]]:
-    """As `expected`, for `GROUPING SETS sets` inside each window."""
+    """Return the same for `GROUPING SETS sets` inside each window."""
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     con.register("data", data)
@@ -120,12 +120,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC)  # one class of time zone, so that texts agree
+        return value.astimezone(UTC)  # one class of time zone, so that texts are equal
     return value
 
 
 def _order(row: tuple[Any, ...]) -> str:
-    # doubles may differ in their last digits, so they do not take part in the order
+    # doubles may differ in their last digits, so rows are not sorted by them
     return repr(tuple("" if isinstance(v, float) else v for v in row))
 
 

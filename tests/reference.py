@@ -1,6 +1,6 @@
-"""The windows of a row by definition, in plain integers and dates; nothing here knows slices.
+"""The windows of a row by definition, in plain integers and dates, independent of slices.
 
-Tests compare what is computed with this. The same for SQL is in `tests.oracle`.
+Tests compare computed windows with these. `tests.oracle` is the equivalent in SQL.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def windows_of(window: Window, time: int, unit_us: int = 1) -> list[Bounds]:
 
 
 def _calendar(window: CalendarTumble | CalendarHop | CalendarCumulate, t: int) -> list[Bounds]:
-    """Windows of months around a time; which of them hold it is for the caller."""
+    """Return the windows of months around a time. The caller selects those that contain it."""
 
     def begin(month: int) -> int:
         return month_start(month) + window.offset_us
 
-    here = month_of(t - window.offset_us)
+    current_month = month_of(t - window.offset_us)
     stride = window.slide_months if isinstance(window, CalendarHop) else window.size_months
-    found = []
-    for month in range(here - window.size_months, here + 1):
+    result = []
+    for month in range(current_month - window.size_months, current_month + 1):
         start, end = begin(month), begin(month + window.size_months)
         if (month - window.offset_months) % stride or t >= end:
             continue
@@ -67,17 +67,17 @@ def _calendar(window: CalendarTumble | CalendarHop | CalendarCumulate, t: int) -
             ends = [begin(month + step) for step in steps]
         elif isinstance(window, CalendarCumulate):
             ends = [*range(start + window.step_us, end, window.step_us), end]
-        found += [(start, each) for each in ends]
-    return found
+        result += [(start, item) for item in ends]
+    return result
 
 
 def month_start(month: int) -> int:
-    """Microseconds of the first day of a month, counted from January 1970."""
+    """Return the microseconds of the first day of a month, counted from January 1970."""
     first = date(1970 + month // 12, month % 12 + 1, 1)
     return (first - date(1970, 1, 1)).days * DAY_US
 
 
 def month_of(time_us: int) -> int:
-    """The month that a time is in, counted from January 1970."""
+    """Return the month of a time, counted from January 1970."""
     moment = EPOCH + timedelta(microseconds=time_us)
     return (moment.year - 1970) * 12 + moment.month - 1

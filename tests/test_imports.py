@@ -1,4 +1,4 @@
-"""Who may import whom: between packages, between their rooms, and never in a circle.
+"""Allowed imports: between packages and between rooms, without circles.
 
 Every import counts, also one inside a function or under `TYPE_CHECKING`.
 """
@@ -18,8 +18,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MOST_FILES_OF_A_FOLDER = 18
 
-# What the modules of a room may import besides the standard library and each other. A room is a
-# package with all below it, or a module; what is below one and has a row of its own is another.
+# Allowed imports of a room's modules, besides the standard library and each other. A room is a
+# package with everything below it, or a module; a package below with its own row is another room.
 MAY_IMPORT = {
     # -- runtime: no SQL in it; goes to the executors --
     "runtime": "",
@@ -190,7 +190,7 @@ MAY_IMPORT = {
 
 @dataclass(frozen=True)
 class Import:
-    """An import of a module: where, and of which; third-party ones by their first word."""
+    """An import: its place and the imported module; third-party modules by their first word."""
 
     path: Path
     line: int
@@ -202,18 +202,18 @@ class Import:
 
 @cache
 def modules() -> dict[str, Path]:
-    """The modules of the three packages by name."""
-    found = {}
+    """Return the modules of the three packages by name."""
+    result = {}
     for package in ("sqlwin", "planner", "runtime"):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            result[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return result
 
 
 @cache
 def imports() -> dict[str, list[Import]]:
-    """What each module imports, but for the standard library."""
+    """Return the imports of each module, without the standard library."""
     return {module: list(imports_of(module)) for module in modules()}
 
 
@@ -224,7 +224,7 @@ def imports_of(module: str) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            # a relative import has no name here, and is refused below
+            # relative imports cannot be resolved here, and are refused below
             within = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in modules() else str(node.module) for name in within]
         for name in dict.fromkeys(names):
@@ -234,7 +234,7 @@ def imports_of(module: str) -> Iterator[Import]:
 
 
 def room_of(module: str) -> str:
-    """The row of the table that speaks for a module: the longest one above it."""
+    """Return the row of the table that applies to a module: its longest prefix."""
     while module not in MAY_IMPORT:
         module, dot, _ = module.rpartition(".")
         assert dot, "a package has no row in MAY_IMPORT"
@@ -242,22 +242,22 @@ def room_of(module: str) -> str:
 
 
 def names_of(imported: Import) -> set[str]:
-    """What a row of the table may call an imported module."""
+    """Return the names by which a row of the table may list an imported module."""
     module = imported.module
     return {module, room_of(module)} if module in modules() else {module}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The groups whose members reach each other."""
+    """Return the groups of nodes that reach each other."""
     reached: dict[str, set[str]] = {}
     for start in graph:
-        seen: set[str] = set()
+        visited: set[str] = set()
         waiting = [start]
         while waiting:
-            new = graph.get(waiting.pop(), set()) - seen
-            seen |= new
+            new = graph.get(waiting.pop(), set()) - visited
+            visited |= new
             waiting += new
-        reached[start] = seen
+        reached[start] = visited
     groups = {
         tuple(sorted(other for other in reached[one] if one in reached.get(other, set())))
         for one in graph
@@ -271,14 +271,14 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
     inside = [module for module in modules() if room_of(module) == room]
     assert inside, f"{room} has no modules: its row can go"
     wrong = [
-        str(each)
+        str(item)
         for module in inside
-        for each in imports()[module]
-        if each.module not in allowed
-        and (each.module not in modules() or room_of(each.module) not in allowed)
+        for item in imports()[module]
+        if item.module not in allowed
+        and (item.module not in modules() or room_of(item.module) not in allowed)
     ]
     assert not wrong, f"not in the row of {room} in MAY_IMPORT:\n  " + "\n  ".join(wrong)
-    read = {name for module in inside for each in imports()[module] for name in names_of(each)}
+    read = {name for module in inside for item in imports()[module] for name in names_of(item)}
     unused = set(MAY_IMPORT[room].split()) - read
     assert not unused, f"the row of {room} may go without {', '.join(sorted(unused))}"
 
@@ -349,10 +349,10 @@ def test_no_rooms_import_each_other_in_a_circle() -> None:
 def check_circles(place_of: dict[str, str]) -> None:
     """Fail if places import each other in a circle. `place_of` maps a module to its place."""
     ends = {
-        each: (place_of[module], place_of[each.module])
-        for module, found in imports().items()
-        for each in found
-        if each.module in modules() and place_of[each.module] != place_of[module]
+        item: (place_of[module], place_of[item.module])
+        for module, result in imports().items()
+        for item in result
+        if item.module in modules() and place_of[item.module] != place_of[module]
     }
     graph: dict[str, set[str]] = {place: set() for place in place_of.values()}
     for source, target in ends.values():
@@ -360,7 +360,7 @@ def check_circles(place_of: dict[str, str]) -> None:
     lines = []
     for group in circles(graph):
         lines.append(f"a circle of {', '.join(group)}:")
-        lines += [f"  {each}" for each, places in ends.items() if set(places) <= set(group)]
+        lines += [f"  {item}" for item, places in ends.items() if set(places) <= set(group)]
     assert not lines, "\n".join(lines)
 
 
@@ -387,7 +387,7 @@ def test_no_folder_has_more_files_than_one_can_look_over() -> None:
     assert not full, "\n".join(sorted(full))
 
 
-# What has a function run in Spark's Python workers, or reads and writes there
+# Modules that run functions in Spark's Python workers, or read and write there
 HANDED_TO_WORKERS = {
     *("mapInArrow", "mapInPandas", "applyInArrow", "applyInPandas", "mapPartitions"),
     *("mapPartitionsWithIndex", "transformWithState", "transformWithStateInPandas"),
@@ -398,7 +398,7 @@ HANDED_TO_WORKERS = {
 
 
 def test_nothing_outside_of_the_runtime_is_handed_to_workers() -> None:
-    # workers get the runtime alone: a function of sqlwin's or the planner's is not found there
+    # workers have only the runtime, and cannot import sqlwin or the planner
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno} names {name}"
         for module, path in modules().items()
@@ -437,11 +437,11 @@ def test_what_workers_get_of_sqlwin_needs_the_runtime_alone() -> None:
 
 def test_rules_do_not_import_each_other() -> None:
     wrong = [
-        str(each)
+        str(item)
         for module in modules()
         if module.startswith("planner.rules.")
-        for each in imports()[module]
-        if each.module.startswith("planner.rules")
+        for item in imports()[module]
+        if item.module.startswith("planner.rules")
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -1,4 +1,4 @@
-"""A class has its name alone, so that a search for it finds one thing."""
+"""A class name is unique, so that a search finds one definition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_no_two_public_classes_have_the_same_name() -> None:
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    result: defaultdict[str, list[str]] = defaultdict(list)
     for package in ("sqlwin", "planner", "runtime"):
         for path in sorted((ROOT / package).rglob("*.py")):
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    twice = {name: places for name, places in found.items() if len(places) > 1}
+                    result[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    twice = {name: places for name, places in result.items() if len(places) > 1}
     assert not twice, twice

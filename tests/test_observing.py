@@ -1,4 +1,4 @@
-"""The helpers of tests that look at what others change."""
+"""The helpers for tests that observe changes by others."""
 
 from __future__ import annotations
 

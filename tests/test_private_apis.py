@@ -1,4 +1,4 @@
-"""Private parts of Spark: each module that calls one says so, and ARCHITECTURE.md lists it."""
+"""Each module that calls private parts of Spark says so, and ARCHITECTURE.md lists it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# What leads from PySpark to the JVM, and what PySpark keeps of it
+# Handles from PySpark to the JVM, and PySpark's own private state
 HANDLES = frozenset(
     "_jvm _jsc _jdf _jo _jc _sc _jconf _jsparkSession _jsparkContext _gateway _origin "
     "_active_spark_context".split()
@@ -18,7 +18,7 @@ HANDLES = frozenset(
 
 
 def calls_private_parts(source: str) -> bool:
-    """Whether a module reads one of the handles, or imports a private name of PySpark."""
+    """Return whether a module reads a private handle, or imports a private name of PySpark."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr in HANDLES:
             return True
@@ -34,8 +34,8 @@ def sources() -> Iterator[tuple[str, str]]:
             yield path.relative_to(ROOT).as_posix(), path.read_text()
 
 
-def listed() -> list[str]:
-    """The modules in the table of ARCHITECTURE.md."""
+def modules_in_table() -> list[str]:
+    """Return the modules in the table of ARCHITECTURE.md."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     section = text.partition("## Private parts of Spark")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
@@ -59,13 +59,13 @@ def test_private_parts_are_found(source: str, calls: bool) -> None:
 
 
 def test_modules_that_call_private_parts_are_those_in_the_table() -> None:
-    missing = sorted(set(CALLING) - set(listed()))
+    missing = sorted(set(CALLING) - set(modules_in_table()))
     assert not missing, f"not in the table of ARCHITECTURE.md: {missing}"
-    gone = [module for module in listed() if not (ROOT / module).is_file()]
-    assert not gone, f"in the table, and nowhere else: {gone}"
+    unknown = [module for module in modules_in_table() if not (ROOT / module).is_file()]
+    assert not unknown, f"in the table, and nowhere else: {unknown}"
 
 
-@pytest.mark.parametrize("module", sorted({*CALLING, *listed()}))
+@pytest.mark.parametrize("module", sorted({*CALLING, *modules_in_table()}))
 def test_a_module_says_in_which_spark_its_private_parts_were_seen(module: str) -> None:
     doc = ast.get_docstring(ast.parse((ROOT / module).read_text())) or ""
     assert re.search(r"(checked with|as of|seen in)\s+(Py)?Spark\s+4\.\d", doc), (

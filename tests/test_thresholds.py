@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def is_number(node: ast.expr | None) -> bool:
-    """Whether an expression is a number, or a calculation with numbers and named constants."""
+    """Return whether an expression is a number, or arithmetic on numbers and named constants."""
     match node:
         case ast.Constant(value=int() | float()):
             return True
@@ -26,7 +26,7 @@ def is_number(node: ast.expr | None) -> bool:
 
 @cache
 def number_names() -> frozenset[str]:
-    """The names of all numeric module constants of the three packages."""
+    """Return the names of all numeric module constants of the three packages."""
     names: set[str] = set()
     for package in ("runtime", "planner", "sqlwin"):
         for path in (ROOT / package).rglob("*.py"):

@@ -11,11 +11,11 @@ SETTINGS = {"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "
 
 
 class NeedsSparkError(SqlwinError):
-    """Something has started Spark."""
+    """A test has started Spark."""
 
 
 def unstarted_spark() -> SparkSession:
-    """A session that raises `NeedsSparkError` when something starts it."""
+    """Return a session that raises `NeedsSparkError` when it is started."""
 
     def start() -> SparkSession:
         raise NeedsSparkError("Spark has started")

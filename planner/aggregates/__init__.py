@@ -1,1 +1,4 @@
-"""Aggregate functions and how they are computed from slices."""
+"""Aggregate functions and how they are computed from slices.
+
+Takes aggregate calls with types and gives partials, accumulators and result expressions.
+"""

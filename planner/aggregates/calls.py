@@ -13,7 +13,7 @@ from planner.catalog import Catalog
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import alias, function_call, is_not_null, replace_call, to_sql
 from planner.sql.nodes import UserAggregateCall
-from runtime.spec.aggregates import filtered_name
+from runtime.spec.aggregates import name_with_filter
 
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
@@ -27,11 +27,11 @@ def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
         if not isinstance(node, exp.Window) and is_call(node):
             aggregates.append(node)
         else:
-            rest += reversed(computed_from(node))
+            rest += reversed(operands_of(node))
     return aggregates
 
 
-def computed_from(node: exp.Expr) -> list[exp.Expr]:
+def operands_of(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a node. For OVER, these exclude the function itself."""
     children = list(node.iter_expressions())
     if not isinstance(node, exp.Window):
@@ -84,7 +84,7 @@ def canonical(expr: exp.Expr) -> str:
 def _fold(expr: exp.Expr) -> exp.Expr:
     """Normalise in place the names that differ only in spelling."""
 
-    def folded(node: exp.Expr) -> exp.Expr:
+    def fold(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
             return exp.Identifier(this=node.name.lower(), quoted=True)
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
@@ -93,7 +93,7 @@ def _fold(expr: exp.Expr) -> exp.Expr:
             node.set("aggregate", None)  # a user's object, which may be unhashable
         return node
 
-    return expr.transform(folded, copy=False)
+    return expr.transform(fold, copy=False)
 
 
 def canonical_hash(expr: exp.Expr) -> int:
@@ -106,9 +106,9 @@ def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
 
     Linear in the size of the tree. Building a text per node would multiply that by the depth.
     """
-    folded = _fold(expr.copy())
-    hash(folded)  # computes the hashes of all nodes below as well
-    pairs = zip(expr.dfs(), folded.dfs(), strict=True)
+    canonical = _fold(expr.copy())
+    hash(canonical)  # computes the hashes of all nodes below as well
+    pairs = zip(expr.dfs(), canonical.dfs(), strict=True)
     return {id(node): hash(like.unnest()) for node, like in pairs}
 
 
@@ -212,7 +212,7 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
     for filter_ in _user_filters(query):
         call = filter_.this
         arguments = [filter_.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
-        filter_.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
+        filter_.replace(exp.Anonymous(this=name_with_filter(call.name), expressions=arguments))
     return query
 
 

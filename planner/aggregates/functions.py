@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
-from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
+from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.aggregates.recipes import NotMergeable, Recipe, call_of, with_filter
 from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
@@ -87,11 +87,11 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan:
     if call.user is not None:
         return _user(call, call.user)
     if is_day_interval(call.type) or any(map(is_day_interval, call.arg_types)):
-        return _of_intervals(call)
+        return _plan_intervals(call)
     return _plan(call)
 
 
-def _of_intervals(call: AggregateCall) -> AggregatePlan:
+def _plan_intervals(call: AggregateCall) -> AggregatePlan:
     """Return the form, in microseconds, of a call with an interval argument or result."""
     types = call.arg_types or (call.type,)
     is_interval = [is_day_interval(type_) for type_ in types]
@@ -103,7 +103,7 @@ def _of_intervals(call: AggregateCall) -> AggregatePlan:
         replace(
             call,
             args=tuple(
-                in_microseconds(arg) if is_one else arg
+                to_microseconds(arg) if is_one else arg
                 for arg, is_one in zip(call.args, is_interval, strict=True)
             ),
             arg_types=tuple("bigint" if is_day_interval(t) else t for t in call.arg_types),

@@ -17,7 +17,7 @@ def is_day_interval(type_: str) -> bool:
     return type_.startswith("interval") and "month" not in type_ and "year" not in type_
 
 
-def in_microseconds(value: exp.Expr) -> exp.Expr:
+def to_microseconds(value: exp.Expr) -> exp.Expr:
     """Convert an interval to BIGINT microseconds."""
     return exp.IntDiv(
         this=exp.Paren(this=value.unnest().copy()), expression=exp.Var(this=_MICROSECOND)

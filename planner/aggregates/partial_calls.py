@@ -50,10 +50,10 @@ def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.
 
 def row_partials(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[str], ...]:
     """Return the same as `partial_calls`, with arguments and conditions as Spark SQL."""
-    return tuple(map(_in_sql, partial_calls(plans)))
+    return tuple(map(_sql_columns, partial_calls(plans)))
 
 
-def _in_sql(partial: PartialColumns[exp.Expr]) -> PartialColumns[str]:
+def _sql_columns(partial: PartialColumns[exp.Expr]) -> PartialColumns[str]:
     args = partial.args
     if isinstance(partial.into, CollectRegisters):
         # Let Spark compute the hash, so that values of any type get the registers of Spark's

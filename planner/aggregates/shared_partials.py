@@ -98,7 +98,7 @@ def union_partials(
     """
     united: list[AggregatePlan] = []
     columns_of: dict[Accumulator, tuple[str, ...]] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     columns: list[Columns] = []
     for plans in aggregates:
         computed, texts = partials_by_column(plans), _texts(plans)
@@ -111,7 +111,7 @@ def union_partials(
                     meaning = CollectSet(meaning.columns)
                 if meaning not in columns_of:
                     partials = dict.fromkeys(computed[name] for name in accumulator.columns)
-                    united.append(_rename(plan, accumulator, partials, taken))
+                    united.append(_rename(plan, accumulator, partials, used_names))
                     columns_of[meaning] = united[-1].accumulators[0].columns
                 own |= zip(accumulator.columns, columns_of[meaning], strict=True)
         columns.append(tuple((shared, name) for name, shared in own.items()))
@@ -119,24 +119,24 @@ def union_partials(
 
 
 def _rename(
-    plan: AggregatePlan, accumulator: Accumulator, partials: Iterable[Partial], taken: set[str]
+    plan: AggregatePlan, accumulator: Accumulator, partials: Iterable[Partial], used_names: set[str]
 ) -> AggregatePlan:
     """Return a plan with a single accumulator, with names that are not taken yet."""
-    names = {name: _free(name, taken) for name in accumulator.columns}
+    names = {name: _free(name, used_names) for name in accumulator.columns}
     renamed = []
     for partial in partials:
         fields = tuple(names[field] for field in partial.struct_fields)
-        name = _free(partial.name, taken) if fields else names[partial.name]
+        name = _free(partial.name, used_names) if fields else names[partial.name]
         renamed.append(Partial(name, partial.expr, fields))
     accumulator = replace(accumulator, columns=tuple(names.values()))
     return replace(plan, partials=tuple(renamed), accumulators=(accumulator,))
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, used_names: set[str]) -> str:
     """Return the name, with a number appended if it is taken, and mark it as taken."""
     free, number = name, 1
-    while free.lower() in taken:
+    while free.lower() in used_names:
         number += 1
         free = f"{name}_{number}"
-    taken.add(free.lower())
+    used_names.add(free.lower())
     return free

@@ -30,8 +30,8 @@ def listagg(call: AggregateCall) -> AggregatePlan:
         raise NotMergeable(f"{call.text} can only be merged with a string constant as separator")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
-    joined = ListAgg((partial.name,), output, separator, call.distinct)
-    return AggregatePlan(call, (partial,), (joined,), column(output.name))
+    accumulator = ListAgg((partial.name,), output, separator, call.distinct)
+    return AggregatePlan(call, (partial,), (accumulator,), column(output.name))
 
 
 def texts_by_time(call: AggregateCall) -> exp.Expr:
@@ -48,8 +48,8 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
         texts = function_call("ARRAY_DISTINCT", texts)
     separator = call.args[1] if len(call.args) > 1 else literal("")
     has_rows = exp.GT(this=function_call("SIZE", rows), expression=literal(0))
-    joined = function_call("ARRAY_JOIN", texts, separator)
-    return exp.Case(ifs=[exp.If(this=has_rows, true=joined)])
+    text = function_call("ARRAY_JOIN", texts, separator)
+    return exp.Case(ifs=[exp.If(this=has_rows, true=text)])
 
 
 def _rows(call: AggregateCall) -> exp.Expr:

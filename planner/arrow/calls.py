@@ -69,7 +69,7 @@ def _convert(value: Expression, target: str) -> Expression:
     return Call("cast", (value,), target)
 
 
-def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
+def cast_to_common_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
     """Cast the operands to the common type that Spark finds, or `VOID` if all are NULL."""
     operands = tuple(values)
     target = VOID
@@ -85,7 +85,7 @@ def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
 
 
 def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression, ...]:
-    """Cast operands as `with_one_type` does; string literals adopt a date or timestamp type."""
+    """Cast operands to a common type; string literals adopt a date or timestamp type."""
     types = {value.type for value in values} - {"string", VOID}
     texts = [value for value in values if value.type == "string"]
     if len(types) == 1 and types <= _TIMES and all(isinstance(v, Constant) for v in texts):
@@ -93,13 +93,13 @@ def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression
         return tuple(cast(value, target, time_zone) for value in values)
     if types == {"timestamp", "timestamp_ntz"}:
         if all(isinstance(v, Constant) for v in values if v.type == "timestamp_ntz"):
-            values = [_as_instant(value, time_zone) for value in values]
+            values = [_to_instant(value, time_zone) for value in values]
         else:
             values = [_on_wall_clock(value, time_zone) for value in values]
-    return with_one_type(values)
+    return cast_to_common_type(values)
 
 
-def _as_instant(value: Expression, time_zone: str) -> Expression:
+def _to_instant(value: Expression, time_zone: str) -> Expression:
     """Convert a TIMESTAMP_NTZ literal compared with instants into Spark's instant for it."""
     if not isinstance(value, Constant) or value.type != "timestamp_ntz":
         return value
@@ -152,7 +152,7 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
     if not types or not all(map(is_numeric, types)):
         names = " and ".join(value.type.upper() for value in (left, right))
         refuse(f"{function.upper()} of {names} is not supported by the scan")
-    operands = with_one_type((left, right))
+    operands = cast_to_common_type((left, right))
     type_ = operands[0].type
     if decimal_digits(type_) is not None:
         refuse(f"{function.upper()} of decimals is not supported by the scan")
@@ -182,7 +182,7 @@ def absolute(value: Expression) -> Expression:
         zero = _convert(zero, value.type)
         opposite: Expression = Call("-", (zero, value), value.type)
         return choose([Call("<=", (value, zero), "boolean")], [opposite, value])
-    is_negative = Call("<", with_one_type((value, zero)), "boolean")
+    is_negative = Call("<", cast_to_common_type((value, zero)), "boolean")
     return choose([is_negative], [negative(value), value])
 
 
@@ -194,7 +194,7 @@ def from_epoch(value: Expression, unit_us: int) -> Expression:
     return Call("from_epoch", (units, Constant(unit_us, "bigint")), "timestamp")
 
 
-def as_condition(value: Expression) -> Expression:
+def to_condition(value: Expression) -> Expression:
     """Return `value` where a BOOLEAN is expected."""
     if value.type == VOID:
         return Constant(None, "boolean")
@@ -205,7 +205,7 @@ def as_condition(value: Expression) -> Expression:
 
 def negation(value: Expression) -> Expression:
     """Build `NOT value`."""
-    return Call("not", (as_condition(value),), "boolean")
+    return Call("not", (to_condition(value),), "boolean")
 
 
 def is_null(value: Expression) -> Expression:
@@ -238,18 +238,18 @@ def _is_beyond_bigint(value: Expression) -> bool:
 
 def choose(conditions: Sequence[Expression], values: Sequence[Expression]) -> Expression:
     """Build CASE WHEN. `values` has one more element than `conditions`: the ELSE."""
-    *branches, default = with_one_type(values)
+    *branches, default = cast_to_common_type(values)
     if default.type == VOID:
         refuse("CASE with only NULL results is not supported by the scan")
     args: list[Expression] = []
     for condition, branch in zip(conditions, branches, strict=True):
-        args += (as_condition(condition), branch)
+        args += (to_condition(condition), branch)
     return Call("case", (*args, default), default.type)
 
 
 def coalesce(args: Sequence[Expression]) -> Expression:
     """Build `COALESCE(args)`."""
-    values = with_one_type(args)
+    values = cast_to_common_type(args)
     if values[0].type == VOID:
         refuse("COALESCE with only NULL arguments is not supported by the scan")
     return values[0] if len(values) == 1 else Call("coalesce", values, values[0].type)

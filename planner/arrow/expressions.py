@@ -112,9 +112,9 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
     assert isinstance(node, exp.Column)
     if len(node.parts) > 1:
         return _field(node, scope)
-    folded = node.name.lower()
-    column = column_named(scope.schema, folded)
-    if column is None or sum(c.name.lower() == folded for c in scope.schema) > 1:
+    lower_name = node.name.lower()
+    column = column_named(scope.schema, lower_name)
+    if column is None or sum(c.name.lower() == lower_name for c in scope.schema) > 1:
         refuse(f"{_quote(node)} is not a column of the scan")
     if not is_flat_type(column.type):
         refuse(f"{column.name} is {column.type.upper()}, which is not supported by the scan")
@@ -236,7 +236,7 @@ def _connector(node: exp.Expr, scope: _Scope) -> Expression:
         operands.append(rest.expression)
         rest = rest.this
     operands.append(rest)
-    args = (calls.as_condition(_translate(part, scope)) for part in reversed(operands))
+    args = (calls.to_condition(_translate(part, scope)) for part in reversed(operands))
     return Call("and" if kind is exp.And else "or", tuple(args), "boolean")
 
 
@@ -246,7 +246,7 @@ def _is(node: exp.Expr, scope: _Scope) -> Expression:
         return calls.is_null(value)
     if isinstance(node.expression, exp.Boolean):
         truth = Constant(bool(node.expression.this), "boolean")
-        return Call("<=>", (calls.as_condition(value), truth), "boolean")
+        return Call("<=>", (calls.to_condition(value), truth), "boolean")
     refuse(f"{_quote(node)} is not supported by the scan")
 
 

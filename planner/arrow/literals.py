@@ -122,12 +122,12 @@ def _fits(value: Decimal, precision: int, scale: int) -> bool:
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     # Trailing zeros need no decimal place.
-    whole = int("".join(map(str, digits)))
-    while whole and exponent < -scale and whole % 10 == 0:
-        whole, exponent = whole // 10, exponent + 1
-    if whole == 0:
+    integer = int("".join(map(str, digits)))
+    while integer and exponent < -scale and integer % 10 == 0:
+        integer, exponent = integer // 10, exponent + 1
+    if integer == 0:
         return True
-    return exponent >= -scale and len(str(whole)) + exponent <= precision - scale
+    return exponent >= -scale and len(str(integer)) + exponent <= precision - scale
 
 
 def _days(text: str) -> int | None:

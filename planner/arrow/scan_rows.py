@@ -77,16 +77,16 @@ class RowsOfScan:
         if not isinstance(expression, ColumnRef):
             return expression
         name, _, field = expression.name.partition(".")
-        made = self.columns[name.lower()]
-        if isinstance(made, str):
-            refuse(made)
+        column = self.columns[name.lower()]
+        if isinstance(column, str):
+            refuse(column)
         if field:
-            if not isinstance(made, ColumnRef):
+            if not isinstance(column, ColumnRef):
                 refuse(f"{expression.name} is a field of a column that the files do not have")
-            return ColumnRef(f"{made.name}.{field}", expression.type)
-        if made.type != expression.type:
-            refuse(f"the scan reads {expression.name} as {made.type.upper()}")
-        return made
+            return ColumnRef(f"{column.name}.{field}", expression.type)
+        if column.type != expression.type:
+            refuse(f"the scan reads {expression.name} as {column.type.upper()}")
+        return column
 
 
 def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
@@ -104,11 +104,11 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
 
     def source(relation: Node | exp.Table) -> RowsOfScan | None:
         if isinstance(relation, TableScan):
-            return _of_table(tuple(relation.table.split(".")), relation.schema, catalog, zone)
+            return _rows_of_table(tuple(relation.table.split(".")), relation.schema, catalog, zone)
         if isinstance(relation, exp.Table):
             name = tuple(part.name for part in relation.parts)
             plain = exp.Table(**{key: relation.args.get(key) for key in ("this", "db", "catalog")})
-            return _of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+            return _rows_of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
         return None
 
     return rows_above(node, source)
@@ -132,14 +132,16 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
             return _filter(rows_above(node.input, source), node.conjuncts)
         case Project():
             below = rows_above(node.input, source)
-            made = {item.name.lower(): _make(item.expr, below) for item in node.items}
-            return replace(below, schema=node.schema, columns=made)
+            columns = {item.name.lower(): _make(item.expr, below) for item in node.items}
+            return replace(below, schema=node.schema, columns=columns)
         case SqlQuery():
-            return _of_query(node, source)
+            return _rows_of_query(node, source)
     refuse(f"{type(node).__name__} is between the aggregate and the table")
 
 
-def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> RowsOfScan:
+def _rows_of_table(
+    name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
+) -> RowsOfScan:
     physical: dict[str, _Made] = {
         column.name.lower(): ColumnRef(column.name, column.type) for column in schema
     }
@@ -149,7 +151,7 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
     return replace(rows, of_table=of_table, columns=of_table)
 
 
-def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
+def _rows_of_query(node: SqlQuery, source: Source) -> RowsOfScan:
     """Return the rows of a query that only filters and projects one source."""
     named = table = only_source(node.query)
     while isinstance(table, exp.Subquery) and _is_all_rows(table.this):
@@ -163,7 +165,7 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
         below = source(table) or refuse(_TOO_MUCH)
     called = named.alias_or_name.lower()
 
-    def unqualified(part: exp.Expr) -> exp.Expr:
+    def strip_qualifier(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column) or len(part.parts) == 1:
             return part
         first, *names = part.parts
@@ -171,7 +173,7 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
             return part
         return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
 
-    own = node.query.unnest().transform(unqualified)
+    own = node.query.unnest().transform(strip_qualifier)
     where = own.args.get("where")
     below = _filter(below, tuple(conjuncts(where and where.this)), has_tables=False)
     items = [item.unalias() for item in own.expressions]
@@ -179,14 +181,14 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
         return replace(below, schema=node.schema)
     if len(items) != len(node.schema) or any(item.is_star for item in items):
         refuse(_TOO_MUCH)
-    made: dict[str, _Made] = {}
+    columns: dict[str, _Made] = {}
     for column, item in zip(node.schema, items, strict=True):
         value = _make(item, below, False)
         # An untranslated expression may be an aggregate or return several rows per row.
         if isinstance(value, str) and not isinstance(item, exp.Column):
             refuse(value)
-        made[column.name.lower()] = value
-    return replace(below, schema=node.schema, columns=made)
+        columns[column.name.lower()] = value
+    return replace(below, schema=node.schema, columns=columns)
 
 
 def _is_all_rows(query: exp.Expr) -> bool:
@@ -264,17 +266,19 @@ def rows_of_windows(
             return None
         roles = {key.name: key.role for key in relation.window_keys}
         schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in relation.schema)
-        made: dict[str, Expression | str] = {}
+        expressions: dict[str, Expression | str] = {}
         for column in schema:
             if column.name not in roles:
-                made[column.name.lower()] = ColumnRef(column.name, column.type)
+                expressions[column.name.lower()] = ColumnRef(column.name, column.type)
             elif column.type == "timestamp_ntz":
-                made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
+                expressions[column.name.lower()] = ColumnRef(
+                    bounds[roles[column.name]], column.type
+                )
             else:
-                made[column.name.lower()] = (
+                expressions[column.name.lower()] = (
                     f"{column.name} is an instant, which only Spark can produce"
                 )
-        return RowsOfScan((), made, schema, made, (), (), zone)
+        return RowsOfScan((), expressions, schema, expressions, (), (), zone)
 
     return rows_above(node, source)
 

@@ -125,7 +125,7 @@ def common_type(left: str, right: str) -> str | None:
         wider = max(left, right, key=_PRECEDENCE.index)
         # 24 bits are too few for an integer.
         return "double" if wider == "float" else wider
-    digits = [_as_decimal(type_) for type_ in (left, right)]
+    digits = [_decimal_parameters(type_) for type_ in (left, right)]
     if None not in digits:
         (p1, s1), (p2, s2) = (d for d in digits if d is not None)
         scale = max(s1, s2)
@@ -136,7 +136,7 @@ def common_type(left: str, right: str) -> str | None:
     return None
 
 
-def _as_decimal(type_: str) -> tuple[int, int] | None:
+def _decimal_parameters(type_: str) -> tuple[int, int] | None:
     return (_INTEGER_DIGITS[type_], 0) if is_integer(type_) else decimal_digits(type_)
 
 

@@ -35,11 +35,11 @@ from planner.binder.window_block import (
     is_aggregation,
 )
 from planner.binder.window_function import (
-    at_midnight,
+    apply_column_names,
+    date_as_midnight,
     partition_by_columns,
     reading_date,
     refuse_window_columns,
-    renamed_columns,
     time_column,
     window_of,
     with_date,
@@ -55,14 +55,14 @@ from planner.nodes.logical import (
 from planner.nodes.windows import window_properties
 from planner.sql.build import relation, select_all_from, to_sql
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
-from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql.flink_functions import rewrite_functions, round_time, time_rounding_calls
 from planner.sql.flink_meanings import rewrite_meanings
 from planner.sql.flink_queries import rewrite_clauses, unnest_maps
 from planner.sql.flink_types import rewrite_by_type
 from planner.sql.names import (
+    hint_at_late_name,
+    hint_at_window_name,
     rename_hidden_ctes,
-    with_late_name,
-    with_window_name,
     without_unused_ctes,
 )
 from planner.sql.nodes import (
@@ -84,7 +84,7 @@ from planner.sql.render import RESPELLED
 from planner.sql.table_options import name_with_options, refuse_options
 from planner.sql.wall_clocks import keep_wall_clocks
 from planner.streams.current_watermark import watermarked_stream
-from planner.streams.refusals import StreamRefusal, current_watermark_in, refused_subquery
+from planner.streams.refusals import StreamRefusal, current_watermark_in, refuse_subquery
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
 from runtime.spec.table import Column
@@ -132,16 +132,16 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
         # Spark rejects subqueries over streams with one general error: check for them first.
-        refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
+        refused = refuse_subquery(original, lambda t: stream_named(t, catalog) is not None)
         if refused is not None and error.kind is ErrorKind.SUBQUERY:
-            raise refused.placed_in(sql) from error
-        error = with_window_name(error, original, sql)
-        raise with_late_name(error, original, sql) from error
+            raise refused.place_in(sql) from error
+        error = hint_at_window_name(error, original, sql)
+        raise hint_at_late_name(error, original, sql) from error
     if (watermark is not None or binder.views_ask_watermark) and streams_of(plan, catalog):
         try:
             watermarked_stream(plan, catalog, None if watermark is None else span_of(watermark))
         except StreamRefusal as refusal:
-            raise refusal.placed_in(sql) from refusal
+            raise refusal.place_in(sql) from refusal
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
@@ -205,7 +205,7 @@ class _Binder(Relations):
         if not isinstance(query, exp.Select):
             return query
         unnest_maps(query, lambda value: self._type_of(value, query, scope) or "")
-        for call in reversed(rounded_times(query)):  # inner calls first
+        for call in reversed(time_rounding_calls(query)):  # inner calls first
             self.rewritten = True
             type_ = self._type_of(call.expressions[0], query, scope)
             round_time(call, type_ or "timestamp", self.sql)
@@ -224,13 +224,13 @@ class _Binder(Relations):
         """Reject text in double quotes that may be meant as a name."""
         sql = "" if self._views else self.sql
         check_names(query, sql)
-        whole: exp.Query = operands_alone(query)
+        full_query: exp.Query = operands_alone(query)
         parts: list[exp.Query] = []
         if isinstance(query, exp.Select):
-            whole = select_from_same(query, [exp.Star()])
+            full_query = select_from_same(query, [exp.Star()])
             # A source that reads other sources, such as LATERAL, cannot be bound alone.
             parts = [select_all_from(source.copy()) for source in sources_of(query)]
-        names = self._names_of([whole], scope) or self._names_of(parts, scope)
+        names = self._names_of([full_query], scope) or self._names_of(parts, scope)
         check_texts(query, names, sql)
 
     def _names_of(self, queries: Iterable[exp.Query], scope: Scope) -> frozenset[str]:
@@ -341,7 +341,7 @@ class _Binder(Relations):
         """
         items = {item.alias.lower(): item.this for item in select.selects if item.alias}
 
-        def meant(node: exp.Expr) -> exp.Expr:
+        def resolve(node: exp.Expr) -> exp.Expr:
             is_name = isinstance(node, exp.Column) and not node.table
             item = items.get(node.name.lower()) if is_name else None
             return exp.Paren(this=item.copy()) if item is not None else node
@@ -351,7 +351,7 @@ class _Binder(Relations):
         return (
             self._type_of(expr, select, scope)
             or self._type_of_item(grouped, scope)
-            or self._type_of(expr.copy().transform(meant), select, scope)
+            or self._type_of(expr.copy().transform(resolve), select, scope)
         )
 
     def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
@@ -442,8 +442,8 @@ class _Binder(Relations):
         if not table.db and table.name.lower() in scope:
             refuse_options(table, "a query", self.sql)
             cte = scope[table.name.lower()]
-            whole = None if cte.args["alias"].columns else self.whole_relation(cte.this)
-            return whole or self.sql_query(select_all_from(relation(table.name)), scope)
+            full_relation = None if cte.args["alias"].columns else self.whole_relation(cte.this)
+            return full_relation or self.sql_query(select_all_from(relation(table.name)), scope)
         view = self._view(name)
         if view is not None:
             refuse_options(table, "a view", self.sql)
@@ -496,7 +496,7 @@ class _Binder(Relations):
         time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
         is_date = time.type == "date"
         if is_date:
-            source, time = at_midnight(source, time)
+            source, time = date_as_midnight(source, time)
         partition = partition_by_columns(function, source.schema, self.sql)
         names = function.args.get("names")
         if names:
@@ -506,7 +506,7 @@ class _Binder(Relations):
             columns = WindowColumns(*WINDOW_COLUMNS)
         if function.alias_column_names:
             old = [c.name for c in source.schema]
-            source, columns, time = renamed_columns(function, source, time, self.sql)
+            source, columns, time = apply_column_names(function, source, time, self.sql)
             partition = tuple(source.schema[old.index(name)].name for name in partition)
         if isinstance(window, SessionWindow):
             window = replace(window, partition=partition)

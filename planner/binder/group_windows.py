@@ -23,7 +23,7 @@ from planner.binder.grouping_sets import has_groupings
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, copy_place, error_at
-from planner.sql.parts import has_beside, select_from_same
+from planner.sql.parts import has_other_parts, select_from_same
 from runtime.errors import AnalysisError
 
 # Parameters after the time column, in order
@@ -255,7 +255,7 @@ class _Rewrite:
         name = source.alias_or_name or None
         plain = [_plain_name(expr, name) for expr in columns]
         is_versioned = source.args.get("when") or source.args.get("version")
-        is_plain = not (has_beside(source) or is_versioned or source.alias_column_names)
+        is_plain = not (has_other_parts(source) or is_versioned or source.alias_column_names)
         is_named = isinstance(source, exp.Subquery) or (
             isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
         )

@@ -9,8 +9,8 @@ from planner.aggregates.calls import (
     canonical,
     canonical_hash,
     canonical_hashes,
-    computed_from,
     is_call,
+    operands_of,
     read_call,
 )
 from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings, item_place
@@ -106,10 +106,10 @@ class GroupingBlock:
         if group.args.get("all"):
             exprs = [item for item in self.items if not aggregates_in(item)]
         elif has_groupings(group):
-            self.groupings = groupings_of(group, lambda key: self._resolved_key(self.plain(key)))
+            self.groupings = groupings_of(group, lambda key: self._resolve_key(self.plain(key)))
             exprs = list(self.groupings.keys)
         else:
-            exprs = [self._resolved_key(self.plain(expr)) for expr in group.expressions]
+            exprs = [self._resolve_key(self.plain(expr)) for expr in group.expressions]
         keys: dict[str, NamedExpr] = {}
         for expr in exprs:
             if expr.find(exp.Query):
@@ -121,7 +121,7 @@ class GroupingBlock:
         self._known |= {canonical_hash(key.expr) for key in keys.values()}
         return list(keys.values())
 
-    def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
+    def _resolve_key(self, expr: exp.Expr) -> exp.Expr:
         """Resolve an ordinal or alias in GROUP BY to the select list's expression."""
         expr = expr.unnest()
         place = item_place(expr)
@@ -162,7 +162,7 @@ class GroupingBlock:
         outer = relations.select(items, aggregate)
         having = self.select.args.get("having")
         if having is not None:
-            condition = self._post(self._with_aliases(self.plain(having.this)))
+            condition = self._post(self._expand_aliases(self.plain(having.this)))
             outer.set("where", exp.Where(this=condition))
         for clause in ("order", "sort", "cluster", "distribute"):
             if self.select.args.get(clause):
@@ -186,7 +186,7 @@ class GroupingBlock:
             if new is not None:
                 node.replace(new)
             else:
-                rest += [c for c in computed_from(node) if not isinstance(c, exp.Query)]
+                rest += [c for c in operands_of(node) if not isinstance(c, exp.Query)]
         result: exp.Expr = root.expressions[0].pop()
         return result
 
@@ -205,7 +205,7 @@ class GroupingBlock:
             return copy_place(column(self._call_names[text]), node)
         return None
 
-    def _with_aliases(self, expr: exp.Expr) -> exp.Expr:
+    def _expand_aliases(self, expr: exp.Expr) -> exp.Expr:
         """Expand names of the select list, which HAVING may use and WHERE may not."""
 
         def spell_out(node: exp.Expr) -> exp.Expr:

@@ -86,7 +86,7 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     """
     hive = list(chain(*(group.args.get(clause) or [] for clause in _HIVE_CLAUSES)))
     if hive:
-        parts = [_with_keys(clause, group.expressions) for clause in hive]
+        parts = [_add_keys(clause, group.expressions) for clause in hive]
     else:
         parts = list(group.expressions)
     number = prod(map(_number_of_sets, parts))
@@ -109,7 +109,7 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     return Groupings(tuple(expr for _, expr in order.values()), sets_of_positions, place)
 
 
-def _with_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
+def _add_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
     """Add the keys to WITH ROLLUP and WITH CUBE, which do not list them."""
     if clause.expressions:
         return clause
@@ -152,7 +152,7 @@ def _leaves(expr: exp.Expr) -> list[exp.Expr]:
     return list(_composite(expr))
 
 
-def as_two_sets(groupings: Groupings) -> exp.Group:
+def two_grouping_sets(groupings: Groupings) -> exp.Group:
     """Return a GROUP BY of the same keys with two groupings: all keys, and the keys in every set.
 
     Spark's analyser derives the same names, types and nullability from it, but its run time grows

@@ -63,10 +63,10 @@ def expand_groupings(
         else:
             own.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()
-    taken = {windowed.time_column.lower()}.union(*map(column_names, (*read, *conjuncts)))
+    used_names = {windowed.time_column.lower()}.union(*map(column_names, (*read, *conjuncts)))
     # A key that another expression reads too must keep its values there.
     named = [
-        NamedExpr(f"{k.name}$key" if k.name.lower() in taken else k.name, k.expr)
+        NamedExpr(f"{k.name}$key" if k.name.lower() in used_names else k.name, k.expr)
         for k in (keys[position] for position in own)
     ]
     for bit, key in enumerate(named):

@@ -22,7 +22,7 @@ from planner.sql.build import (
     star_leaves_out,
 )
 from planner.sql.nodes import error_at, span_of
-from planner.sql.parts import has_beside
+from planner.sql.parts import has_other_parts
 from runtime.errors import AnalysisError, nearest
 
 _TYPES = {
@@ -61,7 +61,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
         raise NotBound(f"a {' '.join(words)} JOIN of windows is not supported")
-    if _nested_queries(select, source.this, *(j.this for j in joins)):
+    if _has_nested_queries(select, source.this, *(j.this for j in joins)):
         raise NotBound("a join of windows contains a subquery")
     if left.attached.spec != right.attached.spec:
         raise NotBound("the sides of the join have different windows")
@@ -117,7 +117,7 @@ def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:
 
 def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
     """Return a relation whose rows carry windows, or None for any other."""
-    if source.alias_column_names or has_beside(source):
+    if source.alias_column_names or has_other_parts(source):
         return None
     query: exp.Query | None = None
     if isinstance(source, exp.Subquery):
@@ -141,7 +141,7 @@ def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None
     return Side(node, source.alias_or_name, attached)
 
 
-def _nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
+def _has_nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
     """Return whether a SELECT has subqueries outside its FROM, or CTEs."""
     inside = {id(node) for source in sources for node in source.find_all(exp.Query)}
     parts = (part for part in select.iter_expressions() if part.arg_key != "with_")

@@ -14,7 +14,7 @@ from planner.nodes.logical import (
     columns_of,
     is_identified,
 )
-from planner.nodes.windows import renamed_windows
+from planner.nodes.windows import rename_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import TextSpan, merge_spans
 
@@ -120,7 +120,7 @@ class Sides:
             NotBound: The conditions do not join windows.
         """
         left_window = self.left.attached
-        right_window = renamed_windows(self.right.attached, self.right_names.items())
+        right_window = rename_windows(self.right.attached, self.right_names.items())
         assert right_window is not None  # all columns are passed on
         windows, keys, key_places, rest = [], [], [], []
         for part, span in zip(parts, spans, strict=True):
@@ -140,7 +140,7 @@ class Sides:
             if self.using:
                 reason = f"USING does not contain {ends}"
             raise NotBound(reason, "Spark joins all rows")
-        left, right = self.left.node, self._renamed_right()
+        left, right = self.left.node, self._rename_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")
         outer_right = self.join_type in ("LeftOuter", "FullOuter")
@@ -174,7 +174,7 @@ class Sides:
                 return str(a), str(b)
         return None
 
-    def _renamed_right(self) -> Node:
+    def _rename_right(self) -> Node:
         node = self.right.node
         new = tuple(replace(c, name=self.right_names[c.name.lower()]) for c in node.schema)
         return node if new == node.schema else columns_of(node, new, (c.name for c in node.schema))

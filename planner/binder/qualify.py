@@ -91,7 +91,7 @@ class _Unfolding:
         if isinstance(expr, exp.Query):
             return expr
         if isinstance(expr, exp.Window):
-            return self._hide(self._with_aliases(expr))
+            return self._hide(self._expand_aliases(expr))
         if isinstance(expr, exp.Column) and self._is_output(expr):
             return expr
         parts = [p for p in expr.walk() if isinstance(p, exp.Window | exp.Column)]
@@ -118,7 +118,7 @@ class _Unfolding:
         self._hidden.append(alias(expr, name))
         return column(name)
 
-    def _with_aliases(self, over: exp.Expr) -> exp.Expr:
+    def _expand_aliases(self, over: exp.Expr) -> exp.Expr:
         """Expand select-list aliases in a function with OVER."""
         names = {c.name.lower() for c in over.find_all(exp.Column) if not c.table}
         used = {name for name in names & self._aliases.keys() if not _is(self._aliases[name], name)}

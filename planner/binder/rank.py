@@ -77,7 +77,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
         name,
         place=span_of(over),
     )
-    ranked = _in_order(ranked, query, item)
+    ranked = _place_rank(ranked, query, item)
     result = outer.copy()
     condition = conjunction(rest)
     result.set("where", exp.Where(this=condition) if condition is not None else None)
@@ -180,7 +180,7 @@ def _without_rank(
     return node, partition, tuple(order)
 
 
-def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
+def _place_rank(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
     """Move the rank to its position in the select list and drop hidden columns."""
     *others, rank = ranked.schema
     visible = [c for c in others if not c.name.startswith("$order")]

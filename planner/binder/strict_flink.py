@@ -83,15 +83,15 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
 def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:
     """Return the error for a spelling. Text from a view has no position in `sql`."""
     place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1) if has_place else None
-    return AnalysisError(_in_flink(lenient.message), position=place, sql=sql, hint=lenient.hint)
+    return AnalysisError(_flink_error(lenient.message), position=place, sql=sql, hint=lenient.hint)
 
 
 def strict_error(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
     """Return the error for syntax that Flink rejects, at a node of the statement."""
-    return error_at(sql, _in_flink(message), node, hint=hint)
+    return error_at(sql, _flink_error(message), node, hint=hint)
 
 
-def _in_flink(message: str) -> str:
+def _flink_error(message: str) -> str:
     return f"{message} in Flink (sqlwin.strict-flink is on)"
 
 
@@ -154,14 +154,14 @@ def check_plan(plan: Node, is_stream: bool) -> None:
     window = getattr(plan, "window", None)
     if isinstance(window, SessionWindow) and not is_stream:
         raise AnalysisError(
-            _in_flink("SESSION windows are supported on streams only"),
+            _flink_error("SESSION windows are supported on streams only"),
             hint="SET 'sqlwin.strict-flink' = 'false'",
         )
     if isinstance(plan, WindowAggregate):
         _check_aggregate(plan, is_stream)
     if isinstance(plan, WindowRank) and is_stream and plan.rank_type != "ROW_NUMBER":
         raise AnalysisError(
-            _in_flink(f"{plan.rank_type} is not supported for windows of a stream"),
+            _flink_error(f"{plan.rank_type} is not supported for windows of a stream"),
             hint="use ROW_NUMBER",
         )
     for child in plan.inputs:
@@ -172,7 +172,7 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
     window = node.window
     if isinstance(window, Hop) and is_stream and window.size_us % window.slide_us:
         raise AnalysisError(
-            _in_flink(
+            _flink_error(
                 f"the size of HOP, {render_duration(window.size_us)}, must be a multiple "
                 f"of its slide, {render_duration(window.slide_us)},"
             ),
@@ -183,6 +183,6 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
         below = below.inputs[0]
     if isinstance(below, WindowTableFunction):
         raise AnalysisError(
-            _in_flink("a window over rows of another window cannot be aggregated"),
+            _flink_error("a window over rows of another window cannot be aggregated"),
             hint="aggregate the inner windows first, and use their window_time",
         )

@@ -15,11 +15,11 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import (
-    as_two_sets,
     check_grouping_calls,
     groupings_of,
     has_groupings,
     spell_out_grouping_ids,
+    two_grouping_sets,
 )
 from planner.binder.groupings import expand_groupings
 from planner.binder.join import side_of
@@ -36,7 +36,7 @@ from planner.nodes.logical import (
 from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
 from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
-from planner.sql.parts import has_beside, lone_source
+from planner.sql.parts import has_other_parts, lone_source
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
 
@@ -69,7 +69,7 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
     if attached is None or distinct is None or distinct.args.get("on"):
         return None
     if (
-        has_beside(select)
+        has_other_parts(select)
         or any(map(select.args.get, _NOT_DISTINCT))
         or select.find_ancestor(exp.In, exp.Exists)
     ):
@@ -146,16 +146,16 @@ def _bind_block(
         groupings = groupings_of(group, lambda key: key)
         check_grouping_calls(select, groupings)
         spell_out_grouping_ids(select, groupings)
-    whole = select.copy()
-    whole.set("with_", None)
+    original = select.copy()
+    original.set("with_", None)
     if groupings is not None:
-        whole.set("group", as_two_sets(groupings))
+        original.set("group", two_grouping_sets(groupings))
     table = relation(relations.placeholder(windowed))
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
-    whole.set("from_", exp.From(this=table))
+    original.set("from_", exp.From(this=table))
     # Let Spark check the block as written, before it is taken apart.
-    checked = relations.sql_query(whole, scope)
+    checked = relations.sql_query(original, scope)
     block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
     block.check()
     keys = block.keys()

@@ -145,9 +145,9 @@ class _Parameters:
             raise self._error(
                 "step", f"the step of CUMULATE must be shorter than the size: {sizes}", hint
             )
-        whole, part = (size.months, step.months) if size.months else (size.us, step.us)
-        if whole % part:
-            if part > whole and part % whole == 0:
+        length, step_length = (size.months, step.months) if size.months else (size.us, step.us)
+        if length % step_length:
+            if step_length > length and step_length % length == 0:
                 hint += "; they look swapped"
             raise self._error(
                 "step", f"the size of CUMULATE must be a multiple of the step: {sizes}", hint
@@ -282,7 +282,7 @@ def _time_of(time: Column, schema: Schema) -> str:
     return f"convert it in a subquery: CAST({name} AS TIMESTAMP)"
 
 
-def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
+def date_as_midnight(source: Node, date: Column) -> tuple[Node, Column]:
     """Return the data with a DATE column as the TIMESTAMP of its midnight, and that column."""
     time = replace(date, type="timestamp_ntz")
     schema = tuple(time if col == date else col for col in source.schema)
@@ -305,7 +305,7 @@ def with_date(node: WindowTableFunction, date: str | None) -> Node:
         return node
     schema = tuple(replace(c, type="date") if c.name == date else c for c in node.schema)
     items = tuple(
-        NamedExpr(c.name, as_date(column(c.name)) if c.name == date else column(c.name))
+        NamedExpr(c.name, cast_to_date(column(c.name)) if c.name == date else column(c.name))
         for c in schema
     )
     return Project(schema, node, items)
@@ -335,9 +335,9 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
         new = part
         for read in reads:
             if read is part:
-                new = as_date(read.copy())
+                new = cast_to_date(read.copy())
             else:
-                read.replace(as_date(read.copy()))
+                read.replace(cast_to_date(read.copy()))
         if part.arg_key == "expressions" and not isinstance(part, exp.Alias):
             new = alias(new, name)  # keep the output name
         if new is not part:
@@ -345,7 +345,7 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
     return select
 
 
-def as_date(time: exp.Expr) -> exp.Expr:
+def cast_to_date(time: exp.Expr) -> exp.Expr:
     """Build `CAST(time AS DATE)`."""
     return exp.Cast(this=time, to=exp.DataType.build("date"))
 
@@ -369,15 +369,15 @@ def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str)
 
 def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> None:
     """Raise an AnalysisError if the data already has one of the window columns."""
-    taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
-    if taken:
-        message = f"the data of {function.kind} already has a column `{taken[0]}`"
-        hint = f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ..."
+    reserved = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
+    if reserved:
+        message = f"the data of {function.kind} already has a column `{reserved[0]}`"
+        hint = f"rename it in a subquery: SELECT {reserved[0]} AS inner_{reserved[0]}, ..."
         places = (function.args["data"], function.this)
-        raise error_at(sql, message, *places, hint=hint, subjects=(taken[0],))
+        raise error_at(sql, message, *places, hint=hint, subjects=(reserved[0],))
 
 
-def renamed_columns(
+def apply_column_names(
     function: WindowFunctionCall, source: Node, time: Column, sql: str
 ) -> tuple[Node, WindowColumns, Column]:
     """Apply the column names of `AS t(a, b, ..., ws, we, wt)` to the data and window columns."""

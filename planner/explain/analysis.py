@@ -14,7 +14,7 @@ from planner.explain.document import (
     Tree,
     WindowOperatorEntry,
 )
-from runtime.spec.figures import counted, seconds_text, size_text, wall_clock_text
+from runtime.spec.figures import count_text, seconds_text, size_text, wall_clock_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
 _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "operators")
@@ -27,16 +27,16 @@ def analysis_text(query: QueryDocument) -> str:
         return ""
     tree = query.trees.physical
     rows = analysis.rows_out
-    ended = f", {counted(rows, 'rows')}" if rows is not None else ""
+    ended = f", {count_text(rows, 'rows')}" if rows is not None else ""
     if analysis.stream is None:
         begin = f"finished in {seconds_text(analysis.seconds)}{ended}"
     else:
         begin = _stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
-    facts = list(_facts(tree, analysis))
-    if facts:
-        lines += ["", *facts]
+    reductions = list(_reductions(tree, analysis))
+    if reductions:
+        lines += ["", *reductions]
     if analysis.stream is not None:
         lines.append("")
         for operator in analysis.stream.window_operators:
@@ -86,24 +86,24 @@ def _memory(figures: Figures) -> str:
     return size_text(figures.peak_memory_bytes)
 
 
-def _facts(tree: Tree, analysis: Analysis) -> list[str]:
+def _reductions(tree: Tree, analysis: Analysis) -> list[str]:
     """Return how far rows were reduced, and the rows that are in no window."""
-    facts = []
+    reductions = []
     for entry in tree.operators:
         figures = analysis.operators[entry.id]
         n_rows, rows_out = figures.rows_aggregated, figures.rows_out
         if figures.reduction is not None and n_rows is not None and rows_out is not None:
-            facts.append(
-                f"{entry.name}: {counted(n_rows, 'rows')} aggregated into "
-                f"{counted(rows_out, 'partials')}, {figures.reduction:,.1f} rows per partial"
+            reductions.append(
+                f"{entry.name}: {count_text(n_rows, 'rows')} aggregated into "
+                f"{count_text(rows_out, 'partials')}, {figures.reduction:,.1f} rows per partial"
             )
         dropped = figures.counters.get("rows_without_time", 0)
         if dropped:
-            facts.append(f"{entry.name}: {counted(dropped, 'rows')} without a time skipped")
+            reductions.append(f"{entry.name}: {count_text(dropped, 'rows')} without a time skipped")
         filtered = figures.counters.get("rows_filtered_out", 0)
         if filtered:
-            facts.append(f"{entry.name}: {counted(filtered, 'rows')} filtered out")
-    return facts
+            reductions.append(f"{entry.name}: {count_text(filtered, 'rows')} filtered out")
+    return reductions
 
 
 def _stages(tree: Tree, analysis: Analysis) -> list[list[str]]:
@@ -155,10 +155,10 @@ def _stream_ended(analysis: Analysis, stream: StreamAnalysis) -> str:
     parts = [
         f"{_ENDS[stream.ended]}: {seconds_text(analysis.seconds)}",
         _batches(stream.micro_batches.count),
-        f"{counted(stream.rows_in, 'rows')} in",
+        f"{count_text(stream.rows_in, 'rows')} in",
     ]
     if analysis.rows_out is not None:
-        parts.append(f"{counted(analysis.rows_out, 'rows')} out")
+        parts.append(f"{count_text(analysis.rows_out, 'rows')} out")
     return ", ".join(parts)
 
 
@@ -175,13 +175,13 @@ def _window_operator(operator: WindowOperatorEntry) -> Iterator[str]:
         ]
         several = f"; {', '.join(watermarks)}"
     yield f"  watermark: {_watermark(operator)}{several}"
-    most = f"{counted(operator.most_state_rows, 'partials')}, "
+    most = f"{count_text(operator.most_state_rows, 'partials')}, "
     most += size_text(operator.most_state_bytes)
-    last = f"{counted(operator.state_rows, 'partials')}, {size_text(operator.state_bytes)}"
+    last = f"{count_text(operator.state_rows, 'partials')}, {size_text(operator.state_bytes)}"
     yield f"  state: at most {most}; at the end {last}"
-    yield f"  late: {counted(operator.late_rows, 'rows')} dropped"
+    yield f"  late: {count_text(operator.late_rows, 'rows')} dropped"
     if operator.rows_without_time:
-        yield f"  without a time: {counted(operator.rows_without_time, 'rows')} dropped"
+        yield f"  without a time: {count_text(operator.rows_without_time, 'rows')} dropped"
     if operator.next_window_end_us is not None:
         yield f"  next window ends at {wall_clock_text(operator.next_window_end_us)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.explain.document import Document, OperatorEntry, QueryDocument, Tree
-from runtime.spec.figures import counted, size_text
+from runtime.spec.figures import count_text, size_text
 
 # Longer attributes make the boxes unreadable
 _MOST_CHARACTERS = 60
@@ -104,7 +104,7 @@ def _flow(query: QueryDocument, source: str) -> str:
         return ""
     parts = []
     if measured.rows_out is not None:
-        parts.append(counted(measured.rows_out, measured.unit_out))
+        parts.append(count_text(measured.rows_out, measured.unit_out))
     if measured.bytes_out is not None:
         parts.append(size_text(measured.bytes_out))
     return ", ".join(parts)

@@ -340,7 +340,7 @@ class WindowOperatorEntry:
 # -- masking secrets ------------------------------------------------------------------------------
 
 
-def masked_document(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
+def mask_document(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
     """Return a copy of a document in which `mask` has been applied to every text."""
     return cast(QueryDocument, _mask(document, mask))
 

@@ -62,7 +62,7 @@ def operator(name: str, **attributes: str | Iterable[str] | None) -> Operator:
     return Operator(name, tuple(present))
 
 
-def unquoted(expr: exp.Expr) -> str:
+def without_back_quotes(expr: exp.Expr) -> str:
     """Return the text without the back quotes that the planner puts around names."""
 
     def bare(node: exp.Expr) -> exp.Expr:
@@ -75,7 +75,7 @@ def unquoted(expr: exp.Expr) -> str:
 
 def item_text(item: NamedExpr) -> str:
     """Return an expression with its name, or only the name if it is a column of that name."""
-    text = unquoted(item.expr)
+    text = without_back_quotes(item.expr)
     return text if text == item.name else f"{text} AS {item.name}"
 
 
@@ -154,7 +154,7 @@ def _value_texts(name: str, value: Any) -> list[str]:
         case AggregatePlan():
             return [merge_text(value)] if value.accumulators else []
         case exp.Expr():
-            return [unquoted(value)]
+            return [without_back_quotes(value)]
         case ScanSource():
             return [value.path]
         case bool():

@@ -17,8 +17,8 @@ from planner.explain.operator_text import (
     merge_text,
     operator,
     operator_by_fields,
-    unquoted,
     window_key_texts,
+    without_back_quotes,
 )
 from planner.explain.windows import attached_text, window_text
 from planner.materialized.form import expression_text, grid_text, time_text
@@ -56,7 +56,7 @@ from planner.sql.flink_functions import with_current_watermarks
 from planner.sql.intervals import render_duration
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows, columns_of
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import SessionWindow, Window
 
@@ -106,7 +106,7 @@ def physical_operators(node: Node) -> list[Operator]:
             return [operator("Calc", select=_items(node.items))]
         case WindowTableFunction():
             window = window_text(node.window, f"time_col=[{node.time_column}]")
-            return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
+            return [operator("WindowTableFunction", window=window), *_session_exchange(node.window)]
         case Aggregate():
             by = _names(node.keys)
             return [
@@ -120,7 +120,7 @@ def physical_operators(node: Node) -> list[Operator]:
             expanded = operator("WindowTableFunction", window=window)
             if isinstance(node.window, SessionWindow):
                 # The rows of a group are in the task of their partition.
-                return [aggregate, expanded, *_by_partition(node.window)]
+                return [aggregate, expanded, *_session_exchange(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
         case SliceScan():
             return [_slice_scan(node)]
@@ -200,7 +200,7 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 rankType=node.rank_type,
                 rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
                 partitionBy=node.partition_by,
-                orderBy=[unquoted(ordered) for ordered in node.order_by],
+                orderBy=[without_back_quotes(ordered) for ordered in node.order_by],
                 select=[column.name for column in node.schema],
             )
         case WindowDeduplicate():
@@ -215,7 +215,7 @@ def _same_operator(node: Node, prefix: str) -> Operator:
         case WindowJoin():
             where = [f"{left} = {right}" for left, right in node.keys]
             if node.condition is not None:
-                where.append(unquoted(node.condition))
+                where.append(without_back_quotes(node.condition))
             return operator(
                 f"{prefix}WindowJoin",
                 leftWindow=attached_text(node.left_window),
@@ -242,7 +242,7 @@ def _slice_scan(node: SliceScan) -> Operator:
         version=str(table.version),
         slices=grid_text(table.form.grid),
         rows=f"{node.rows.files.n_rows:,}",
-        tail=counted(tail, "files") if tail else None,
+        tail=count_text(tail, "files") if tail else None,
         after=None if after is None else time_text(after),
         until=None if until is None else time_text(until),
         where=" AND ".join(map(expression_text, others)) or None,
@@ -261,7 +261,7 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
     )
 
 
-def _by_partition(window: Window) -> list[Operator]:
+def _session_exchange(window: Window) -> list[Operator]:
     """Return the exchange that brings the rows of a session into one task."""
     if not isinstance(window, SessionWindow):
         return []
@@ -322,9 +322,9 @@ def _names(keys: Iterable[NamedExpr | WindowKey]) -> list[str]:
 
 
 def _condition(conjuncts: tuple[exp.Expr, ...]) -> str:
-    joined = conjunction(conjuncts)
-    assert joined is not None
-    return unquoted(joined)
+    condition = conjunction(conjuncts)
+    assert condition is not None
+    return without_back_quotes(condition)
 
 
 def _hash(keys: Iterable[str]) -> str:
@@ -339,7 +339,7 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
     """Return a SELECT over one relation as Limit, Sort, Calc, and anything else as its text."""
     query = with_current_watermarks(node.query)
     if not _is_plain_select(node):
-        return [operator(f"{prefix}SparkSql", sql=_with_input_numbers(query, node))]
+        return [operator(f"{prefix}SparkSql", sql=_number_inputs(query, node))]
     assert isinstance(query, exp.Select)
     operators = []
     limit, offset, order = (query.args.get(k) for k in ("limit", "offset", "order"))
@@ -355,7 +355,7 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
             )
         )
     if order is not None:
-        keys = [unquoted(key) for key in order.expressions]
+        keys = [without_back_quotes(key) for key in order.expressions]
         operators.append(operator(f"{prefix}Sort", orderBy=keys))
     if query.args.get("distinct"):
         operators.append(operator(f"{prefix}Distinct"))
@@ -364,7 +364,7 @@ def _query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
         for item in query.expressions
     ]
     where = query.args.get("where")
-    condition = unquoted(where.this) if where is not None else None
+    condition = without_back_quotes(where.this) if where is not None else None
     names = [c.name for c in node.inputs[0].schema]
     same = [bare_column(i.expr) for i in items] == names and [i.name for i in items] == names
     select = [item_text(item) for item in items]
@@ -397,7 +397,7 @@ def _is_plain_select(node: SqlQuery) -> bool:
     return is_input and not any(q is not query for q in query.find_all(exp.Query))
 
 
-def _with_input_numbers(query: exp.Query, node: SqlQuery) -> str:
+def _number_inputs(query: exp.Query, node: SqlQuery) -> str:
     """Return the text with `input#0`, `input#1` for the placeholders, in input order."""
     query = query.copy()
     numbers = {name: f"input#{i}" for i, (name, _) in enumerate(node.relations)}

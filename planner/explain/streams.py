@@ -106,7 +106,7 @@ def explain_shared(
         lines.append(f"  {reader.name}: {text}: {_late(window, local.mode.late_rows)}")
         assert not isinstance(window, SessionWindow)
         lines.append(f"    {_slice_store(reader.store, window)}")
-        read = read_to_emit(window, reader.store, _AT_THE_END)
+        read = state_read_text(window, reader.store, _AT_THE_END)
         if read is None and window.slice_width_us > local.window.slice_width_us:
             read = "all its slices"
         if read is not None:
@@ -165,7 +165,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     yield f"  state: {_state(local.window)}: {_state_columns(local)}"
     if not isinstance(local.window, SessionWindow):
         yield f"  {_slice_store(step.store, local.window)}"
-    if (read := read_to_emit(local.window, step.store, firing)) is not None:
+    if (read := state_read_text(local.window, step.store, firing)) is not None:
         yield f"  state read per window: {read}"
     if local.mode.first is not None:
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
@@ -217,7 +217,7 @@ def _slice_store(store: SliceStoreKind, window: AlignedWindow) -> str:
     return f"slice store: {store.value}, because {reason_of_store(store, window)}"
 
 
-def read_to_emit(window: Window, store: SliceStoreKind, firing: Firing) -> str | None:
+def state_read_text(window: Window, store: SliceStoreKind, firing: Firing) -> str | None:
     """Return the state read to emit a window; None for one slice or session per key."""
     match window:
         case Cumulate() | CalendarCumulate() if window.slices_per_window > 1:

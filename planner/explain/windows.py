@@ -196,12 +196,12 @@ def _session_pieces(node: GlobalWindowAggregate, window: SessionWindow) -> Itera
     others = [key for key in node.keys if key not in window.partition]
     if others:
         yield (
-            f"  sessions span all rows{_of_partition(window)}; within a session, rows are grouped "
-            f"by {', '.join(others)}"
+            f"  sessions span all rows{_partition_text(window)}; within a session, rows are "
+            f"grouped by {', '.join(others)}"
         )
 
 
-def _of_partition(window: SessionWindow) -> str:
+def _partition_text(window: SessionWindow) -> str:
     return f" of one {', '.join(window.partition)}" if window.partition else ""
 
 
@@ -226,7 +226,9 @@ def _copies(window: Window) -> int:
 
 def _copies_text(window: Window) -> str:
     if isinstance(window, SessionWindow):
-        return f"each row is in one session; one task sorts the rows{_of_partition(window)} by time"
+        return (
+            f"each row is in one session; one task sorts the rows{_partition_text(window)} by time"
+        )
     count = _copies(window)
     if count == 1:
         return "each row is in at most one window"

@@ -17,7 +17,7 @@ from planner.lowering.relational import (
     expand_query,
     join_query,
     rank_query,
-    repeated_rows,
+    repeat_rows,
     select_from,
 )
 from planner.lowering.updated_windows import is_updated
@@ -138,7 +138,7 @@ class Lowering:
         # keep Spark from pushing filters into the scan, and Spark counts them anyway.
         if id(node) not in self.labels or isinstance(node, TableScan | GlobalWindowAggregate):
             return query
-        return self.named(MeasuredStep(self.sql_step(query), self.labels[id(node)][0]))
+        return self.select_all(MeasuredStep(self.sql_step(query), self.labels[id(node)][0]))
 
     def sql_step(self, query: exp.Query) -> SqlStep:
         """Return a step for a query over named steps."""
@@ -171,15 +171,15 @@ class Lowering:
                 calls = [alias(call.expr, call.name) for call in node.calls]
                 clauses = {
                     "group": _group([key.expr for key in node.keys]),
-                    "having": _updated_groups(node),
+                    "having": _update_condition(node),
                 }
                 return select_from(self.query(node.input), *_items(node.keys), *calls, **clauses)
             case WindowTableFunction():
                 columns = node.columns
                 names = (columns.start, columns.end, columns.time)
-                return self.named(self._expand_step(node, names))
+                return self.select_all(self._expand_step(node, names))
             case WindowRows():
-                return repeated_rows(self.query(node.input), node)
+                return repeat_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
                 return rank_query(node, self.query(node.input))
             case WindowJoin():
@@ -214,10 +214,10 @@ class Lowering:
             from_=exp.From(this=source.copy()),
             where=query.args["where"].pop(),
         )
-        step = self.named(MeasuredStep(self.sql_step(filtered), label))
+        step = self.select_all(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
-    def named(self, step: Step) -> exp.Select:
+    def select_all(self, step: Step) -> exp.Select:
         """Return `SELECT *` over a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
@@ -234,7 +234,7 @@ class Lowering:
         step: Step = self._expand_step(node, (START, END, TIME))
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
-        expanded = self.named(step)
+        expanded = self.select_all(step)
         columns = {"start": START, "end": END, "time": TIME}
         computed = {key.name: key.expr for key in node.keys}
         computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
@@ -247,13 +247,13 @@ class Lowering:
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = self._exchange_step(node.input)
-        return self.of_windows(
+        return self.select_windows(
             node, GlobalStep(exchange, window_aggregation(node), self.label(node))
         )
 
-    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
+    def select_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
         """Return the columns of a window aggregate over a step that yields its merged windows."""
-        merged = self.named(windows)
+        merged = self.select_all(windows)
         bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
         return select_from(merged, *items)
@@ -326,7 +326,7 @@ def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
     return [alias(item.expr, item.name) for item in items]
 
 
-def _updated_groups(node: Aggregate) -> exp.Having | None:
+def _update_condition(node: Aggregate) -> exp.Having | None:
     """Return the condition for EMITONLYONUPDATE on groups of rows that were copied into windows."""
     windowed = node.input.input if isinstance(node.input, Filter) else node.input
     if not isinstance(windowed, WindowTableFunction):

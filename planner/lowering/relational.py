@@ -85,7 +85,7 @@ def _grouping_key(position: int, node: Expand) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=is_kept, true=key.expr.copy())])
 
 
-def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
+def repeat_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
     """Repeat each row as often as its count. Rows without a count occur once."""
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))

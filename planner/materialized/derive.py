@@ -10,9 +10,9 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.literals import wall_clock_bound_us
 from planner.arrow.partials import LocalExpressions
 from planner.materialized.form import (
+    consists_of,
     expression_text,
     grid_text,
-    is_made_of,
     partial_ddl_types,
     partial_text,
     slice_grid,
@@ -70,9 +70,9 @@ def _derive(
         refuse("SESSION windows cannot be computed from slices")
     grid = slice_grid(node.window)
     assert not isinstance(grid, str)
-    if not is_made_of(grid, form.grid):
+    if not consists_of(grid, form.grid):
         refuse(f"the windows do not consist of slices of {grid_text(form.grid)}")
-    conditions = {expression_text(each): each for each in expressions.rows.filters}
+    conditions = {expression_text(conjunct): conjunct for conjunct in expressions.rows.filters}
     missing = [text for text in form.conditions if text not in conditions]
     if missing:
         refuse(f"it contains only rows where {missing[0]}")
@@ -121,12 +121,12 @@ class _OverKeys:
         Raises:
             NotEvaluated: It reads something other than keys.
         """
-        made = self.of(expression)
-        if made is None:
+        rewritten = self.of(expression)
+        if rewritten is None:
             others = ", ".join(sorted(columns_of(expression) - self.keys.keys()))
             read = others or expression_text(expression)
             refuse(f"{what} reads {read}, which is not one of its keys")
-        return made
+        return rewritten
 
 
 class _Bounds:
@@ -204,7 +204,7 @@ def _partial(
         condition = over_keys.of(partial.condition)
         columns = _stored_columns(replace(partial, condition=None), stored)
         if columns is not None and condition is not None:
-            columns = _where(partial, condition, columns)
+            columns = _filter_columns(partial, condition, columns)
         else:
             columns = None
     if columns is None:
@@ -237,7 +237,7 @@ def _stored_columns(
     return None
 
 
-def _where(
+def _filter_columns(
     partial: PartialColumns[Expression], condition: Expression, columns: Sequence[Expression]
 ) -> Sequence[Expression] | None:
     """Apply a FILTER on keys to partial columns, or return None if they are lists."""

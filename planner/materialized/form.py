@@ -131,11 +131,11 @@ def _months(width: int, offset_months: int, offset_us: int) -> CalendarTumble:
     return CalendarTumble(width, offset_months % width, offset_us)
 
 
-def is_made_of(wide: SliceGrid, fine: SliceGrid) -> bool:
+def consists_of(wide: SliceGrid, fine: SliceGrid) -> bool:
     """Return whether every slice of a grid consists of whole slices of a finer one.
 
     Example:
-        >>> is_made_of(Tumble(60, 30), Tumble(20, 10)), is_made_of(Tumble(60, 30), Tumble(20))
+        >>> consists_of(Tumble(60, 30), Tumble(20, 10)), consists_of(Tumble(60, 30), Tumble(20))
         (True, False)
     """
     match wide, fine:
@@ -215,8 +215,12 @@ def expression_text(expression: Expression) -> str:
     """
     match expression:
         case ColumnRef(name=name):
-            folded = name.lower()
-            return folded if _PLAIN_NAME.fullmatch(folded) else f"`{folded.replace('`', '``')}`"
+            lower_name = name.lower()
+            return (
+                lower_name
+                if _PLAIN_NAME.fullmatch(lower_name)
+                else f"`{lower_name.replace('`', '``')}`"
+            )
         case Constant():
             return _constant_text(expression)
     function, args = expression.function, [expression_text(arg) for arg in expression.args]
@@ -326,14 +330,14 @@ def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
 # -- column names --------------------------------------------------------------------------------
 
 
-def unique_column_names(made: set[str]) -> Callable[[str], str]:
+def unique_column_names(used_names: set[str]) -> Callable[[str], str]:
     """Return a function that makes unique names and adds them to `made`."""
 
     def name(preferred: str) -> str:
         unique, number = preferred, 2
-        while unique in made:
+        while unique in used_names:
             unique, number = f"{preferred}_{number}", number + 1
-        made.add(unique)
+        used_names.add(unique)
         return unique
 
     return name

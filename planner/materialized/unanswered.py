@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from planner.materialized.form import is_made_of, slice_grid, time_text
+from planner.materialized.form import consists_of, slice_grid, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import Node, SqlQuery, TableScan
 from planner.nodes.physical import SliceScan
@@ -50,7 +50,7 @@ def _out_of_reach(
         wide = Tumble(tier.width_us, own.offset_us % tier.width_us)
         edges = [after_us, until_us if until_us is None or until_us < tier.until_us else None]
         is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
-        if not is_made_of(grid, wide) or not is_cut:
+        if not consists_of(grid, wide) or not is_cut:
             width = render_duration(tier.width_us)
             return f"its slices up to {time_text(tier.until_us)} are {width} wide"
     return None

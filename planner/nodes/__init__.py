@@ -1,1 +1,4 @@
-"""Logical and physical plan nodes, and their properties."""
+"""Logical and physical plan nodes, and properties derived from them.
+
+Nodes are frozen; a rule makes new ones. Knows neither rules nor steps.
+"""

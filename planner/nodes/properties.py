@@ -14,7 +14,7 @@ from runtime.spec.windows import SessionWindow
 _CLAUSES = {"expressions", "from_", "kind"}
 
 
-def selected(node: Node) -> tuple[Node, dict[str, str]] | None:
+def selection_below(node: Node) -> tuple[Node, dict[str, str]] | None:
     """Return the node below one that only selects columns, and the origin of each column.
 
     Args:
@@ -33,13 +33,13 @@ def selected(node: Node) -> tuple[Node, dict[str, str]] | None:
             if not all(_is_one_value(expr) for _, expr in pairs):
                 return None
         case SqlQuery():
-            return _selected_by_text(node)
+            return _selection_of_text(node)
         case _:
             return None
     return node.input, _columns(pairs, "")
 
 
-def _selected_by_text(node: SqlQuery) -> tuple[Node, dict[str, str]] | None:
+def _selection_of_text(node: SqlQuery) -> tuple[Node, dict[str, str]] | None:
     query = node.query
     if not isinstance(query, exp.Select) or len(node.relations) != 1:
         return None

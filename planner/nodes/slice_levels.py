@@ -34,7 +34,7 @@ class Grid:
     width_us: int
     offset_us: int
 
-    def is_made_of(self, finer: Grid) -> bool:
+    def consists_of(self, finer: Grid) -> bool:
         """Return whether every slice consists of whole slices of `finer`."""
         apart = self.offset_us - finer.offset_us
         return self.width_us % finer.width_us == 0 and apart % finer.width_us == 0
@@ -109,7 +109,7 @@ def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:
 
 def _source(grid: Grid, among: set[Grid]) -> Grid:
     """Return the widest other grid that `grid` consists of, which has the fewest slices to read."""
-    return max(finer for finer in among if finer < grid and grid.is_made_of(finer))
+    return max(finer for finer in among if finer < grid and grid.consists_of(finer))
 
 
 def _factor(finer: Grid, targets: Sequence[Grid]) -> Grid | None:
@@ -121,7 +121,7 @@ def _factor(finer: Grid, targets: Sequence[Grid]) -> Grid | None:
     if len(targets) < 2:
         return None
     factor = common_grid(targets)
-    if factor in (finer, *targets) or not factor.is_made_of(finer):
+    if factor in (finer, *targets) or not factor.consists_of(finer):
         return None
     cost = len(targets) / finer.width_us
     cost_with_factor = 1 / finer.width_us + len(targets) / factor.width_us

@@ -58,7 +58,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
         case Filter() | Expand() | WindowRank() | WindowDeduplicate() | WindowRows():
             return window_properties(node.input)
         case WindowJoin():
-            return _of_join(node)
+            return _join_windows(node)
         case SqlQuery():
             return query_properties(node.query, dict(node.relations))
     return None
@@ -83,10 +83,10 @@ def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
 
 def _through(pairs: list[tuple[str | None, str]], node: Node) -> AttachedWindow | None:
     below = window_properties(node)
-    return None if below is None else renamed_windows(below, pairs)
+    return None if below is None else rename_windows(below, pairs)
 
 
-def renamed_windows(
+def rename_windows(
     attached: AttachedWindow, pairs: Iterable[tuple[str | None, str]]
 ) -> AttachedWindow | None:
     """Return the window columns under new names. Columns that are not passed on are dropped.
@@ -129,7 +129,7 @@ def join_words(join: exp.Join) -> str:
     return " ".join(filter(None, (join.side, join.kind))).upper().removesuffix(" OUTER")
 
 
-def _of_join(node: WindowJoin) -> AttachedWindow | None:
+def _join_windows(node: WindowJoin) -> AttachedWindow | None:
     """Return the windows of joined rows, from the sides that have a row in every result."""
     left = window_properties(node.left)
     match node.join_type:
@@ -171,7 +171,7 @@ def query_properties(
                 pairs += [(c, c) for c in below.columns if c.lower() not in left_out]
         elif isinstance(inner, exp.Column) and inner.table.lower() in ("", name):
             pairs.append((inner.name, item.alias_or_name))
-    return renamed_windows(below, pairs)
+    return rename_windows(below, pairs)
 
 
 def _union_properties(

@@ -16,7 +16,7 @@ from planner.nodes.logical import (
     WindowRank,
     columns_of,
 )
-from planner.nodes.properties import selected
+from planner.nodes.properties import selection_below
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column, conjuncts
 from planner.streams.tables import streams_of
@@ -144,7 +144,7 @@ def _extreme(node: Node) -> tuple[AggregateCall, WindowAggregate, str] | None:
     Returns:
         (the call, the window aggregation below, its column).
     """
-    while (below := selected(node)) is not None:
+    while (below := selection_below(node)) is not None:
         node = below[0]
     if not isinstance(node, Aggregate) or len(node.calls) != 1:
         return None
@@ -190,7 +190,7 @@ def _spelling(node: Node, name: str) -> str | None:
 
 def _source_of(node: Node, name: str) -> tuple[Node, str] | None:
     """Return the node below selections, and its column that is passed on under this name."""
-    while (selection := selected(node)) is not None:
+    while (selection := selection_below(node)) is not None:
         node, columns = selection
         if name.lower() not in columns:
             return None

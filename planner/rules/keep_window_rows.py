@@ -13,7 +13,7 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.streams.buffered_rows import with_buffered_rows
-from planner.streams.tables import comes_whole
+from planner.streams.tables import arrives_at_once
 from runtime.spec.windows import SessionWindow
 
 
@@ -50,17 +50,17 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
     catalog = options.catalog
     if isinstance(node, Project):
         below = node.input
-        if not isinstance(below, WindowTableFunction) or comes_whole(node, catalog):
+        if not isinstance(below, WindowTableFunction) or arrives_at_once(node, catalog):
             return None
         is_session = isinstance(below.window, SessionWindow)
         return with_buffered_rows(node, catalog) if is_session else None
     if not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate):
         return None
-    if comes_whole(node, catalog):
+    if arrives_at_once(node, catalog):
         return None
     inputs = []
     for child in node.inputs:
-        rows = child if comes_whole(child, catalog) else with_buffered_rows(child, catalog)
+        rows = child if arrives_at_once(child, catalog) else with_buffered_rows(child, catalog)
         if isinstance(rows, Refusal):
             return rows
         inputs.append(rows)

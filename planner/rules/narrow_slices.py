@@ -84,10 +84,10 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     rows = replace(scan.rows, files=source, filters=filters, tail=tail)
     narrowed = replace(scan, rows=rows, n_bytes=files.n_bytes)
 
-    def replaced(child: Node) -> Node:
-        return narrowed if child is scan else child.with_each_input(replaced)
+    def replace_child(child: Node) -> Node:
+        return narrowed if child is scan else child.with_each_input(replace_child)
 
-    return node.with_each_input(replaced)
+    return node.with_each_input(replace_child)
 
 
 def _windows_below(node: Node) -> GlobalWindowAggregate | None:

@@ -91,7 +91,7 @@ def _narrow(node: Node, needed: frozenset[str]) -> Node:
             items, schema = zip(*kept_items, strict=True)
             return replace(node, items=items, schema=schema)
         case SqlQuery():
-            return _narrowed_text(node, needed)
+            return _narrow_text(node, needed)
         case Filter():
             below = needed.union(*map(column_names, node.conjuncts))
         case WindowRank():
@@ -108,12 +108,12 @@ def _narrow(node: Node, needed: frozenset[str]) -> Node:
     narrowed = node.with_each_input(lambda child: _narrow(child, below))
     before = frozenset[str]().union(*(child.column_names for child in node.inputs))
     after = frozenset[str]().union(*(child.column_names for child in narrowed.inputs))
-    gone = before - after
-    schema = tuple(c for c in node.schema if c.name.lower() not in gone)
+    dropped = before - after
+    schema = tuple(c for c in node.schema if c.name.lower() not in dropped)
     return node if narrowed is node else replace(narrowed, schema=schema)
 
 
-def _narrowed_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:
+def _narrow_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:
     """Drop unneeded items from the select list of a query and of the queries below."""
     query = node.query.copy()
     dropped = _drop_items(query, needed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.intervals import from_microseconds, in_microseconds, is_day_interval
+from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
@@ -102,7 +102,7 @@ def _two_phases(
 ) -> Node:
     intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
     local_keys = tuple(
-        NamedExpr(key.name, in_microseconds(key.expr)) if key.name in intervals else key
+        NamedExpr(key.name, to_microseconds(key.expr)) if key.name in intervals else key
         for key in node.keys
     )
     key_columns = tuple(
@@ -138,7 +138,7 @@ def _two_phases(
         for accumulator in plan.accumulators
         for name in accumulator.output_columns
     )
-    whole = GlobalWindowAggregate(
+    global_node = GlobalWindowAggregate(
         key_columns + window_columns + merged,
         exchange,
         node.window,
@@ -152,7 +152,7 @@ def _two_phases(
     finishes = {plan.call.name: plan.finish for plan in plans}
     finishes |= {name: from_microseconds(column(name), type_) for name, type_ in intervals.items()}
     items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
-    return Project(node.schema, whole, items)
+    return Project(node.schema, global_node, items)
 
 
 def _type_of(name: str, schema: Schema) -> str:

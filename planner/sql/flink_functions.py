@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.sql.build import function_call, is_number_literal, literal, replace_call
 from planner.sql.nodes import KeywordCall, error_at
-from planner.sql.wall_clocks import at_midnight, floor_clock
+from planner.sql.wall_clocks import floor_clock, midnight_of
 
 # TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds
 _EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
@@ -113,7 +113,7 @@ _DATE_UNITS = {"WEEK": "", "MONTH": "MM", "QUARTER": "QUARTER", "YEAR": "YEAR"}
 _TIME_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 
-def rounded_times(select: exp.Select) -> list[KeywordCall]:
+def time_rounding_calls(select: exp.Select) -> list[KeywordCall]:
     """Return the calls of `FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` outside subqueries."""
     return [
         node
@@ -127,7 +127,7 @@ def rounded_times(select: exp.Select) -> list[KeywordCall]:
 
 
 def round_time(call: KeywordCall, type_: str, sql: str) -> None:
-    """Replace, in place, a call from `rounded_times` by Spark SQL.
+    """Replace, in place, a call from `time_rounding_calls` by Spark SQL.
 
     A TIMESTAMP without a zone is rounded on its own wall clock, an instant on the wall clock of the
     session's time zone.
@@ -182,7 +182,7 @@ def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
     if unit in ("SECOND", "MINUTE", "HOUR", "DAY"):
         return floor_clock(value, unit)
     date: exp.Expr = exp.Cast(this=value.copy(), to=exp.DataType.build("date"))
-    return at_midnight(_floor_date(date, unit))
+    return midnight_of(_floor_date(date, unit))
 
 
 _FLOORS: dict[str, Callable[[exp.Expr, str], exp.Expr]] = {

@@ -81,7 +81,7 @@ def _case(condition: exp.Expr, value: exp.Expr, default: exp.Expr | None = None)
     return exp.Case(ifs=[exp.If(this=condition, true=value)], default=default)
 
 
-def _in_parens(value: exp.Expr) -> exp.Expr:
+def _parenthesize(value: exp.Expr) -> exp.Expr:
     is_plain = isinstance(value, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
     return value.copy() if is_plain else exp.Paren(this=value.copy())
 
@@ -95,7 +95,7 @@ def _double(text: str) -> exp.Expr:
 
 def _greatest_or_least(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL if any argument is NULL."""
-    condition = conjunction(is_not_null(_in_parens(arg)) for arg in call.expressions)
+    condition = conjunction(is_not_null(_parenthesize(arg)) for arg in call.expressions)
     return None if condition is None else _case(condition, call.copy())
 
 
@@ -145,7 +145,7 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
     text, delimiter = call.expressions
     pattern: exp.Expr = function_call("CONCAT", literal("\\Q"), delimiter, literal("\\E"))
     if not (isinstance(delimiter, exp.Literal) and delimiter.name):
-        is_empty = exp.EQ(this=_in_parens(delimiter), expression=literal(""))
+        is_empty = exp.EQ(this=_parenthesize(delimiter), expression=literal(""))
         pattern = _case(is_empty, literal(""), pattern)
     return function_call(call.name, text, pattern)
 
@@ -153,7 +153,7 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
 def _elt(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL beyond the last argument."""
     index, *values = call.expressions
-    between = exp.Between(this=_in_parens(index), low=literal(1), high=literal(len(values)))
+    between = exp.Between(this=_parenthesize(index), low=literal(1), high=literal(len(values)))
     return _case(between, call.copy())
 
 
@@ -164,9 +164,9 @@ def _pad(call: exp.Anonymous) -> exp.Expr | None:
     _, length, pad = call.expressions
     parts: list[exp.Expr] = []
     if not is_number_literal(length):
-        parts.append(exp.GTE(this=_in_parens(length), expression=literal(0)))
+        parts.append(exp.GTE(this=_parenthesize(length), expression=literal(0)))
     if not (isinstance(pad, exp.Literal) and pad.name):
-        parts.append(exp.NEQ(this=_in_parens(pad), expression=literal("")))
+        parts.append(exp.NEQ(this=_parenthesize(pad), expression=literal("")))
     condition = conjunction(parts)
     return None if condition is None else _case(condition, call.copy())
 
@@ -178,8 +178,8 @@ def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
     value = call.expressions[-1]
     if is_number_literal(value) and value.name.strip("0."):
         return None
-    below = exp.LT(this=_in_parens(value), expression=literal(0))
-    zero = exp.EQ(this=_in_parens(value), expression=literal(0))
+    below = exp.LT(this=_parenthesize(value), expression=literal(0))
+    zero = exp.EQ(this=_parenthesize(value), expression=literal(0))
     ifs = [
         exp.If(this=below, true=_double("NaN")),
         exp.If(this=zero, true=_double("-Infinity")),
@@ -216,7 +216,7 @@ def _array_contains(call: exp.Anonymous) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
-    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_in_parens(value))
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_parenthesize(value))
     return function_call("EXISTS", array, _lambda(same))
 
 
@@ -225,7 +225,7 @@ def _array_remove(call: exp.Anonymous) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
-    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_in_parens(value))
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_parenthesize(value))
     return function_call("FILTER", array, _lambda(exp.Not(this=exp.Paren(this=same))))
 
 
@@ -287,7 +287,7 @@ def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
     )
     bigint = exp.DataType.build("bigint")
     least = exp.Cast(this=literal(str(-(2**63))), to=bigint)
-    no_time = _case(is_not_null(_in_parens(text)), least)
+    no_time = _case(is_not_null(_parenthesize(text)), least)
     return function_call("COALESCE", exp.Cast(this=seconds, to=bigint.copy()), no_time)
 
 
@@ -341,6 +341,6 @@ def _keyword_call(call: KeywordCall) -> exp.Expr | None:
         return exp.Cast(this=second, to=exp.DataType.build("bigint"))
     if name == "OVERLAY" and len(args) >= 3:
         length = function_call("CHAR_LENGTH", args[0])
-        inside = exp.Between(this=_in_parens(args[2]), low=literal(1), high=length)
+        inside = exp.Between(this=_parenthesize(args[2]), low=literal(1), high=length)
         return _case(inside, call.copy(), args[0].copy())
     return None

@@ -110,8 +110,8 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
         raise error_at(sql, message, node, hint="add CAST(... AS ...) to both sides")
     if all(kind in _INTEGERS for kind in kinds):
         widest = max(kinds, key=_INTEGERS.index)
-        whole = exp.IntDiv(this=_operand(left), expression=_operand(right))
-        return exp.Cast(this=whole, to=exp.DataType.build(widest))
+        quotient = exp.IntDiv(this=_operand(left), expression=_operand(right))
+        return exp.Cast(this=quotient, to=exp.DataType.build(widest))
     if not any(kind in _FLOATS for kind in kinds):
         return None
     if isinstance(right, exp.Literal) and right.name.strip("0."):
@@ -143,7 +143,7 @@ def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
     if kind == "boolean":
         text = function_call("UPPER", text)
     elif kind in _TIMES:
-        text = _with_milliseconds(text)
+        text = _format_milliseconds(text)
     elif kind.startswith(_NESTED):
         what = kind.partition("<")[0].partition(" ")[0].upper()
         hint = "use TO_JSON(x) for text" if what != "INTERVAL" else "use EXTRACT for its parts"
@@ -158,7 +158,7 @@ def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:
     return None if text == node else text
 
 
-def _with_milliseconds(text: exp.Expr) -> exp.Expr:
+def _format_milliseconds(text: exp.Expr) -> exp.Expr:
     """Format a time with three fractional digits, or six if it has more."""
     point = function_call("INSTR", text, literal("."))
     n_digits = exp.Paren(
@@ -214,8 +214,8 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
     if kind in _INTEGERS:
         total, count = (_like(node, name) for name in ("SUM", "COUNT"))
         divisor = function_call("NULLIF", count, literal(0))
-        whole = exp.IntDiv(this=total, expression=divisor)
-        return exp.Cast(this=whole, to=exp.DataType.build(kind))
+        quotient = exp.IntDiv(this=total, expression=divisor)
+        return exp.Cast(this=quotient, to=exp.DataType.build(kind))
     if not kind.startswith("decimal("):
         return None
     precision, scale = (int(digits) for digits in kind[len("decimal(") : -1].split(","))

@@ -59,7 +59,7 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
             subjects=(_sql(expr),),
             hint=f"add the unit: INTERVAL '{value}' MINUTE",
         )
-    return value.whole(_sql(expr))
+    return value.to_interval_value(_sql(expr))
 
 
 def is_in_weeks(expr: exp.Expr) -> bool:

@@ -11,7 +11,7 @@ from planner.sql.nodes import COLUMN_PREFIX, WindowFunctionCall, error_at
 from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
-def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
+def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
     """Improve an error about a name in WHERE that the same SELECT gives to a function with OVER."""
     if error.kind is not ErrorKind.UNKNOWN_COLUMN:
         return error
@@ -33,7 +33,7 @@ def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analysis
 _WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
 
-def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
+def hint_at_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
     """Improve an error about a misspelt window function by suggesting its name."""
     if error.kind is ErrorKind.UNKNOWN_FUNCTION:
         close = nearest(error.subject or "", _WINDOW_FUNCTIONS)
@@ -82,33 +82,33 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
     names = [cte.alias.lower() for cte in query.find_all(exp.CTE)]
     if len(set(names)) == len(names):
         return False
-    taken = {*names, *(table.name.lower() for table in query.find_all(exp.Table))}
+    used_names = {*names, *(table.name.lower() for table in query.find_all(exp.Table))}
     changed = False
     # Nodes to visit, with the current names of the CTEs in scope.
     waiting: list[tuple[exp.Expr, Mapping[str, str]]] = [(query, {})]
     while waiting:
-        node, seen = waiting.pop()
+        node, hidden = waiting.pop()
         clause = node.args.get("with_") if isinstance(node, exp.Query) else None
         is_recursive = clause is not None and clause.args.get("recursive")
         for cte in clause.expressions if clause is not None else ():
-            before, name = seen, cte.alias.lower()
+            before, name = hidden, cte.alias.lower()
             new = name
             if name in before:
-                new = next(f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in taken)
-                taken.add(new)
+                new = next(f"{name}_{n}" for n in count(1) if f"{name}_{n}" not in used_names)
+                used_names.add(new)
                 cte.args["alias"].set("this", exp.to_identifier(new, quoted=True))
                 changed = True
-            seen = {**before, name: new}
-            waiting.append((cte.this, seen if is_recursive else before))
+            hidden = {**before, name: new}
+            waiting.append((cte.this, hidden if is_recursive else before))
         if isinstance(node, exp.Table) and not node.db:
-            new = seen.get(node.name.lower(), "")
+            new = hidden.get(node.name.lower(), "")
             if new not in ("", node.name.lower()):
                 if isinstance(node.parent, WindowFunctionCall):
                     node.meta[COLUMN_PREFIX] = node.name
                 elif not node.args.get("alias"):
                     node.set("alias", exp.TableAlias(this=node.this.copy()))
                 node.set("this", exp.to_identifier(new, quoted=True))
-        waiting += [(below, seen) for below in node.iter_expressions() if below is not clause]
+        waiting += [(below, hidden) for below in node.iter_expressions() if below is not clause]
     return changed
 
 

@@ -80,7 +80,7 @@ def sources_of(select: exp.Select) -> list[exp.Expr]:
     return [*first, *(join.this for join in select.args.get("joins") or ())]
 
 
-def has_beside(node: exp.Expr) -> bool:
+def has_other_parts(node: exp.Expr) -> bool:
     """Return whether a SELECT or relation has joins, pivots, samples or the like."""
     return any(node.args.get(key) for key in BESIDE)
 
@@ -88,7 +88,7 @@ def has_beside(node: exp.Expr) -> bool:
 def lone_source(select: exp.Expr) -> exp.Expr | None:
     """Return the only relation that a SELECT reads, or None if there are others."""
     clause = select.args.get("from_")
-    if clause is None or has_beside(select) or has_beside(clause.this):
+    if clause is None or has_other_parts(select) or has_other_parts(clause.this):
         return None
     source: exp.Expr = clause.this
     return source

@@ -58,15 +58,15 @@ def with_lead(sql: str, span: TextSpan, before: Lead | None) -> TextSpan:
 
 
 def _words_before(tokens: list[Token], start: int, before: Lead) -> TextSpan | None:
-    taken: list[Token] = []
+    word_tokens: list[Token] = []
     for token in reversed([token for token in tokens if token.end < start]):
         words = frozenset(token.text.upper().split())
         is_passed = token.token_type == TokenType.L_PAREN or words <= before.passed
         if words and words <= before.words:
-            taken.append(token)
-        elif taken or not is_passed:
+            word_tokens.append(token)
+        elif word_tokens or not is_passed:
             break
-    return TextSpan(taken[-1].start, taken[0].end) if taken else None
+    return TextSpan(word_tokens[-1].start, word_tokens[0].end) if word_tokens else None
 
 
 def _end_with_parentheses(tokens: list[Token], span: TextSpan) -> int:

@@ -113,13 +113,13 @@ def _date_trunc(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     unit, value = call.expressions[0].name.upper(), call.expressions[1]
     if unit not in _DATE_UNITS and unit not in _CLOCK_UNITS:
         return None  # Spark returns NULL
-    local = _as_wall_clock(value, type_of(value))
+    local = _to_wall_clock(value, type_of(value))
     if local is None:
         return None
     if unit in _CLOCK_UNITS:
         return floor_clock(local, unit)
     date = exp.Cast(this=local, to=exp.DataType.build("date"))
-    return at_midnight(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
+    return midnight_of(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
 
 
 def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
@@ -128,7 +128,7 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     value, pattern = call.expressions
     if not _is_text(pattern) or _has_zone(pattern.name):
         return None
-    local = _as_wall_clock(value, type_of(value))
+    local = _to_wall_clock(value, type_of(value))
     if local is None:
         return None
     # Only Spark's JSON and CSV functions format a wall-clock time unchanged. They are slow and only
@@ -155,7 +155,7 @@ def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     types = [type_of(time) for time in times]
     if WALL_CLOCK not in types:
         return None
-    first, last = (_as_wall_clock(time, type_) for time, type_ in zip(times, types, strict=True))
+    first, last = (_to_wall_clock(time, type_) for time, type_ in zip(times, types, strict=True))
     if first is None or last is None:
         return None
     between = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first))
@@ -177,14 +177,14 @@ def _is_text(node: exp.Expr) -> bool:
     return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
-def _as_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:
+def _to_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:
     """Return a TIMESTAMP without a zone, or a DATE as its midnight. None for other types."""
     if type_ == "date":
-        return at_midnight(value.copy())
+        return midnight_of(value.copy())
     return value.copy() if type_ == WALL_CLOCK else None
 
 
-def at_midnight(date: exp.Expr) -> exp.Expr:
+def midnight_of(date: exp.Expr) -> exp.Expr:
     """Return midnight of a DATE as a TIMESTAMP without a zone."""
     return exp.Cast(this=date, to=exp.Var(this="TIMESTAMP_NTZ"))
 
@@ -199,7 +199,7 @@ def floor_clock(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "MICROSECOND":
         return value.copy()
     if unit in ("DAY", "DD"):
-        return at_midnight(exp.Cast(this=value.copy(), to=exp.DataType.build("date")))
+        return midnight_of(exp.Cast(this=value.copy(), to=exp.DataType.build("date")))
     second: exp.Expr = KeywordCall(
         this="EXTRACT", expressions=[exp.Var(this="SECOND"), value.copy()], words=["", "FROM"]
     )

@@ -26,7 +26,7 @@ from planner.nodes.logical import (
 from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, function_call, has_only, is_flat_type
 from planner.sql.parts import PLAIN_SELECT, lone_source
-from planner.streams.tables import comes_whole
+from planner.streams.tables import arrives_at_once
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
@@ -62,10 +62,10 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]
     count = function_call("COUNT", exp.Star())
     call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")
-    counted = WindowAggregate(
+    aggregate = WindowAggregate(
         (*schema, Column(_COPIES, "bigint", False)),
         windowed.input,
-        _of_all_rows(windowed.window),
+        _window_of_all_rows(windowed.window),
         windowed.time_column,
         windowed.time_type,
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
@@ -74,14 +74,14 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         place=windowed.place,
         time_place=windowed.time_place,
     )
-    return WindowRows(schema, counted, _COPIES, place=windowed.place)
+    return WindowRows(schema, aggregate, _COPIES, place=windowed.place)
 
 
 def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
     """Buffer the rows of window functions below a node, wherever rows arrive one by one."""
     if isinstance(node, WindowTableFunction):
         return buffered_rows(node, None)
-    if comes_whole(node, catalog):
+    if arrives_at_once(node, catalog):
         return node
     if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
         read = frozenset().union(*(column_names(item.expr) for item in node.items))
@@ -125,7 +125,7 @@ def columns_read(node: SqlQuery) -> frozenset[str] | None:
     return column_names(query)
 
 
-def _of_all_rows(window: Window) -> Window:
+def _window_of_all_rows(window: Window) -> Window:
     """Return the window that is emitted in every step that contains its rows."""
     if isinstance(window, Cumulate | CalendarCumulate):
         return replace(window, emit_only_on_update=False)

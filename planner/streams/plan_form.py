@@ -231,12 +231,12 @@ def _substitute(expr: exp.Expr, columns: _Columns) -> exp.Expr:
 
 def _text(expr: exp.Expr) -> str:
     """Return an expression as SQL, independent of quotes and case in names."""
-    folded = expr.copy()
-    for name in folded.find_all(exp.Identifier):
+    canonical = expr.copy()
+    for name in canonical.find_all(exp.Identifier):
         plain = name.name.lower()
         name.set("this", plain)
         name.set("quoted", not plain.isidentifier())
-    return to_sql(folded)
+    return to_sql(canonical)
 
 
 def _to_json(value: Any) -> Any:

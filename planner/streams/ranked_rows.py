@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
-from planner.nodes.properties import selected
+from planner.nodes.properties import selection_below
 from planner.sql.build import column, to_sql
 from runtime.spec.expressions import RankOrder
 
@@ -23,7 +23,7 @@ class PathToRows:
     def key(self, name: str) -> str | None:
         """Return the key of the local aggregate that is passed on under a name."""
         for node in self.nodes:
-            selection = selected(node)
+            selection = selection_below(node)
             if selection is not None:
                 if name.lower() not in selection[1]:
                     return None
@@ -43,7 +43,7 @@ def path_to_rows(node: Node) -> PathToRows | None:
     nodes: list[Node] = []
     while not isinstance(node, LocalWindowAggregate):
         is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
-        if not is_between and selected(node) is None:
+        if not is_between and selection_below(node) is None:
             return None
         nodes.append(node)
         (node,) = node.inputs

@@ -58,7 +58,7 @@ class StreamRefusal(AnalysisError):
         self.span = span
         self._after = after
 
-    def placed_in(self, sql: str) -> StreamRefusal:
+    def place_in(self, sql: str) -> StreamRefusal:
         """Return the same error with its position in the text that the spans refer to."""
         if self.span is None:
             return self
@@ -158,7 +158,7 @@ def refuse_stateful(
             )
 
 
-def refused_subquery(
+def refuse_subquery(
     query: exp.Query, is_stream: Callable[[exp.Table], bool]
 ) -> StreamRefusal | None:
     """Return the error for a subquery over a stream in a condition, or None.
@@ -168,15 +168,15 @@ def refused_subquery(
         is_stream: Whether a table in it is a stream.
     """
     reads_stream = _reading_streams(query, is_stream)
-    refusals = (_refused_subquery_of(select, reads_stream) for select in query.find_all(exp.Select))
+    refusals = (_refuse_subquery(select, reads_stream) for select in query.find_all(exp.Select))
     return next((refusal for refusal in refusals if refusal is not None), None)
 
 
-def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> StreamRefusal | None:
+def _refuse_subquery(select: exp.Select, reads_stream: _ReadsStream) -> StreamRefusal | None:
     parts = [(key.upper(), select.args.get(key)) for key in ("where", "having")]
     parts += [("the select list", item) for item in select.expressions]
-    joined = (join.this for join in select.args.get("joins") or [])
-    parts += [("LATERAL", lateral) for lateral in joined if isinstance(lateral, exp.Lateral)]
+    join_items = (join.this for join in select.args.get("joins") or [])
+    parts += [("LATERAL", lateral) for lateral in join_items if isinstance(lateral, exp.Lateral)]
     for where, part in parts:
         for nested in () if part is None else part.find_all(exp.Query):
             if reads_stream(nested):
@@ -279,7 +279,7 @@ def _refuse_select(
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],
         )
-    refused = _refused_subquery_of(select, reads_stream)
+    refused = _refuse_subquery(select, reads_stream)
     if refused is not None:
         raise refused
 

@@ -25,7 +25,7 @@ def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, Str
     """Yield every reference to a stream in a plan, and the stream."""
     for child in plan.inputs:
         yield from stream_tables(child, catalog)
-    yield from _named_by(plan, catalog)
+    yield from _streams_by_name(plan, catalog)
 
 
 def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
@@ -33,23 +33,23 @@ def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
 
     Spark numbers a stream's sources in this order and identifies them by number in a checkpoint.
     """
-    return tuple(dict.fromkeys(_in_order(plan, catalog)))
+    return tuple(dict.fromkeys(_ordered_names(plan, catalog)))
 
 
-def _in_order(plan: Node, catalog: Catalog) -> Iterator[str]:
+def _ordered_names(plan: Node, catalog: Catalog) -> Iterator[str]:
     if not isinstance(plan, TableScan | SqlQuery):
         for child in plan.inputs:
-            yield from _in_order(child, catalog)
+            yield from _ordered_names(child, catalog)
         return
     relations = dict(plan.relations) if isinstance(plan, SqlQuery) else {}
     for table in plan.query.find_all(exp.Table, bfs=False):
         if not table.db and table.name in relations:
-            yield from _in_order(relations[table.name], catalog)
+            yield from _ordered_names(relations[table.name], catalog)
         elif (stream := stream_named(table, catalog)) is not None:
             yield stream.name
 
 
-def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
+def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
     if isinstance(plan, TableScan | SqlQuery):
         placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
         for table in plan.query.find_all(exp.Table):
@@ -58,7 +58,7 @@ def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamT
                 yield table, stream
 
 
-def with_one_reading(plan: Node, catalog: Catalog) -> Node:
+def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
     """Return the plan such that tasks and Spark never both read an exclusive table.
 
     If they would, Spark reads all tables: a checkpoint has one position per topic.
@@ -71,7 +71,7 @@ def with_one_reading(plan: Node, catalog: Catalog) -> Node:
             if isinstance(node.scan, SplitScan) and node.scan.source.is_exclusive:
                 scanned.add(node.scan.source.table.name)
             return
-        by_spark.update(stream.name for _, stream in _named_by(node, catalog))
+        by_spark.update(stream.name for _, stream in _streams_by_name(node, catalog))
         for child in node.inputs:
             look(child)
 
@@ -79,7 +79,7 @@ def with_one_reading(plan: Node, catalog: Catalog) -> Node:
     return with_rows_by_spark(plan) if scanned & by_spark else plan
 
 
-def comes_whole(node: Node, catalog: Catalog) -> bool:
+def arrives_at_once(node: Node, catalog: Catalog) -> bool:
     """Return whether all rows of a window arrive in one micro-batch."""
     is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
     if is_windows or not streams_of(node, catalog):
@@ -89,7 +89,7 @@ def comes_whole(node: Node, catalog: Catalog) -> bool:
         tables = [t for t in node.query.find_all(exp.Table) if t.name not in relations]
         if any(stream_named(table, catalog) is not None for table in tables):
             return False
-    return bool(node.inputs) and all(comes_whole(child, catalog) for child in node.inputs)
+    return bool(node.inputs) and all(arrives_at_once(child, catalog) for child in node.inputs)
 
 
 def bare_table(table: exp.Table) -> exp.Table:

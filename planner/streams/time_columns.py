@@ -44,7 +44,9 @@ def is_processing_time(
     Raises:
         StreamRefusal: It does for some streams and not for others.
     """
-    answers = {_is_processing_time(origin, catalog) for origin in _of_node(node, column, catalog)}
+    answers = {
+        _is_processing_time(origin, catalog) for origin in _origins_in_node(node, column, catalog)
+    }
     if len(answers) > 1:
         raise StreamRefusal(
             f"`{column}` is processing time in one part of this UNION ALL and event time "
@@ -81,7 +83,7 @@ def check_time(
                 span_of(table) or place,
                 subjects=(stream.name,),
             )
-    for origin in _of_node(node, time_column, catalog):
+    for origin in _origins_in_node(node, time_column, catalog):
         match origin:
             case exp.Table() as table, str(column):
                 followed = stream_named(table, catalog)
@@ -127,7 +129,7 @@ def _columns(table: exp.Table, catalog: Catalog) -> Schema:
     return catalog.analyze(select_all_from(bare_table(table)), {})
 
 
-def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
+def _origins_in_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
     """Yield the origins of a node's column."""
     match node:
         case GlobalWindowAggregate():
@@ -135,9 +137,9 @@ def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
         case WindowTableFunction() if node.columns.role_of(column) is not None:
             yield node, column
         case TableScan():
-            yield from _of_text(node.query, column, {}, {}, catalog)
+            yield from _origins_in_text(node.query, column, {}, {}, catalog)
         case Filter() | Expand() | WindowRows():
-            yield from _of_node(node.input, column, catalog)
+            yield from _origins_in_node(node.input, column, catalog)
         case Project():
             for item in node.items:
                 if item.name.lower() == column.lower():
@@ -145,14 +147,14 @@ def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
                     if name is None:
                         yield item.expr
                     else:
-                        yield from _of_node(node.input, name, catalog)
+                        yield from _origins_in_node(node.input, name, catalog)
         case SqlQuery():
-            yield from _of_text(node.query, column, dict(node.relations), {}, catalog)
+            yield from _origins_in_text(node.query, column, dict(node.relations), {}, catalog)
         case _:
             yield None
 
 
-def _of_text(
+def _origins_in_text(
     query: exp.Expr, column: str, relations: Mapping[str, Node], scope: _Scope, catalog: Catalog
 ) -> Iterator[_Origin]:
     query = query.unnest()
@@ -171,7 +173,7 @@ def _of_text(
                 if not name:
                     yield item.unalias()
                     continue
-            yield from _of_text(side, name, relations, scope, catalog)
+            yield from _origins_in_text(side, name, relations, scope, catalog)
         return
     if not isinstance(query, exp.Select):
         yield None
@@ -180,18 +182,20 @@ def _of_text(
     for item in named or query.expressions:
         value = item.unalias()
         if isinstance(value, exp.Star):
-            yield from _of_sources(query, None, column, relations, scope, catalog)
+            yield from _origins_in_sources(query, None, column, relations, scope, catalog)
         elif isinstance(value, exp.Column) and isinstance(value.this, exp.Star):
-            yield from _of_sources(query, value.table, column, relations, scope, catalog)
+            yield from _origins_in_sources(query, value.table, column, relations, scope, catalog)
         elif not named:
             continue
         elif isinstance(value, exp.Column):
-            yield from _of_sources(query, value.table, value.name, relations, scope, catalog)
+            yield from _origins_in_sources(
+                query, value.table, value.name, relations, scope, catalog
+            )
         else:
             yield value
 
 
-def _of_sources(
+def _origins_in_sources(
     select: exp.Select,
     table: str | None,
     column: str,
@@ -206,15 +210,15 @@ def _of_sources(
         if table and source.alias_or_name.lower() != table.lower():
             continue
         if isinstance(source, exp.Subquery):
-            yield from _of_text(source, column, relations, scope, catalog)
+            yield from _origins_in_text(source, column, relations, scope, catalog)
         if not isinstance(source, exp.Table):
             continue
         name = source.name
         if not source.db and name in relations:
-            yield from _of_node(relations[name], column, catalog)
+            yield from _origins_in_node(relations[name], column, catalog)
         elif not source.db and name.lower() in scope:
             outer = {key: text for key, text in scope.items() if key != name.lower()}
-            yield from _of_text(scope[name.lower()], column, relations, outer, catalog)
+            yield from _origins_in_text(scope[name.lower()], column, relations, outer, catalog)
         elif stream_named(source, catalog) is not None:
             yield source, column
 

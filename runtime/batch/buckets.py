@@ -23,9 +23,9 @@ from runtime.errors import ExecutionError
 
 # Number of parts that a bucket is split into at once; each has a file and a buffer.
 _PARTS = 16
-# If a part has this share of the bucket, it has hardly more than one key: splitting again is
+# A part with this share of its bucket has hardly more than one key, so splitting it again is
 # useless.
-_HARDLY_LESS = 0.9
+_SPLIT_PAYS_BELOW = 0.9
 _COMPRESSION = "lz4"
 
 
@@ -89,8 +89,8 @@ class _Spill:
         self._n_bytes = dict.fromkeys(range(_PARTS), 0)
         with _on_disk():
             # The directory of Spark's own spills; Spark removes it if this process is killed.
-            places = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
-            self._directory = Path(tempfile.mkdtemp(prefix="sqlwin-", dir=places[0]))
+            directories = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
+            self._directory = Path(tempfile.mkdtemp(prefix="sqlwin-", dir=directories[0]))
 
     def add(self, table: pa.Table) -> None:
         """Append partials to the files of their parts."""
@@ -120,7 +120,7 @@ class _Spill:
 
     def _part(self, part: int) -> Iterator[pa.Table]:
         n_bytes, file = self._n_bytes[part], self._file(part)
-        is_cut = self._most_bytes < n_bytes < _HARDLY_LESS * sum(self._n_bytes.values())
+        is_cut = self._most_bytes < n_bytes < _SPLIT_PAYS_BELOW * sum(self._n_bytes.values())
         with _on_disk(), pa.OSFile(file) as source, pa.ipc.open_stream(source) as batches:
             if not is_cut:
                 table = batches.read_all()

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from runtime.batch.global_aggregate import windows_of
 from runtime.batch.local_stage import LocalStage, local_stage
-from runtime.batch.projection import projected_schema, window_projector
+from runtime.batch.projection import projection_schema, window_projector
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.compute.kernels.merge import merge_slices
 from runtime.frames.aggregations import windows_schema
@@ -119,7 +119,7 @@ def batch_rows(
     if windows.has_whole:
         merge = partial(merge_slices, spec=windows.aggregation)
         make_whole = window_projector(merge, projection, end)
-    arrow = ArrowRows(windows.blobs, make, projected_schema(projection), make_whole)
+    arrow = ArrowRows(windows.blobs, make, projection_schema(projection), make_whole)
     schema = from_arrow_schema(arrow.schema, prefer_timestamp_ntz=True)
     never_null = {field.name for field in windows.schema.fields if not field.nullable}
     if end in never_null and projection.window_time is not None:
@@ -157,6 +157,8 @@ class _GlobalInput:
 
 @dataclass(frozen=True)
 class _Building:
+    """Construction of one DataFrame. Shared local stages and exchanges are built once."""
+
     spark: SparkSession
     options: ExecutionOptions
     shared: SharedPartials

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.projection import projected_schema, window_projector
+from runtime.batch.projection import projection_schema, window_projector
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.compute.kernels import ranks as kernels
@@ -24,8 +24,8 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import chain_partials, merge_sessions
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.slice_scan import (
-    expanded,
-    expanded_schema,
+    expand_schema,
+    expand_tables,
     partials_schema,
     slice_splits,
     split_tables,
@@ -175,7 +175,7 @@ def windows_here(
 
 def _whole(rows: Iterable[pa.RecordBatch], projection: WindowProjection) -> pa.RecordBatch:
     """Return all rows as one batch."""
-    table = pa.Table.from_batches(rows, projected_schema(projection)).combine_chunks()
+    table = pa.Table.from_batches(rows, projection_schema(projection)).combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
@@ -191,7 +191,7 @@ def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]
         if of.projection.filters:
             rows = rows.filter(filter_mask(of.projection.filters, rows))
         columns = [evaluate(expression, rows) for _, expression in of.projection.columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=projected_schema(of.projection))
+        yield pa.RecordBatch.from_arrays(columns, schema=projection_schema(of.projection))
 
 
 def _sort_rows(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
@@ -219,8 +219,8 @@ def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.
         ExecutionError: A file cannot be read, or a sum overflows its type.
     """
     sets = step.source.sets
-    schema = expanded_schema(partials_schema(step), sets)
-    return [schema.empty_table(), *expanded(_partials(step, stores), step.keys, sets)]
+    schema = expand_schema(partials_schema(step), sets)
+    return [schema.empty_table(), *expand_tables(_partials(step, stores), step.keys, sets)]
 
 
 def types_of_files(step: FileLocalStep, accumulators: Sequence[Accumulator]) -> dict[str, str]:
@@ -266,7 +266,7 @@ def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts)
     def read(split: Split) -> pa.Table:
         rows = ScanRows(step, store)
         counts.scans.append((step.time_column, rows))
-        batches = aggregate(plan, map(plan.rows, rows.of_split(split)), cut)
+        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), cut)
         return pa.Table.from_batches(batches, plan.schema)
 
     if len(splits) < 2:
@@ -291,7 +291,7 @@ def _partials(step: SliceLocalStep, stores: Stores) -> Iterator[pa.Table]:
 
     def of_rows(split: Split) -> Iterator[pa.Table]:
         rows = ScanRows(scan, base_in)
-        batches = aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
+        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), pa.Table.to_batches)
         yield pa.Table.from_batches(batches, plan.schema)
 
     yield from _in_parts(plan_splits(tail.files, tail.filters, 1, store=base_in), of_rows, base_in)

@@ -28,20 +28,20 @@ from runtime.local.arrow_scan import (
     split_partials,
     split_rows,
 )
-from runtime.local.messages import columns_of_ddl, in_two_passes, message_partials
+from runtime.local.messages import columns_of_ddl, message_partials, run_two_passes
 from runtime.local.projection import select_items, spark_types, sql_projection
 from runtime.local.scan_rows import scan_projection
 from runtime.local.slice_scan import (
-    expanded,
-    expanded_schema,
+    expand_schema,
+    expand_tables,
     partials_schema,
     slice_splits,
     split_tables,
 )
-from runtime.local.split_windows import own_time_column
+from runtime.local.split_windows import exclusive_time_column
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
-from runtime.names import quoted
-from runtime.scan.splits import Split, own_times
+from runtime.names import quote_name
+from runtime.scan.splits import Split, exclusive_times
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, ApproxPercentile
@@ -73,7 +73,7 @@ class LocalStage:
         run: Function that returns a task's function, given a `Cut` of its tables.
         schema: Schema of the tables.
         label: Operator name for EXPLAIN ANALYZE.
-        beside: Additional stage whose tables are appended.
+        appendix: Second stage whose tables are appended.
         run_emitting: Like `run`, but passes partials of windows whose rows are all in one split to
             `Emit`; None if no such windows are known.
     """
@@ -82,7 +82,7 @@ class LocalStage:
     run: Callable[[Cut], ArrowFunction]
     schema: StructType
     label: str
-    beside: LocalStage | None = None
+    appendix: LocalStage | None = None
     run_emitting: Callable[[Cut, Emit], ArrowFunction] | None = None
 
     def cut(
@@ -97,7 +97,7 @@ class LocalStage:
         else:
             run = self.run_emitting(cut, emit)
         frame = map_in_arrow(self.input, wrap(self.label)(run), ddl)
-        return frame if self.beside is None else frame.union(self.beside.cut(cut, ddl, wrap))
+        return frame if self.appendix is None else frame.union(self.appendix.cut(cut, ddl, wrap))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,9 @@ class _MessageStage(LocalStage):
     ) -> DataFrame:
         first = wrap(self.label)(self.run(cut))
         second = self.second(columns_of_ddl(ddl).names)(cut)
-        return in_two_passes(self.input, ddl, first, second, self.source, self.reader, self.columns)
+        return run_two_passes(
+            self.input, ddl, first, second, self.source, self.reader, self.columns
+        )
 
 
 def local_stage(
@@ -142,23 +144,23 @@ def local_stage(
     """
     step = exchange.input
     if is_local(step, FileScan, ArrowBuffer):
-        return _of_files(spark, step, buffer_bytes, scan_counts)
+        return _files_stage(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SplitScan, ArrowBuffer):
-        return _of_messages(spark, step, buffer_bytes, scan_counts)
+        return _messages_stage(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SliceRows, ArrowBuffer):
-        return _of_slices(spark, step, buffer_bytes, scan_counts)
+        return _slices_stage(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SqlRows, ArrowBuffer):
         columns = sql_projection(step)
         with temporary_view(spark, child(step.source.input)) as source:
             rows = spark.sql(
                 f"SELECT {select_items(columns)} FROM {source} "
-                f"WHERE {quoted(step.time_column)} IS NOT NULL"
+                f"WHERE {quote_name(step.time_column)} IS NOT NULL"
             )
         plan = buffer_plan(step, columns, spark_types(rows), buffer_bytes)
-        run = _chain_sessions(plan, partial(_of_rows, plan))
+        run = _chain_sessions(plan, partial(_aggregate_rows, plan))
         return LocalStage(rows, run, _spark_schema(plan.schema), step.label)
     rows = child(step)
-    of_partials = partial(_of_partials, buffer_bytes, accumulators)
+    of_partials = partial(_collect_partials, buffer_bytes, accumulators)
     return LocalStage(rows, of_partials, rows.schema, exchange.label)
 
 
@@ -179,7 +181,7 @@ def _chain_sessions(
     return run_chained
 
 
-def _of_files(
+def _files_stage(
     spark: SparkSession,
     step: FileLocalStep,
     buffer_bytes: int,
@@ -189,21 +191,23 @@ def _of_files(
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     store = store_of_scan(spark, step.source.files.path)
-    time = own_time_column(step)
+    time = exclusive_time_column(step)
     splits = planned_splits(spark, step, store, time)
-    own = own_times(splits)
-    numbers, sent = split_rows(spark, list(zip(splits, own, strict=True)), step.source.files)
-    scan = partial(split_partials, step, plan, sent, store, counter)
+    time_ranges = exclusive_times(splits)
+    numbers, shipped = split_rows(
+        spark, list(zip(splits, time_ranges, strict=True)), step.source.files
+    )
+    scan = partial(split_partials, step, plan, shipped, store, counter)
     return LocalStage(
         numbers,
         _chain_sessions(plan, scan),
         _spark_schema(plan.schema),
         step.label,
-        run_emitting=scan if any(own) else None,
+        run_emitting=scan if any(time_ranges) else None,
     )
 
 
-def _of_messages(
+def _messages_stage(
     spark: SparkSession,
     step: LocalStep[SplitScan, ArrowBuffer],
     buffer_bytes: int,
@@ -216,8 +220,8 @@ def _of_messages(
     source = message_source(spark, step.source.source.table)
     reader = source.reader(columns, is_stream=False)
     portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
-    numbers, sent = item_rows(spark, portions)
-    first, second = message_partials(step, plan, reader, sent, counter)
+    numbers, shipped = item_rows(spark, portions)
+    first, second = message_partials(step, plan, reader, shipped, counter)
     return _MessageStage(
         numbers,
         _chain_sessions(plan, first),
@@ -230,7 +234,7 @@ def _of_messages(
     )
 
 
-def _of_slices(
+def _slices_stage(
     spark: SparkSession,
     step: SliceLocalStep,
     buffer_bytes: int,
@@ -242,26 +246,26 @@ def _of_slices(
     if source.tail is not None:
         of = (step.window, step.time_column, step.time_type, step.slice_end, step.label)
         tail_step = LocalStep(source.tail, step.mode, *of)
-        below = _of_files(spark, tail_step, buffer_bytes, scan_counts)
-        schema = expanded_schema(partials_schema(step), sets)
+        below = _files_stage(spark, tail_step, buffer_bytes, scan_counts)
+        schema = expand_schema(partials_schema(step), sets)
         run = below.run
-        tail = replace(below, run=lambda cut: run(_expanding(cut, keys, sets)))
+        tail = replace(below, run=lambda cut: run(_expand_sets(cut, keys, sets)))
         tail = replace(tail, schema=_spark_schema(schema), run_emitting=None)
     store = store_of_scan(spark, source.files.path)
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     splits = slice_splits(source, n_splits, store, row_group_selector(spark))
-    numbers, sent = item_rows(spark, splits)
+    numbers, shipped = item_rows(spark, splits)
     step = replace(step, source=replace(source, files=replace(source.files, files=()), tail=None))
-    schema = expanded_schema(partials_schema(step), sets)
-    scan = partial(_of_kept, step, sent, store)
+    schema = expand_schema(partials_schema(step), sets)
+    scan = partial(_read_slices, step, shipped, store)
     return LocalStage(numbers, scan, _spark_schema(schema), step.label, tail)
 
 
-def _of_kept(
+def _read_slices(
     step: SliceLocalStep, splits: Sequence[Split], store: Store | None, cut: Cut
 ) -> ArrowFunction:
-    """Read the slices of splits, one split per input row."""
-    expanding = _expanding(cut, step.keys, step.source.sets)
+    """Return the task function that reads the slices of splits, one split per input row."""
+    expanding = _expand_sets(cut, step.keys, step.source.sets)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -272,18 +276,18 @@ def _of_kept(
     return run
 
 
-def _expanding(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
-    """Return a cut that expands grouping sets first."""
+def _expand_sets(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
+    """Return `cut`, preceded by the expansion of grouping sets."""
 
     def run(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        for expanded_table in expanded([table], keys, sets):
+        for expanded_table in expand_tables([table], keys, sets):
             yield from cut(expanded_table)
 
     return run
 
 
-def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
-    """Aggregate Spark rows in a buffer."""
+def _aggregate_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
+    """Return the task function that aggregates Spark rows in a buffer."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -292,8 +296,10 @@ def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
     return run
 
 
-def _of_partials(enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cut) -> ArrowFunction:
-    """Pass on partials computed by Spark SQL, in tables of `enough_bytes`."""
+def _collect_partials(
+    enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cut
+) -> ArrowFunction:
+    """Return the task function that collects Spark SQL's partials into tables of `enough_bytes`."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()

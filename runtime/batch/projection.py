@@ -28,7 +28,7 @@ def window_projector(
         projection: Projection of the windows.
         end: Window end column.
     """
-    schema = projected_schema(projection)
+    schema = projection_schema(projection)
 
     def rows(source: _Source) -> Iterator[pa.RecordBatch]:
         for windows in to_windows(source):
@@ -44,7 +44,7 @@ def window_projector(
     return rows
 
 
-def projected_schema(projection: WindowProjection) -> pa.Schema:
+def projection_schema(projection: WindowProjection) -> pa.Schema:
     """Return the schema of projected windows."""
     return pa.schema(
         [(name, arrow_type(expression.type)) for name, expression in projection.columns]

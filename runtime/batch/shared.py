@@ -46,12 +46,12 @@ class SharedPartials:
     """Shared partials of statements that run together, cached until the end of the context.
 
     Args:
-        kept: Steps that several jobs read, to be cached.
+        cached_steps: Steps that several jobs read. Spark caches their blobs.
     """
 
-    def __init__(self, kept: Set[SharedExchangeStep] = frozenset()) -> None:
-        self._kept = kept
-        self._known: dict[SharedExchangeStep, SharedBlobs] = {}
+    def __init__(self, cached_steps: Set[SharedExchangeStep] = frozenset()) -> None:
+        self._cached_steps = cached_steps
+        self._blobs: dict[SharedExchangeStep, SharedBlobs] = {}
 
     def __enter__(self) -> SharedPartials:
         return self
@@ -63,15 +63,15 @@ class SharedPartials:
         trace: TracebackType | None,
     ) -> None:
         """Release the cache, also after errors."""
-        for step, blobs in self._known.items():
-            if step in self._kept:
+        for step, blobs in self._blobs.items():
+            if step in self._cached_steps:
                 blobs.frame.unpersist()
-        self._known.clear()
+        self._blobs.clear()
 
     def compute(self) -> None:
         """Compute the cached blobs now instead of in the first job that reads them."""
-        for step, blobs in self._known.items():
-            if step in self._kept:
+        for step, blobs in self._blobs.items():
+            if step in self._cached_steps:
                 # a filter that matches no rows still fills the cache
                 blobs.frame.where("level < 0").write.format("noop").mode("overwrite").save()
 
@@ -90,18 +90,25 @@ class SharedPartials:
             reader's names.
         """
         shared = step.input
-        if shared not in self._known:
-            self._known[shared] = self._keep(shared, compute(shared))
-        blobs = self._known[shared]
-        columns = [StructField(own, blobs.schema[name].dataType) for name, own in step.columns]
+        if shared not in self._blobs:
+            self._blobs[shared] = self._cache(shared, compute(shared))
+        blobs = self._blobs[shared]
+        columns = [
+            StructField(reader_name, blobs.schema[name].dataType)
+            for name, reader_name in step.columns
+        ]
         return self._level(shared, blobs, step.level), StructType(columns)
 
-    def _keep(self, step: SharedExchangeStep, blobs: SharedBlobs) -> SharedBlobs:
-        return SharedBlobs(blobs.frame.persist(), blobs.schema) if step in self._kept else blobs
+    def _cache(self, step: SharedExchangeStep, blobs: SharedBlobs) -> SharedBlobs:
+        return (
+            SharedBlobs(blobs.frame.persist(), blobs.schema)
+            if step in self._cached_steps
+            else blobs
+        )
 
     def _level(self, step: SharedExchangeStep, blobs: SharedBlobs, level: int) -> DataFrame:
         frame = blobs.frame
-        if step not in self._kept:
+        if step not in self._cached_steps:
             # A filter would be pushed below the exchange, and the exchanges would no longer be
             # equal.
             return frame
@@ -116,16 +123,16 @@ def _coarse_partitions(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism
 
 
-def read_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
+def shared_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
     """Return the shared partials that more than one of `steps` reads."""
     counts = Counter(shared for step in steps for shared in frozenset(_shared_in(step)))
     return frozenset(shared for shared, count in counts.items() if count > 1)
 
 
-def first_reader(steps: Sequence[Step], kept: Set[SharedExchangeStep]) -> int | None:
-    """Return the index of the first of `steps` that reads any of `kept`; None if none does."""
+def first_reader(steps: Sequence[Step], cached: Set[SharedExchangeStep]) -> int | None:
+    """Return the index of the first of `steps` that reads any of `cached`; None if none does."""
     readers = (
-        i for i, step in enumerate(steps) if any(shared in kept for shared in _shared_in(step))
+        i for i, step in enumerate(steps) if any(shared in cached for shared in _shared_in(step))
     )
     return next(readers, None)
 

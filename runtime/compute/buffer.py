@@ -19,12 +19,12 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
+    as_type,
+    combine_chunks,
     distinct_codes,
     from_buffer,
     int64_values,
-    joined,
     normalise_floats,
-    of_type,
     one_chunk,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
@@ -102,8 +102,8 @@ class WindowBuffer:
         self._portion_bytes = min(portion_bytes, buffer_bytes)
         self._runs: list[_Run] = []
         self._overflown_bytes = 0
-        self._grouping = _Worth()
-        self._merging = _Worth()
+        self._grouping = _CostControl()
+        self._merging = _CostControl()
 
     @property
     def pending_bytes(self) -> int:
@@ -152,7 +152,7 @@ class WindowBuffer:
         runs, self._runs = self._runs, []
         for tables in _portions(runs, self._portion_bytes):
             columns = [
-                of_type(column, field.type)
+                as_type(column, field.type)
                 for column, field in zip(_concat(tables), self.schema, strict=True)
             ]
             yield pa.Table.from_arrays(columns, schema=self.schema)
@@ -208,7 +208,7 @@ class WindowBuffer:
     def _merge_runs(self) -> _Run:
         """Return the buffered partials, one for each key and slice."""
         tables = [run.table for run in self._runs]
-        columns = dict(zip(self.schema.names, map(joined, _concat(tables)), strict=True))
+        columns = dict(zip(self.schema.names, map(combine_chunks, _concat(tables)), strict=True))
         slot, distinct = distinct_codes(columns[self._slice_end])
         slot_end = int64_values(distinct)
         n_rows = len(slot)
@@ -258,8 +258,8 @@ class _Run:
     n_items: Int64Array
 
 
-class _Worth:
-    """Decides whether a reduction is worth its cost, from its last result."""
+class _CostControl:
+    """Decides whether to attempt a reduction, from the effect of the last one."""
 
     def __init__(self) -> None:
         self._skips = 0

@@ -28,7 +28,7 @@ def accumulate_rows(
     try:
         states = aggregate.accumulate(groups, n_groups, *args)
     except Exception as error:
-        raise _failed(aggregate, "accumulate", error) from error
+        raise _call_error(aggregate, "accumulate", error) from error
     return _fields(aggregate, "accumulate", states, n_groups)
 
 
@@ -47,7 +47,7 @@ def merge_states(
     try:
         states = aggregate.merge(groups, n_groups, fields)
     except Exception as error:
-        raise _failed(aggregate, "merge", error) from error
+        raise _call_error(aggregate, "merge", error) from error
     return _fields(aggregate, "merge", states, n_groups)
 
 
@@ -61,7 +61,7 @@ def finish_states(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.
     try:
         result = aggregate.finish(fields)
     except Exception as error:
-        raise _failed(aggregate, "finish", error) from error
+        raise _call_error(aggregate, "finish", error) from error
     return _array(aggregate, "finish", "the result", result, aggregate.returns, len(columns[0]))
 
 
@@ -114,7 +114,7 @@ def _array(
     return array
 
 
-def _failed(
+def _call_error(
     aggregate: UserDefinedAggregateFunction, method: str, error: Exception
 ) -> ExecutionError:
     if isinstance(error, ExecutionError):

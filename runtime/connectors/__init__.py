@@ -1,1 +1,5 @@
-"""Connectors: sources and sinks of tables."""
+"""Connectors: sources and sinks of tables, loaded by name through `registry`.
+
+Takes table definitions (`runtime.spec.table`) and gives DataFrames, splits for tasks, and sinks.
+Knows no queries: other rooms import only `registry`, never a connector.
+"""

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import check_options
 from runtime.options.known import Options
 from runtime.spark.errors import translate
@@ -107,11 +107,11 @@ def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructTy
     return StructType([StructField(c.name, declared_type(spec, c)) for c in columns])
 
 
-def find_column(names: Sequence[str], wanted: str) -> list[str]:
+def find_column(names: Sequence[str], column: str) -> list[str]:
     """Return the names that `wanted` can mean: the exact one, or else those in another case."""
-    if wanted in names:
-        return [wanted]
-    return [name for name in names if name.lower() == wanted.lower()]
+    if column in names:
+        return [column]
+    return [name for name in names if name.lower() == column.lower()]
 
 
 def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
@@ -129,27 +129,31 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
     names = [name for name in dataframe.columns if name != BROKEN_RECORD]
     matches = find_column(names, column.name)
     if len(matches) != 1:
-        listed = ", ".join(f"`{name}`" for name in matches or names)
+        candidates = ", ".join(f"`{name}`" for name in matches or names)
         suggestion = nearest(column.name, names)
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` "
-            + (f"is ambiguous in {origin}: {listed}" if matches else f"does not exist in {origin}"),
+            + (
+                f"is ambiguous in {origin}: {candidates}"
+                if matches
+                else f"does not exist in {origin}"
+            ),
             subjects=(column.name, spec.name),
             hint=None
             if matches
             else (f"did you mean `{suggestion}`? " if suggestion else "")
-            + f"available columns: {listed}",
+            + f"available columns: {candidates}",
         )
     actual, declared = dataframe.schema[matches[0]].dataType, declared_type(spec, column)
-    value = dataframe[quoted(matches[0])]
+    value = dataframe[quote_name(matches[0])]
     if same_type(actual, declared):
         return value.alias(column.name)
     if not is_widening(actual, declared):
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` is declared "
-            f"{spelled_type(declared)}, but is {spelled_type(actual)} in {origin}",
+            f"{type_text(declared)}, but is {type_text(actual)} in {origin}",
             subjects=(column.name, spec.name),
-            hint=f"declare it {spelled_type(actual)}, and cast it in the query or in a "
+            hint=f"declare it {type_text(actual)}, and cast it in the query or in a "
             "computed column",
         )
     return value.cast(declared).alias(column.name)
@@ -174,17 +178,17 @@ def same_type(left: DataType, right: DataType) -> bool:
     return left == right
 
 
-def is_widening(actual: DataType, wanted: DataType) -> bool:
+def is_widening(actual: DataType, declared: DataType) -> bool:
     """Whether every value of `actual` is also a value of `wanted`, unchanged."""
-    if isinstance(actual, _INTEGERS) and isinstance(wanted, _INTEGERS):
-        return _INTEGERS.index(type(actual)) <= _INTEGERS.index(type(wanted))
-    match actual, wanted:
+    if isinstance(actual, _INTEGERS) and isinstance(declared, _INTEGERS):
+        return _INTEGERS.index(type(actual)) <= _INTEGERS.index(type(declared))
+    match actual, declared:
         case (_, DecimalType()) if type(actual) in _DIGITS:
-            return wanted.precision - wanted.scale >= _DIGITS[type(actual)]
+            return declared.precision - declared.scale >= _DIGITS[type(actual)]
         case (DecimalType(), DecimalType()):
             return (
-                wanted.scale >= actual.scale
-                and wanted.precision - wanted.scale >= actual.precision - actual.scale
+                declared.scale >= actual.scale
+                and declared.precision - declared.scale >= actual.precision - actual.scale
             )
         case (_, DoubleType()):
             return isinstance(actual, _EXACT_IN_DOUBLE)
@@ -192,7 +196,7 @@ def is_widening(actual: DataType, wanted: DataType) -> bool:
             return isinstance(actual, _EXACT_IN_FLOAT)
         case (DateType(), TimestampNTZType()):
             return True
-    return same_type(actual, wanted)
+    return same_type(actual, declared)
 
 
 def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
@@ -206,10 +210,10 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     columns: list[Column] = []
     for column in spec.columns:
         if column.computed is None:
-            columns.append(dataframe[quoted(column.name)])
+            columns.append(dataframe[quote_name(column.name)])
             continue
         try:
-            value = F.expr(_as_spark(column.computed)).alias(column.name)
+            value = F.expr(_replace_proctime(column.computed)).alias(column.name)
             dataframe.select(value)
         except PySparkException as error:
             cause = translate(error, column.computed)
@@ -241,16 +245,16 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
         CatalogError: A name occurs twice, PARTITIONED BY does not name a column, or a metadata key
             does not exist.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     for column in spec.columns:
-        if column.name.lower() in seen:
+        if column.name.lower() in names:
             raise CatalogError(
                 f"table `{spec.name}` declares column `{column.name}` twice",
                 subjects=(spec.name, column.name),
             )
-        seen.add(column.name.lower())
+        names.add(column.name.lower())
     for name in spec.partitioned_by:
-        if spec.columns and name.lower() not in seen:
+        if spec.columns and name.lower() not in names:
             suggestion = nearest(name, [c.name for c in spec.columns])
             raise CatalogError(
                 f"table `{spec.name}` is partitioned by `{name}`, but has no such column",
@@ -273,12 +277,12 @@ def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
             )
 
 
-def _as_spark(expression: str) -> str:
+def _replace_proctime(expression: str) -> str:
     """Replace PROCTIME() by Spark's function for the time at which a batch starts."""
     return _PROCTIME.sub(lambda m: "CURRENT_TIMESTAMP(" if m["call"] else m[0], expression)
 
 
-def spelled_type(data_type: DataType) -> str:
+def type_text(data_type: DataType) -> str:
     """Return a type as written in CREATE TABLE."""
     if isinstance(data_type, TimestampNTZType):
         return "TIMESTAMP"

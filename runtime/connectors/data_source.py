@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.columns import check_columns, declared_schema, pick
 from runtime.connectors.connector import KAFKA_PACKAGE, Connector, about_table, missing_package
-from runtime.connectors.writing import as_declared, check_shared, count_written
+from runtime.connectors.writing import check_shared, count_written, to_declared_types
 from runtime.errors import SqlwinError
 from runtime.options.checks import bad_option, missing_option, option_values, switch
 from runtime.spark.files import resolve
@@ -109,8 +109,8 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Write the rows of a batch to the data source and return their number."""
     name, options = source_format(spec)
     _check_path(dataframe.sparkSession, spec)
-    counted, count = count_written(dataframe)
-    writer = counted.write.format(name).options(**options)
+    observed, count = count_written(dataframe)
+    writer = observed.write.format(name).options(**options)
     writer.mode("overwrite" if overwrite else "append").save()
     return count()
 
@@ -119,7 +119,7 @@ def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
     """Return the data source's own streaming sink."""
     name, options = source_format(spec)
     _check_path(dataframe.sparkSession, spec)
-    return as_declared(dataframe, spec).writeStream.format(name).options(**options)
+    return to_declared_types(dataframe, spec).writeStream.format(name).options(**options)
 
 
 def _check_path(spark: SparkSession, spec: TableSpec) -> None:

@@ -11,9 +11,9 @@ from runtime.connectors.avro.options import avro_schema
 from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
 from runtime.errors import CatalogError
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import bad_option
-from runtime.options.formats import spark_options, written_timestamps
+from runtime.options.formats import spark_options, timestamp_output_options
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"
@@ -21,7 +21,7 @@ _BROKEN = "_sqlwin_broken"
 _SHOWN_CHARACTERS = 120
 
 
-def decoded_fields(
+def decode_fields(
     messages: DataFrame, message: Column, schema: StructType, file_format: str, spec: TableSpec
 ) -> tuple[DataFrame, dict[str, Column]]:
     """Decode the fields of a message.
@@ -102,13 +102,13 @@ def encode_message(fields: list[str], file_format: str, spec: TableSpec) -> Colu
         CatalogError: The columns do not fit the format.
         SetupError: Spark's package for Avro is missing.
     """
-    value = F.struct(*(F.col(quoted(name)) for name in fields))
+    value = F.struct(*(F.col(quote_name(name)) for name in fields))
     if file_format == "raw":
         if len(fields) != 1:
             raise bad_option(
                 spec, "format 'raw' writes exactly one column", f"the query has {', '.join(fields)}"
             )
-        return F.col(quoted(fields[0]))
+        return F.col(quote_name(fields[0]))
     if file_format == "avro":
         try:
             from pyspark.sql.avro.functions import to_avro
@@ -118,7 +118,7 @@ def encode_message(fields: list[str], file_format: str, spec: TableSpec) -> Colu
             return to_avro(value, avro_schema(spec, written))
         except (PySparkException, TypeError) as error:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
-    options = {**written_timestamps(spec, file_format), **spark_options(spec, file_format)}
+    options = {**timestamp_output_options(spec, file_format), **spark_options(spec, file_format)}
     options.pop("mode", None)
     return F.to_json(value, options) if file_format == "json" else F.to_csv(value, options)
 
@@ -134,4 +134,4 @@ def _from_avro(message: Column, schema: StructType, spec: TableSpec) -> Column:
 
 
 def _ddl(schema: StructType) -> str:
-    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
+    return ", ".join(f"{quote_name(f.name)} {f.dataType.simpleString()}" for f in schema.fields)

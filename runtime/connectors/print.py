@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector
 from runtime.frames.wall_clock import timestamp_ntz_us_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import idle_options, option_values
 from runtime.options.known import PRINT
 from runtime.spec.figures import date_text
@@ -81,7 +81,7 @@ def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
     numbered = dataframe.toDF(*(f"_{position}" for position in range(len(types))))
     spelled = numbered.select(
         *(
-            F.expr(_numbers(quoted(name), t))
+            F.expr(_numbers(quote_name(name), t))
             if isinstance(t, _LEFT_TO_PYTHON)
             else F.col(name).cast("string")
             for name, t in zip(numbered.columns, types, strict=True)
@@ -124,8 +124,8 @@ def _numbers(value: str, data_type: DataType, depth: int = 0) -> str:
         case StructType() if _has_times(data_type):
             # names may be duplicates, positions may not
             renamed = ", ".join(
-                f"'_{i}', {_numbers(f'{value}.{quoted(field.name)}', field.dataType, depth + 1)}"
-                for i, field in enumerate(data_type.fields)
+                f"'_{i}', {_numbers(f'{value}.{quote_name(f.name)}', f.dataType, depth + 1)}"
+                for i, f in enumerate(data_type.fields)
             )
             return f"if({value} IS NULL, NULL, named_struct({renamed}))"
     return value

@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import add_computed, is_known_type
 from runtime.connectors.connector import Connector, WriteStream
-from runtime.connectors.writing import as_declared, is_declared, naming_output
+from runtime.connectors.writing import is_declared, name_output_in_errors, to_declared_types
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.pushdown import without_pushdown
 from runtime.options.checks import bad_option
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
@@ -107,7 +107,7 @@ _DATA_SOURCES = (
 )
 
 
-def _instead_of(connector: str) -> str | None:
+def _replacement_for(connector: str) -> str | None:
     """Return what to use instead of a Flink connector, or None if it is not known."""
     if connector.endswith("-cdc"):
         return (
@@ -129,7 +129,7 @@ def connector_of(spec: TableSpec) -> Connector:
     connector = CONNECTORS.get(spec.connector.lower())
     if connector is None:
         suggestion = nearest(spec.connector, CONNECTORS)
-        hint = _instead_of(spec.connector.lower())
+        hint = _replacement_for(spec.connector.lower())
         if hint is None and suggestion:
             hint = f"did you mean '{suggestion}'?"
         raise CatalogError(
@@ -227,7 +227,7 @@ def validate_table(spec: TableSpec) -> None:
         CatalogError: The connector, an option or a column is wrong; the message names it and the
             nearest valid name.
     """
-    connector_of(spec).validate(_own_options(spec))
+    connector_of(spec).validate(_without_foreign_option(spec))
 
 
 def open_storage(spec: TableSpec) -> tuple[TableSpec, object]:
@@ -306,7 +306,7 @@ def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
     connector = connector_of(spec)
-    spec = _own_options(spec)
+    spec = _without_foreign_option(spec)
     connector.validate(spec)
     read = connector.stream if is_stream else connector.read
     if read is None and connector.stream is not None:
@@ -322,7 +322,7 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
             hint="use INSERT INTO to write to it",
         )
     # without `explain` the caller can translate errors better, because it has the statement
-    with explained_errors(spec) if connector.explain else nullcontext():
+    with translate_errors(spec) if connector.explain else nullcontext():
         rows = without_pushdown(read(spark, spec), connector.file_format(spec) or "")
         return add_computed(rows, spec)
 
@@ -371,11 +371,11 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
     check_writable(spec, overwrite=overwrite)
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
-    with naming_output(spec), explained_errors(spec):
+    with name_output_in_errors(spec), translate_errors(spec):
         if rows.arrow is not None and connector.write_arrow is not None:
             if is_declared(rows.schema, spec):
                 return connector.write_arrow(rows, spec, overwrite)
-        return connector.write(as_declared(rows.dataframe, spec), spec, overwrite)
+        return connector.write(to_declared_types(rows.dataframe, spec), spec, overwrite)
 
 
 def note_on(spark: SparkSession, spec: TableSpec) -> str | None:
@@ -426,13 +426,17 @@ def spark_sink(spec: TableSpec) -> WriteStream | None:
     return None if connector.in_batches(spec) else connector.write_stream
 
 
-def explained_errors(spec: TableSpec) -> AbstractContextManager[None]:
+def translate_errors(spec: TableSpec) -> AbstractContextManager[None]:
     """Translate errors of the block for a table."""
     explain = connector_of(spec).explain
-    return translated_errors() if explain is None else translated_errors(partial(explain, spec))
+    return (
+        translate_spark_errors()
+        if explain is None
+        else translate_spark_errors(partial(explain, spec))
+    )
 
 
-def _own_options(spec: TableSpec) -> TableSpec:
+def _without_foreign_option(spec: TableSpec) -> TableSpec:
     """Return the table without the option that does not belong to its connector."""
     if connector_of(spec).stream is None:
         return spec

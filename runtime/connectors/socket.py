@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from runtime.connectors.columns import check_columns, declared_schema
 from runtime.connectors.connector import Connector
-from runtime.connectors.messages import decoded_fields
+from runtime.connectors.messages import decode_fields
 from runtime.errors import CatalogError
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import check_message_options
@@ -47,7 +47,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     schema = declared_schema(spec, spec.physical_columns)
     lines = spark.readStream.format("socket").options(**options).load()
     message_format = "raw" if file_format == "text" else file_format
-    lines, fields = decoded_fields(lines, F.col("value"), schema, message_format, spec)
+    lines, fields = decode_fields(lines, F.col("value"), schema, message_format, spec)
     return lines.select(*(column.alias(name) for name, column in fields.items()))
 
 

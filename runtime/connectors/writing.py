@@ -23,7 +23,7 @@ _HINTS = {NO_SPACE: "free some space, or set another 'path'"}
 
 
 def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
-    """Return the types of the written columns of a table, for `as_declared`.
+    """Return the types of the written columns of a table, for `to_declared_types`.
 
     Raises:
         CatalogError: A type is not one of Spark's.
@@ -31,7 +31,7 @@ def declared_types(spec: TableSpec) -> tuple[DataType, ...]:
     return tuple(declared_type(spec, column) for column in spec.physical_columns)
 
 
-def as_declared(
+def to_declared_types(
     dataframe: DataFrame, spec: TableSpec, types: Sequence[DataType] | None = None
 ) -> DataFrame:
     """Convert columns to the names and types declared in `spec`, by position.
@@ -123,7 +123,7 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
 
 
 @contextmanager
-def naming_output(spec: TableSpec) -> Iterator[None]:
+def name_output_in_errors(spec: TableSpec) -> Iterator[None]:
     """Add table and path to the error for a place that cannot be written to.
 
     Raises:
@@ -162,8 +162,8 @@ def count_written(dataframe: DataFrame) -> tuple[DataFrame, Callable[[], int]]:
     Do not call the function if writing failed: it would wait forever.
     """
     observation = Observation("sqlwin_rows")
-    counted = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
-    return counted, lambda: int(observation.get["n_rows"])
+    observed = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
+    return observed, lambda: int(observation.get["n_rows"])
 
 
 def compute(rows: DataFrame) -> int:
@@ -172,6 +172,6 @@ def compute(rows: DataFrame) -> int:
     A micro-batch that the sink already has must still be computed: its checkpoint lacks the commit
     and the state, which is stored while rows are computed.
     """
-    counted, count = count_written(rows)
-    counted.write.format("noop").mode("overwrite").save()
+    observed, count = count_written(rows)
+    observed.write.format("noop").mode("overwrite").save()
     return count()

@@ -24,8 +24,8 @@ from runtime.detection.values import (
     ValueKind,
     habits_of,
     is_number,
-    listed,
     value_kind,
+    values_text,
     without_symbols,
 )
 from runtime.errors import CatalogError, ExecutionError
@@ -53,12 +53,12 @@ class DelimitedText:
     fits: bool
 
 
-def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> DelimitedText:
+def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> DelimitedText:
     """Detect the columns and options of files of delimited text.
 
     Args:
         samples: Samples of the files. The first one decides about dialect and header.
-        given: Declared options under Spark's names (`sep`, `quote`, `escape`, `header`,
+        declared: Declared options under Spark's names (`sep`, `quote`, `escape`, `header`,
             `nullValue`, `comment`), and `decimal`, `thousands`, `nulls`, `symbols`, `skip`,
             `below`, `repeats`.
 
@@ -73,21 +73,21 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
             subjects=(samples[0].path,),
             hint="declare the columns in CREATE TABLE",
         )
-    delimiter = given.get("sep", given.get("delimiter"))
+    delimiter = declared.get("sep", declared.get("delimiter"))
     if delimiter is not None and len(delimiter) != 1:
         raise CatalogError(
             f"columns cannot be inferred with the multi-character delimiter {delimiter!r}",
             subjects=(f"'{delimiter}'",),
             hint="declare the columns in CREATE TABLE",
         )
-    skip = _count(given.get("skip", "0"))
-    excel_delimiter = None if "skip" in given else named_delimiter(first.text)
+    skip = _count(declared.get("skip", "0"))
+    excel_delimiter = None if "skip" in declared else named_delimiter(first.text)
     if excel_delimiter is not None:
         skip, delimiter = 1, delimiter or excel_delimiter
     text = without_head(first.text, LineRules(skip))
-    quoting = (delimiter, given.get("quote"), given.get("escape"), given.get("comment"))
+    quoting = (delimiter, declared.get("quote"), declared.get("escape"), declared.get("comment"))
     dialect = find_dialect(text, *quoting)
-    head = _head(text, dialect, given, is_named=excel_delimiter is not None)
+    head = _head(text, dialect, declared, is_named=excel_delimiter is not None)
     if head.skip:
         text = without_head(text, LineRules(head.skip))
         dialect = find_dialect(text, *quoting)
@@ -103,8 +103,8 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     width = _width(tables[0][1])
     body = [row for _, rows in tables for row in rows[1 + head.below :]]
     is_headed = (
-        given["header"].lower() == "true"
-        if "header" in given
+        declared["header"].lower() == "true"
+        if "header" in declared
         else head.below > 0
         or has_header(
             tables[0][1][0],
@@ -115,7 +115,7 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
         _check_headers([(sample, rows[0]) for sample, rows in tables])
         header = tables[0][1][0]
         width = len(header)
-        if given.get("repeats", "").lower() == "true":
+        if declared.get("repeats", "").lower() == "true":
             body = [row for row in body if row != header]
         rows = [row for row in body if len(row) == width]
     else:
@@ -126,15 +126,15 @@ def find_columns(samples: Sequence[Sample], given: Mapping[str, str]) -> Delimit
     names = column_names(header, width)
     # the type depends on the distinct values only
     fields = [list(dict.fromkeys(row[i] for row in rows)) for i in range(width)]
-    kinds, habits_options, notes = _kinds(names, fields, given, tables[0][1], is_headed)
-    notes = [*_notes_on_head(head, given, is_named=excel_delimiter is not None), *notes]
+    kinds, habits_options, notes = _kinds(names, fields, declared, tables[0][1], is_headed)
+    notes = [*_notes_on_head(head, declared, is_named=excel_delimiter is not None), *notes]
     options = {
-        **_head_options(head, given),
-        **_dialect_options(dialect, given, tables, rows, header),
-        **({"header": "true"} if is_headed and "header" not in given else {}),
+        **_head_options(head, declared),
+        **_dialect_options(dialect, declared, tables, rows, header),
+        **({"header": "true"} if is_headed and "header" not in declared else {}),
         **habits_options,
     }
-    if first.encoding and "encoding" not in given:
+    if first.encoding and "encoding" not in declared:
         options["encoding"] = first.encoding
         if first.encoding == "UTF-16":
             options["multiLine"] = "true"  # Spark splits files into lines at single bytes
@@ -194,35 +194,37 @@ def _count(text: str) -> int:
     return int(text) if text.strip().isdecimal() else 0
 
 
-def _head(text: str, dialect: Dialect, given: Mapping[str, str], *, is_named: bool) -> Head:
+def _head(text: str, dialect: Dialect, declared: Mapping[str, str], *, is_named: bool) -> Head:
     """Detect those parts of a text's head that are not declared."""
-    below = _count(given["below"]) if "below" in given else None
-    if given.get("header", "true").lower() == "false":
+    below = _count(declared["below"]) if "below" in declared else None
+    if declared.get("header", "true").lower() == "false":
         return Head()
     try:
         width = _width(dialect.rows(text))
     except csv.Error:
         return Head(0, below or 0)
-    return find_head(text, dialect, width, skips="skip" not in given and not is_named, below=below)
+    return find_head(
+        text, dialect, width, skips="skip" not in declared and not is_named, below=below
+    )
 
 
-def _head_options(head: Head, given: Mapping[str, str]) -> dict[str, str]:
+def _head_options(head: Head, declared: Mapping[str, str]) -> dict[str, str]:
     options = {}
-    if head.skip and "skip" not in given:
+    if head.skip and "skip" not in declared:
         options[SKIP] = str(head.skip)
-    if head.below and "below" not in given:
+    if head.below and "below" not in declared:
         options[SKIP_BELOW] = str(head.below)
     return options
 
 
-def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> list[str]:
+def _notes_on_head(head: Head, declared: Mapping[str, str], *, is_named: bool) -> list[str]:
     notes = []
-    if head.skip and "skip" not in given and not is_named:
+    if head.skip and "skip" not in declared and not is_named:
         lines = "line is" if head.skip == 1 else f"{head.skip} lines are"
         notes.append(
             f"the first {lines} skipped as text above the header: '{SKIP}' = '{head.skip}'"
         )
-    if head.below and "below" not in given:
+    if head.below and "below" not in declared:
         lines = "line" if head.below == 1 else f"{head.below} lines"
         notes.append(
             f"the {lines} of units or types below the header "
@@ -233,17 +235,17 @@ def _notes_on_head(head: Head, given: Mapping[str, str], *, is_named: bool) -> l
 
 
 def column_types(
-    names: Sequence[str], fields: Sequence[Sequence[str]], given: Mapping[str, str], prefix: str
+    names: Sequence[str], fields: Sequence[Sequence[str]], declared: Mapping[str, str], prefix: str
 ) -> tuple[tuple[TableColumn, ...], dict[str, str], tuple[str, ...]]:
     """Return columns, notation options and notes for tables of texts other than CSV.
 
     Args:
         names: Column names.
         fields: Distinct values of each column.
-        given: Declared options, see `find_columns`.
+        declared: Declared options, see `find_columns`.
         prefix: Prefix of the options: the format.
     """
-    kinds, options, notes = _kinds(names, fields, given, (), True)
+    kinds, options, notes = _kinds(names, fields, declared, (), True)
     columns = tuple(TableColumn(n, kind.type.upper()) for n, kind in zip(names, kinds, strict=True))
     renamed = {
         name.replace("csv.null-literal", "csv.null-literals")
@@ -261,7 +263,7 @@ def column_types(
 def _kinds(
     names: Sequence[str],
     fields: Sequence[Sequence[str]],
-    given: Mapping[str, str],
+    declared: Mapping[str, str],
     lines: Sequence[Sequence[str]],
     is_headed: bool,
 ) -> tuple[list[ValueKind], dict[str, str], list[str]]:
@@ -270,20 +272,20 @@ def _kinds(
     Args:
         names: Column names.
         fields: Distinct values of each column.
-        given: Declared options, see `find_columns`.
+        declared: Declared options, see `find_columns`.
         lines: Fields of the first file's lines, including the header.
         is_headed: Whether the first line is a header.
     """
-    declared_nulls = [word for word in given.get("nulls", "").split(BETWEEN_WORDS) if word]
-    declared_nulls += [given["nullValue"]] if given.get("nullValue") else []
-    symbols = [symbol for symbol in given.get("symbols", "").split(BETWEEN_WORDS) if symbol]
-    null_words = frozenset(declared_nulls) if "nulls" in given else NULL_WORDS
+    declared_nulls = [word for word in declared.get("nulls", "").split(BETWEEN_WORDS) if word]
+    declared_nulls += [declared["nullValue"]] if declared.get("nullValue") else []
+    symbols = [symbol for symbol in declared.get("symbols", "").split(BETWEEN_WORDS) if symbol]
+    null_words = frozenset(declared_nulls) if "nulls" in declared else NULL_WORDS
     full = [[v for v in values if v.strip() and v not in declared_nulls] for values in fields]
     full = [_numbers(values, symbols, null_words) for values in full]
     habits = habits_of(full)
-    given_decimal = given.get("decimal")
-    if given_decimal is None and "thousands" in given:
-        given_decimal = "," if given["thousands"] == "." else "."
+    given_decimal = declared.get("decimal")
+    if given_decimal is None and "thousands" in declared:
+        given_decimal = "," if declared["thousands"] == "." else "."
     if given_decimal is not None:
         habits = replace(habits, decimal=given_decimal, is_certain=True)
     kinds = [
@@ -291,7 +293,7 @@ def _kinds(
         for name, values in zip(names, full, strict=True)
     ]
     decimal = _common_decimal([kind.decimal for kind in kinds], habits)
-    group = given.get("thousands") or next((k.group for k in kinds if k.group), "")
+    group = declared.get("thousands") or next((k.group for k in kinds if k.group), "")
     notes = []
     for i, kind in enumerate(kinds):
         if kind.note:
@@ -310,11 +312,11 @@ def _kinds(
     if words and not declared_nulls:
         key = "csv.null-literal" if len(words) == 1 else "csv.null-literals"
         options[key] = BETWEEN_WORDS.join(words)
-    elif words and "nulls" not in given:
+    elif words and "nulls" not in declared:
         options["csv.null-literals"] = BETWEEN_WORDS.join(words)
-    if decimal != "." and "decimal" not in given:
+    if decimal != "." and "decimal" not in declared:
         options["csv.decimal-separator"] = decimal
-    if group and "thousands" not in given:
+    if group and "thousands" not in declared:
         options["csv.thousands-separator"] = group
     for name, kind in zip(names, kinds, strict=True):
         if kind.format:
@@ -349,7 +351,7 @@ def _notes_on_misfits(
         if kind.symbols:
             notes.append(
                 f"`{names[i]}` is STRING, because its numbers have "
-                f"{listed(kind.symbols)} around them; to read them as "
+                f"{values_text(kind.symbols)} around them; to read them as "
                 f"{kind.would_be.upper()}, set 'csv.number-symbols' = "
                 f"'{_words(every_symbol)}'"
             )
@@ -370,7 +372,7 @@ def _notes_on_misfits(
         if kind.misfits:
             notes.append(
                 f"`{names[i]}` is STRING instead of {kind.would_be.upper()}, because of "
-                f"{listed(kind.misfits)}: {', '.join(advice[i])}"
+                f"{values_text(kind.misfits)}: {', '.join(advice[i])}"
             )
     return notes
 

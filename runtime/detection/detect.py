@@ -32,7 +32,7 @@ from runtime.detection.sample import (
     read_sample,
 )
 from runtime.detection.times import ISO, time_format
-from runtime.detection.values import listed
+from runtime.detection.values import values_text
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
 from runtime.options.formats import (
@@ -109,13 +109,15 @@ def detect(
     layout = _layout(origin, paths, declared)
     if file_format in SELF_DESCRIBING:
         if keeps_types:
-            return DetectionResult(_with(spec, (), layout.options))
-        return _typed_by_file(spec, file_format, sample_paths[0], files, layout)
+            return DetectionResult(_set_columns(spec, (), layout.options))
+        return _detect_self_describing(spec, file_format, sample_paths[0], files, layout)
     is_plain = file_format == "text" and PATTERN not in declared
     if is_plain or "inferschema" in declared:
-        return DetectionResult(_with(spec, (), layout.options))
+        return DetectionResult(_set_columns(spec, (), layout.options))
     reader_options = spark_options(spec, file_format)
-    reader_options = {k: v for k, v in reader_options.items() if k.lower() in _said_names(declared)}
+    reader_options = {
+        k: v for k, v in reader_options.items() if k.lower() in _declared_options(declared)
+    }
     own_options = {f"{file_format}.{k.partition('.')[2]}": name for k, name in _OWN.items()}
     reader_options |= {
         name: declared[option] for option, name in own_options.items() if option in declared
@@ -129,7 +131,7 @@ def detect(
     ]
     options = dict(layout.options)
     if file_format == "text":
-        columns, text_options, notes = _of_lines(samples, declared, reader_options)
+        columns, text_options, notes = _detect_lines(samples, declared, reader_options)
         options |= text_options
     elif file_format == "json":
         if "json.records" in declared:
@@ -142,7 +144,9 @@ def detect(
         if "format" not in declared and format_of(declared) != "csv" and not delimited.fits:
             if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in sample_paths):
                 plain = tuple(("format", "text") if o[0] == "format" else o for o in spec.options)
-                return DetectionResult(_with(replace(spec, options=plain), (), layout.options))
+                return DetectionResult(
+                    _set_columns(replace(spec, options=plain), (), layout.options)
+                )
         columns, notes = delimited.columns, delimited.notes
         options |= dict(delimited.options)
         if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
@@ -150,30 +154,32 @@ def detect(
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
     given_formats = {k: v for k, v in declared.items() if k.startswith("fields.")}
-    columns = tuple(_with_format(column, given_formats) for column in columns)
+    columns = tuple(_set_format(column, given_formats) for column in columns)
     detected_options = {k: v for k, v in options.items() if k.lower() not in declared}
     # times were examined without the declared patterns
     notes = tuple(n for n in notes if not any(f"'{k}'" in n.lower() for k in given_formats))
-    spec = _with(spec, columns, detected_options, tuple(column.name for column in layout.columns))
+    spec = _set_columns(
+        spec, columns, detected_options, tuple(column.name for column in layout.columns)
+    )
     return DetectionResult(spec, notes)
 
 
-def _of_lines(
-    samples: Sequence[Sample], said: Mapping[str, str], given: Mapping[str, str]
+def _detect_lines(
+    samples: Sequence[Sample], declared: Mapping[str, str], lower_options: Mapping[str, str]
 ) -> tuple[Columns, dict[str, str], tuple[str, ...]]:
     """Detect the columns of lines that are parsed with a pattern.
 
     Raises:
         CatalogError: The pattern is invalid, or no line matches it.
     """
-    pattern = said[PATTERN]
+    pattern = declared[PATTERN]
     if (expected := pattern_error(pattern)) is not None:
         raise CatalogError(
             f"invalid value for option '{PATTERN}': {pattern!r}",
             subjects=(f"'{PATTERN}'",),
             hint=f"it must be {expected}",
         )
-    rules = line_rules(said, has_header=False, prefix="text")
+    rules = line_rules(declared, has_header=False, prefix="text")
     lines = [r for s in samples for r in FileLines(rules).records(s.text.splitlines())]
     names, fields, others = columns_of_lines(pattern, lines)
     if len(others) == len(lines):
@@ -184,21 +190,21 @@ def _of_lines(
             hint=f"it must be a regular expression with named groups, or {', '.join(NAMES)}",
         )
     distinct = [list(dict.fromkeys(values)) for values in fields]
-    columns, options, notes = column_types(names, distinct, given, "text")
-    if samples[0].encoding and "encoding" not in given:
+    columns, options, notes = column_types(names, distinct, lower_options, "text")
+    if samples[0].encoding and "encoding" not in lower_options:
         options["encoding"] = samples[0].encoding
-    if others and said.get(IGNORED, "false").lower() != "true":
+    if others and declared.get(IGNORED, "false").lower() != "true":
         notes = (
             *notes,
             (
                 f"{len(others)} of {len(lines)} lines do not match '{PATTERN}': "
-                f"{listed(others)}; set '{IGNORED}' = 'true' to skip them"
+                f"{values_text(others)}; set '{IGNORED}' = 'true' to skip them"
             ),
         )
     return columns, options, notes
 
 
-def _with(
+def _set_columns(
     spec: TableSpec,
     columns: tuple[TableColumn, ...],
     options: Mapping[str, str],
@@ -212,7 +218,7 @@ def _with(
     )
 
 
-def _with_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn:
+def _set_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn:
     """Return a column as a time column if its time format is declared."""
     pattern = formats.get(f"fields.{column.name.lower()}.format")
     if pattern is None:
@@ -223,7 +229,7 @@ def _with_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn
     return replace(column, type="TIMESTAMP_NTZ" if re.search("[Hh]|ISO", bare) else "DATE")
 
 
-def _said_names(said: Mapping[str, str]) -> set[str]:
+def _declared_options(declared: Mapping[str, str]) -> set[str]:
     """Return Spark's names, in lower case, of the options given in any spelling."""
     renamed = {
         "csv.field-delimiter": "sep",
@@ -233,8 +239,8 @@ def _said_names(said: Mapping[str, str]) -> set[str]:
         "csv.null-literal": "nullvalue",
         "csv.allow-comments": "comment",
     }
-    bare = {name.removeprefix("csv.").removeprefix("json.") for name in said}
-    return bare | {renamed[name] for name in said if name in renamed}
+    bare = {name.removeprefix("csv.").removeprefix("json.") for name in declared}
+    return bare | {renamed[name] for name in declared if name in renamed}
 
 
 def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> ExecutionError:
@@ -264,9 +270,11 @@ def _format(paths: Sequence[str], files: Files) -> str:
         if os.path.islink(path) and not os.path.exists(path):
             raise missing_path(path)
     if len(by_format) > 1:
-        listed = ", ".join(f"{path} is {name or 'unknown'}" for name, path in by_format.items())
+        formats_text = ", ".join(
+            f"{path} is {name or 'unknown'}" for name, path in by_format.items()
+        )
         raise CatalogError(
-            f"the files have different formats: {listed}",
+            f"the files have different formats: {formats_text}",
             subjects=(next(iter(by_format.values())),),
             hint="use a glob that matches one format, such as 'dir/*.parquet'",
         )
@@ -297,7 +305,7 @@ class _Directories:
     options: Mapping[str, str]
 
 
-def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Directories:
+def _layout(origin: str, paths: Sequence[str], declared: Mapping[str, str]) -> _Directories:
     """Return the columns of `k=v` directories, and the options that make Spark see them."""
     base = _base(origin)
     values: dict[str, dict[str, None]] = {}
@@ -313,9 +321,9 @@ def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Dire
         for name, partition_values in values.items()
     )
     options: dict[str, str] = {}
-    if columns and base != origin and "basepath" not in said:
+    if columns and base != origin and "basepath" not in declared:
         options["basePath"] = as_uri(base)
-    if depth and not columns and base == origin and "recursivefilelookup" not in said:
+    if depth and not columns and base == origin and "recursivefilelookup" not in declared:
         options["recursiveFileLookup"] = "true"
     return _Directories(columns, options)
 
@@ -334,20 +342,24 @@ def _base(origin: str) -> str:
 # -- self-describing files -------------------------------------------------------------------------
 
 
-def _typed_by_file(
+def _detect_self_describing(
     spec: TableSpec, file_format: str, path: str, files: Files, layout: _Directories
 ) -> DetectionResult:
     """Keep the columns of self-describing files, except strings that hold times."""
     formats = _string_times(path, files) if file_format == "parquet" else None
     options = dict(layout.options)
     if not formats:
-        return DetectionResult(_with(spec, (), options, tuple(c.name for c in layout.columns)))
+        return DetectionResult(
+            _set_columns(spec, (), options, tuple(c.name for c in layout.columns))
+        )
     columns, patterns = formats
     own = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
     declared = {name.lower() for name, _ in spec.options}
     options |= {k: v for k, v in patterns.items() if k.lower() not in declared}
-    return DetectionResult(_with(spec, columns, options, tuple(c.name for c in layout.columns)))
+    return DetectionResult(
+        _set_columns(spec, columns, options, tuple(c.name for c in layout.columns))
+    )
 
 
 def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | None:

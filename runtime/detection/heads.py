@@ -85,7 +85,7 @@ def find_head(text: str, dialect: Dialect, width: int, *, skips: bool, below: in
     """
     lines = top_lines(text)
     rows = [fields_of(line, dialect.delimiter, dialect.quote) for line in lines]
-    marks = [_is_left_out(line, dialect) for line in lines]
+    marks = [_is_skipped(line, dialect) for line in lines]
     if width < 2:
         return Head(0, below or 0)
     candidates = []
@@ -112,7 +112,7 @@ def find_head(text: str, dialect: Dialect, width: int, *, skips: bool, below: in
     return Head(_n_single(lines, rows, marks, width) if skips else 0, below or 0)
 
 
-def _is_left_out(line: str, dialect: Dialect) -> bool:
+def _is_skipped(line: str, dialect: Dialect) -> bool:
     return not line.strip() or bool(dialect.comment and line.startswith(dialect.comment))
 
 

@@ -42,7 +42,7 @@ def line_parser(pattern: str) -> LineParser:
     """
     if pattern == LOGFMT:
         return _logfmt
-    compiled = compiled_pattern(pattern)
+    compiled = compile_pattern(pattern)
     is_named = pattern in _NAMED
 
     def parse(line: str) -> Mapping[str, str | None] | None:
@@ -56,7 +56,7 @@ def line_parser(pattern: str) -> LineParser:
     return parse
 
 
-def compiled_pattern(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern in Python or Java syntax, or the pattern of a named format.
 
     Raises:
@@ -69,7 +69,7 @@ def group_names(pattern: str) -> tuple[str, ...] | None:
     """Return the column names in order, or None if the lines themselves name them."""
     if pattern == LOGFMT:
         return None
-    groups = compiled_pattern(pattern).groupindex
+    groups = compile_pattern(pattern).groupindex
     return tuple(sorted(groups, key=lambda name: groups[name]))
 
 

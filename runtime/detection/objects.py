@@ -12,7 +12,7 @@ from runtime.detection.sample import Sample
 from runtime.detection.times import ISO, time_format
 from runtime.detection.values import NULL_WORDS, epoch_format, habits_of
 from runtime.errors import CatalogError, ExecutionError
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.table import TableColumn
 
 _LONGS = range(-(2**63), 2**63)
@@ -80,7 +80,7 @@ class _SeenValues:
             if len(types) > _MOST_FIELDS:
                 shared = {type_ for _, type_ in types}
                 return f"MAP<STRING, {shared.pop() if len(shared) == 1 else 'STRING'}>"
-            inner = ", ".join(f"{quoted(name)}: {type_}" for name, type_ in types)
+            inner = ", ".join(f"{quote_name(name)}: {type_}" for name, type_ in types)
             return f"STRUCT<{inner}>"
         return kind.upper()
 
@@ -94,23 +94,23 @@ class Objects:
     notes: tuple[str, ...]
 
 
-def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
+def find_fields(samples: Sequence[Sample], declared: Mapping[str, str]) -> Objects:
     """Detect the columns and options of JSON files.
 
     Args:
         samples: Samples of the files.
-        given: Declared options under Spark's names.
+        declared: Declared options under Spark's names.
 
     Raises:
         ExecutionError: One of the first lines is not a JSON object, or no line is.
     """
     top = _SeenValues()
     options: dict[str, str] = {}
-    is_whole_file = given.get("multiLine", "").lower() == "true"
-    if "multiLine" not in given and any(map(_spans_lines, samples)):
+    is_whole_file = declared.get("multiLine", "").lower() == "true"
+    if "multiLine" not in declared and any(map(_spans_lines, samples)):
         options["multiLine"] = "true"
         is_whole_file = True
-    if samples[0].encoding and "encoding" not in given:
+    if samples[0].encoding and "encoding" not in declared:
         options["encoding"] = samples[0].encoding
         if samples[0].encoding == "UTF-16" and not is_whole_file:
             raise ExecutionError(
@@ -118,13 +118,13 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
                 subjects=(samples[0].path,),
                 hint=f"convert the file: iconv -f UTF-16 -t UTF-8 {samples[0].path} > NEW",
             )
-    records = given.get("records", "")
-    if "records" not in given and is_whole_file and (name := records_field(samples[0].text)):
+    records = declared.get("records", "")
+    if "records" not in declared and is_whole_file and (name := records_field(samples[0].text)):
         records = options["json.records"] = name
     for sample in samples:
         if records:
-            options |= {} if "multiLine" in given else {"multiLine": "true"}
-            objects: Iterator[Any] = _in_field(sample, records)
+            options |= {} if "multiLine" in declared else {"multiLine": "true"}
+            objects: Iterator[Any] = _field_objects(sample, records)
         else:
             objects = _values(sample) if is_whole_file else _lines(sample)
         try:
@@ -154,10 +154,10 @@ def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
     columns, notes, words = [], [], set[str]()
     if "json.records" in options:
         notes.append(f"the rows are the objects in field {records!r}: 'json.records' = '{records}'")
-    texts = [[t for t in seen.texts if t] for seen in top.fields.values()]
+    texts = [[t for t in values.texts if t] for values in top.fields.values()]
     day_first = habits_of(texts).day_first
-    for name, seen in top.fields.items():
-        type_, pattern, note, nulls = _column(name, seen, day_first)
+    for name, values in top.fields.items():
+        type_, pattern, note, nulls = _column(name, values, day_first)
         columns.append(TableColumn(name, type_))
         words |= nulls
         if pattern:
@@ -182,18 +182,20 @@ def _check_names(names: Iterable[str], path: str) -> None:
             )
 
 
-def _column(name: str, seen: _SeenValues, day_first: bool | None) -> tuple[str, str, str, set[str]]:
+def _column(
+    name: str, values: _SeenValues, day_first: bool | None
+) -> tuple[str, str, str, set[str]]:
     """Return type and pattern of a field, a note, and its words for NULL."""
-    if seen.kinds <= {"bigint", "double"} and seen.numbers:
-        unit = epoch_format(name, seen.numbers)
-        return ("TIMESTAMP", unit, "", set()) if unit else (seen.type(), "", "", set())
-    bare = [text for text in seen.texts if text and text not in NULL_WORDS]
-    words = set(seen.texts) & NULL_WORDS
-    others = seen.kinds - {"string"}
+    if values.kinds <= {"bigint", "double"} and values.numbers:
+        unit = epoch_format(name, values.numbers)
+        return ("TIMESTAMP", unit, "", set()) if unit else (values.type(), "", "", set())
+    bare = [text for text in values.texts if text and text not in NULL_WORDS]
+    words = set(values.texts) & NULL_WORDS
+    others = values.kinds - {"string"}
     if words and not bare and others and others <= {"bigint", "double"}:
         return "DOUBLE" if "double" in others else "BIGINT", "", "", words
-    if seen.kinds != {"string"} or not bare:
-        return seen.type(), "", "", set()
+    if values.kinds != {"string"} or not bare:
+        return values.type(), "", "", set()
     times = time_format(bare, day_first)
     if times is None:
         return "STRING", "", "", set()
@@ -278,7 +280,7 @@ def _after_blanks(text: str, at: int) -> int:
     return at
 
 
-def _in_field(sample: Sample, name: str) -> Iterator[Any]:
+def _field_objects(sample: Sample, name: str) -> Iterator[Any]:
     """Yield the objects in a field of a single object, which may be truncated."""
     for field_ in _fields(sample.text):
         if field_ is not None and field_[0] == name and isinstance(field_[1], list):

@@ -80,7 +80,7 @@ class FileReading:
         return json.dumps(asdict(self))
 
 
-def explained_message(message: str) -> tuple[str, str | None] | None:
+def explain_message(message: str) -> tuple[str, str | None] | None:
     """Return error text and hint for a task's message, or None for other kinds of messages."""
     kind, *parts = message.split(BETWEEN)
     if kind not in (VALUE, RECORD) or len(parts) != 3:
@@ -90,8 +90,8 @@ def explained_message(message: str) -> tuple[str, str | None] | None:
     reading, path = FileReading(**fields), _plain(parts[1])
     if kind == VALUE:
         return _misfit_error(reading, path, parts[2], _line_of_value(reading, path, parts[2]))
-    line, whole = _line_of_record(reading, path, parts[2])
-    return _record_error(reading, path, whole or parts[2], line)
+    line, record = _line_of_record(reading, path, parts[2])
+    return _record_error(reading, path, record or parts[2], line)
 
 
 def _plain(uri: str) -> str:
@@ -301,9 +301,9 @@ def _line_of_value(reading: FileReading, path: str, value: str) -> int | None:
             if number in range(1, n_head):
                 continue
             if number < n_head:
-                folded = [cell.strip().lower() for cell in row]
+                lower_cells = [cell.strip().lower() for cell in row]
                 name = reading.column.lower()
-                index = folded.index(name) if name in folded else index
+                index = lower_cells.index(name) if name in lower_cells else index
                 continue
             if index is not None and index < len(row) and _is_same(row[index], value):
                 return begin
@@ -323,8 +323,8 @@ def _rows(reading: FileReading, lines: _Lines) -> Iterator[tuple[int, int, list[
             number += 1
 
 
-def _is_same(found: str, value: str) -> bool:
-    return found[:MOST_CHARACTERS].strip() == value.strip()
+def _is_same(text: str, value: str) -> bool:
+    return text[:MOST_CHARACTERS].strip() == value.strip()
 
 
 def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:

@@ -144,9 +144,9 @@ def _shape(text: str) -> _TimeShape | None:
     )
 
 
-def _order(found: re.Match[str]) -> str | None:
+def _order(match: re.Match[str]) -> str | None:
     """Return the order of year, month and day, or None if the numbers are not a date."""
-    a, b, c = found["a"], found["b"], found["c"]
+    a, b, c = match["a"], match["b"], match["c"]
     if b[0].isalpha():
         if b.title() not in _MONTHS or len(a) > 2:
             return None
@@ -156,7 +156,7 @@ def _order(found: re.Match[str]) -> str | None:
     if len(a) > 2:
         return None
     is_dmy, is_mdy = _is_date(c, b, a), _is_date(c, a, b)
-    if found["sep"] == ".":
+    if match["sep"] == ".":
         # every country that writes dates with dots puts the day first; 1.2.25 is a version
         is_mdy = False
         is_dmy = is_dmy and (len(c) == 4 or len(a) == len(b) == 2)
@@ -207,13 +207,13 @@ def _combine(shapes: Sequence[_TimeShape], day_first: bool | None) -> TimeFormat
     return TimeFormat(type_, _date_pattern(first, "dmy" if order == "?" else order) + rest, other)
 
 
-def _common_order(found: set[str], day_first: bool | None) -> str | None:
-    certain = found - {"?"}
+def _common_order(orders: set[str], day_first: bool | None) -> str | None:
+    certain = orders - {"?"}
     if len(certain) > 1:
         return None
     if certain:
         order = certain.pop()
-        return None if order == "ymd" and "?" in found else order
+        return None if order == "ymd" and "?" in orders else order
     return "?" if day_first is None else "dmy" if day_first else "mdy"
 
 

@@ -213,7 +213,7 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
     if not decimal and all(_POINT.fullmatch(v) or v in _DOUBLE_WORDS for v in values):
         return ValueKind("double")
     if not decimal:
-        unclear = listed([v for v in values if not _WHOLE.fullmatch(v)])
+        unclear = values_text([v for v in values if not _WHOLE.fullmatch(v)])
         return ValueKind(
             "string",
             note=f"`{name}` is STRING, because the separator in {unclear} may be for "
@@ -275,7 +275,7 @@ def _has_leading_zero(text: str) -> bool:
     return len(digits) > 1 and digits[0] == "0"
 
 
-def listed(values: Sequence[str]) -> str:
+def values_text(values: Sequence[str]) -> str:
     """Format distinct values as a list: the first ones, and how many follow."""
     distinct = list(dict.fromkeys(values))
     more = len(distinct) - _MOST_SHOWN

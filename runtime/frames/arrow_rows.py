@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from runtime.frames.blobs import Emit, emitted_blobs, without_emitted
+from runtime.frames.blobs import Emit, without_emitted, wrap_emitted
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class ArrowRows:
     schema: pa.Schema
     make_whole: Emit | None = None
 
-    def renamed(self, names: Sequence[str]) -> ArrowRows:
+    def rename(self, names: Sequence[str]) -> ArrowRows:
         """Return the same rows with renamed columns."""
         fields = zip(self.schema, names, strict=True)
         schema = pa.schema([field.with_name(name) for field, name in fields])
@@ -55,8 +55,8 @@ class ArrowRows:
 
             return make_renamed
 
-        whole = None if self.make_whole is None else renaming(self.make_whole)
-        return replace(self, make=renaming(self.make), schema=schema, make_whole=whole)
+        make_whole = None if self.make_whole is None else renaming(self.make_whole)
+        return replace(self, make=renaming(self.make), schema=schema, make_whole=make_whole)
 
     def then(self, stage: Stage, ddl: str, last: Stage | None = None) -> DataFrame:
         """Run `stage` on the rows of each task, in the same task.
@@ -75,7 +75,7 @@ class ArrowRows:
             return self.behind_exchange(stage if last is None else _chain(stage, last), ddl)
 
         def emit(partials: pa.Table) -> Iterator[pa.RecordBatch]:
-            return emitted_blobs(stage(make_whole(partials)))
+            return wrap_emitted(stage(make_whole(partials)))
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             emitted: list[pa.RecordBatch] = []
@@ -128,11 +128,11 @@ class BatchRows:
         """The rows as a DataFrame."""
         return self.make()
 
-    def renamed(self, names: Sequence[str]) -> BatchRows:
+    def rename(self, names: Sequence[str]) -> BatchRows:
         """Return the same rows with renamed columns."""
         if self.schema.names == list(names):
             return self
         pairs = zip(self.schema.fields, names, strict=True)
         schema = StructType([StructField(name, f.dataType, f.nullable) for f, name in pairs])
-        arrow = None if self.arrow is None else self.arrow.renamed(names)
+        arrow = None if self.arrow is None else self.arrow.rename(names)
         return BatchRows(self.spark, schema, lambda: self.dataframe.toDF(*names), arrow)

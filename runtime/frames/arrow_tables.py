@@ -63,7 +63,7 @@ def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
     return pa.schema([_field_in_zone(field, zone) for field in schema])
 
 
-def as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Cast the columns to the types of a schema; zones and nullability depend on their source."""
     columns = [
         column if column.type == field.type else column.cast(field.type)
@@ -79,11 +79,11 @@ def arrow_table(frame: DataFrame) -> pa.Table:
     if schema.equals(table.schema):
         return table
     return pa.Table.from_batches(
-        (as_of_schema(batch, schema) for batch in table.to_batches()), schema
+        (cast_to_schema(batch, schema) for batch in table.to_batches()), schema
     )
 
 
-def with_named_kind(rows: DataFrame) -> DataFrame:
+def rename_kind_column(rows: DataFrame) -> DataFrame:
     """Rename the row kind column of a stream, if there is one, to KIND_COLUMN."""
     if ROW_KIND not in rows.columns:
         return rows

@@ -30,10 +30,10 @@ _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
     """Split partials into one blob per non-empty bucket: columns `bucket` and `partials`."""
     columns = [table.column(key) for key in keys]
-    return placed_blobs(table, bucket_of(columns, table.num_rows, buckets))
+    return split_to_blobs(table, bucket_of(columns, table.num_rows, buckets))
 
 
-def placed_blobs(table: pa.Table, placed: npt.NDArray[np.int32]) -> pa.RecordBatch:
+def split_to_blobs(table: pa.Table, placed: npt.NDArray[np.int32]) -> pa.RecordBatch:
     """Split partials into blobs by the given bucket of each row."""
     parts = list(split_by_bucket(table, placed))
     numbers = pa.array([bucket for bucket, _ in parts], pa.int32())
@@ -52,7 +52,7 @@ def bucket_cut(
     return cut
 
 
-def emitted_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def wrap_emitted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Wrap rows emitted by the local stage so that they can travel among blobs of partials."""
     for batch in batches:
         columns = [pa.array([_EMITTED], pa.int32()), pa.array([to_blob(batch)], pa.binary())]
@@ -99,10 +99,10 @@ def map_in_arrow(
     def run_renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run(batch.rename_columns(names) for batch in batches)
 
-    return numbered(rows).mapInArrow(run_renamed, schema)
+    return number_columns(rows).mapInArrow(run_renamed, schema)
 
 
-def numbered(rows: DataFrame) -> DataFrame:
+def number_columns(rows: DataFrame) -> DataFrame:
     """Rename columns to `_0`, `_1` and so on, for names that SQL cannot tell apart."""
     return rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
 

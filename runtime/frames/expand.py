@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.steps import ExpandStep
 from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
@@ -12,30 +12,33 @@ from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 def expand_sql(step: ExpandStep, source: str) -> str:
     """Return Spark SQL that adds the window columns to the relation `source`."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
-    end = quoted("$window_end_us")
-    rows = f"SELECT *, {time_us} AS {quoted('$time_us')} FROM {source}"
-    rows += f" WHERE {quoted(step.time_column)} IS NOT NULL"
-    start = quoted("$window_start_us")
-    added = [quoted("$time_us"), end]
+    end = quote_name("$window_end_us")
+    rows = f"SELECT *, {time_us} AS {quote_name('$time_us')} FROM {source}"
+    rows += f" WHERE {quote_name(step.time_column)} IS NOT NULL"
+    start = quote_name("$window_start_us")
+    added = [quote_name("$time_us"), end]
     if isinstance(step.window, SessionWindow):
-        expanded = _session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
+        expanded = _session_bounds_sql(step.window, f"({rows})", quote_name("$time_us"), start, end)
         added.append(start)
     elif isinstance(step.window, Tumble | CalendarTumble):
         assigner = slice_assigner(step.window)
         start = f"({assigner.window_start_sql(end)})"
-        expanded = f"SELECT *, {assigner.slice_end_sql(quoted('$time_us'))} AS {end} FROM ({rows})"
+        expanded = (
+            f"SELECT *, {assigner.slice_end_sql(quote_name('$time_us'))} AS {end} FROM ({rows})"
+        )
     else:
         assigner = slice_assigner(step.window)
         start = f"({assigner.window_start_sql(end)})"
-        ends = assigner.window_ends_sql(quoted("$time_us"))
+        ends = assigner.window_ends_sql(quote_name("$time_us"))
         expanded = f"SELECT *, EXPLODE({ends}) AS {end} FROM ({rows})"
     window_end = timestamp_ntz_sql(end)
     window_time = f"{window_end} - INTERVAL '0.001' SECOND"
     return (
         f"SELECT * EXCEPT ({', '.join(added)}), "
-        f"{timestamp_ntz_sql(f'({start})')} AS {quoted(step.window_start)}, "
-        f"{window_end} AS {quoted(step.window_end)}, "
-        f"CAST({window_time} AS {step.time_type}) AS {quoted(step.window_time)} FROM ({expanded})"
+        f"{timestamp_ntz_sql(f'({start})')} AS {quote_name(step.window_start)}, "
+        f"{window_end} AS {quote_name(step.window_end)}, "
+        f"CAST({window_time} AS {step.time_type}) AS {quote_name(step.window_time)} "
+        f"FROM ({expanded})"
     )
 
 
@@ -59,7 +62,7 @@ def _session_bounds_sql(
         start: Name of the added BIGINT column with the first time of the session.
         end: Name of the added BIGINT column with the last time of the session plus the gap.
     """
-    partition = ", ".join(map(quoted, window.partition))
+    partition = ", ".join(map(quote_name, window.partition))
     by = f"PARTITION BY {partition} " if partition else ""
     of_session = f"PARTITION BY {partition}, {start}" if partition else f"PARTITION BY {start}"
     before = f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from runtime.scan.metadata import FileCheck, WantedColumns, check_files
 from runtime.scan.splits import FileGroups, RowGroupCriteria, select_row_groups
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
 
@@ -36,7 +36,7 @@ def file_checker(
     def check(files: Sequence[ScanFile], wanted: WantedColumns) -> Sequence[FileCheck]:
         if len(files) < many:
             return check_files(files, wanted)
-        return _by_job(spark, files, lambda part: check_files(part, wanted))
+        return _run_job(spark, files, lambda part: check_files(part, wanted))
 
     return check
 
@@ -49,12 +49,12 @@ def row_group_selector(
     def select(files: Sequence[ScanFile], criteria: RowGroupCriteria) -> Sequence[FileGroups]:
         if len(files) < many:
             return select_row_groups(files, criteria)
-        return _by_job(spark, files, lambda part: select_row_groups(part, criteria))
+        return _run_job(spark, files, lambda part: select_row_groups(part, criteria))
 
     return select
 
 
-def _by_job(
+def _run_job(
     spark: SparkSession,
     files: Sequence[ScanFile],
     function: Callable[[Sequence[ScanFile]], Sequence[T]],
@@ -78,7 +78,7 @@ def _by_job(
                 [pa.array([rows[0]["task"]], pa.int32()), blobs], schema=_RESULT
             )
 
-    with translated_errors():
+    with translate_spark_errors():
         parts = spark.createDataFrame(table).repartitionById(n_tasks, "task")
         answers = parts.mapInArrow(run, _RESULT_DDL).toArrow().to_pylist()
     # safe to unpickle: made by our own tasks and passed on only by Spark

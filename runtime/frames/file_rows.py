@@ -144,10 +144,10 @@ def file_metadata(dataframe: DataFrame) -> Column:
 
 def file_path(dataframe: DataFrame) -> Column:
     """Return the path of the file that a row comes from."""
-    return decoded_uri(file_metadata(dataframe)["file_path"])
+    return decode_uri(file_metadata(dataframe)["file_path"])
 
 
-def decoded_uri(value: Column) -> Column:
+def decode_uri(value: Column) -> Column:
     """Decode the path in a URI as Spark reports it."""
     # In Spark's URIs a plus is a plus, but url_decode takes it for a space.
     return F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))

@@ -91,7 +91,7 @@ class Meter:
         records = self._records
 
         def wrap(function: ArrowFunction) -> ArrowFunction:
-            return measured_stage(function, label, records)
+            return measure_stage(function, label, records)
 
         return wrap
 
@@ -112,11 +112,11 @@ class Meter:
             tasks = {k[1:]: v for k, v in self._records.value.items() if k[0] == label}
             results[label] = _total_figures(tasks)
         for label, observation in self._observations:
-            rows = _rows_if_known(observation)
+            rows = _observed_rows(observation)
             if rows is not None:
                 before = results.get(label)
-                counted = rows + (before.rows_out or 0 if before is not None else 0)
-                results[label] = Measured(rows_out=counted, is_observed=True)
+                rows_out = rows + (before.rows_out or 0 if before is not None else 0)
+                results[label] = Measured(rows_out=rows_out, is_observed=True)
         return results
 
 
@@ -176,7 +176,7 @@ def _total_figures(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
     )
 
 
-def _rows_if_known(observation: Observation) -> int | None:
+def _observed_rows(observation: Observation) -> int | None:
     """Return the observed row count, or None if Spark dropped the observation from its plan."""
 
     def is_known() -> bool:
@@ -202,7 +202,7 @@ class LastWins(AccumulatorParam[_Records]):
         return value1
 
 
-def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
+def measure_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
     """Return the stage with reporting of what its tasks do.
 
     Args:
@@ -220,7 +220,7 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
         reset_peak()
         waited = 0.0
 
-        def watched() -> Iterator[pa.RecordBatch]:
+        def watch() -> Iterator[pa.RecordBatch]:
             nonlocal waited
             source = iter(batches)
             while True:
@@ -233,7 +233,7 @@ def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFu
                 waited += time.perf_counter() - started
                 yield batch
 
-        results = function(watched())
+        results = function(watch())
         spent = 0.0
         while True:
             started = time.perf_counter()

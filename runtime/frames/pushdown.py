@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from runtime.names import quoted
+from runtime.names import quote_name
 
 # Formats with statistics: Parquet, ORC, and lakes that store Parquet
 _WITH_STATISTICS = ("parquet", "orc", "delta", "iceberg", "hudi")
@@ -56,7 +56,7 @@ def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
         *(
             _protect_column(field.name, field.dataType, only_floats)
             if _is_protected(field.dataType, only_floats)
-            else quoted(field.name)
+            else quote_name(field.name)
             for field in schema.fields
         )
     )
@@ -65,8 +65,8 @@ def without_pushdown(dataframe: DataFrame, file_format: str) -> DataFrame:
 def _protect_column(name: str, type_: DataType, only_floats: bool) -> Column:
     """Return a protected column. One SQL text where possible: each Column is a JVM call."""
     if isinstance(type_, StructType):
-        return _protect(F.col(quoted(name)), type_, only_floats).alias(name)
-    column = quoted(name)
+        return _protect(F.col(quote_name(name)), type_, only_floats).alias(name)
+    column = quote_name(name)
     if isinstance(type_, (DoubleType, FloatType)):
         return F.expr(f"nanvl({column}, {column}) AS {column}")
     return F.expr(f"CASE WHEN {column} IS NOT NULL THEN {column} END AS {column}")
@@ -90,7 +90,7 @@ def _protect(value: Column, type_: DataType, only_floats: bool) -> Column:
     for field in type_.fields:
         if _is_protected(field.dataType, only_floats):
             inner = _protect(value.getField(field.name), field.dataType, only_floats)
-            value = value.withField(quoted(field.name), inner)
+            value = value.withField(quote_name(field.name), inner)
     return value
 
 

@@ -19,7 +19,7 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.user_aggregates import accumulate_rows, finish_states, merge_states, no_groups
 from runtime.errors import AnalysisError, ExecutionError
-from runtime.spec.aggregates import UserAggregate, filtered_name
+from runtime.spec.aggregates import UserAggregate, name_with_filter
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -45,7 +45,7 @@ def register_scalar(
     if not callable(function):
         raise AnalysisError(f"function {name} must be callable, not {function!r}")
 
-    def vectorised(*columns: pa.Array) -> pa.Array:
+    def call_vectorised(*columns: pa.Array) -> pa.Array:
         result = function(*columns)
         if not isinstance(result, pa.Array | pa.ChunkedArray):
             result = pa.array(result)
@@ -55,7 +55,7 @@ def register_scalar(
             )
         return one_chunk(result)
 
-    spark.udf.register(name, _arrow_udf(vectorised, type_, ArrowUDFType.SCALAR))
+    spark.udf.register(name, _arrow_udf(call_vectorised, type_, ArrowUDFType.SCALAR))
 
 
 def register_aggregate(
@@ -63,7 +63,7 @@ def register_aggregate(
 ) -> UserAggregate:
     """Register an aggregate under a name in Spark SQL, where it runs group by group.
 
-    Spark has no FILTER clause for Python functions, so `filtered_name` is a variant that takes a
+    Spark has no FILTER clause for Python functions, so `name_with_filter` is a variant that takes a
     condition as its first argument.
 
     Returns:
@@ -91,19 +91,19 @@ def register_aggregate(
     _arrow_type(f"aggregate {name}", "returns", aggregate.returns)
     result_type = _type(f"aggregate {name}", "returns", aggregate.returns)
 
-    def of_one_group(*columns: pa.Array) -> Any:
+    def call_for_group(*columns: pa.Array) -> Any:
         plain = [one_chunk(column) for column in columns]
         groups = np.zeros(len(plain[0]) if plain else 0, np.int64)
         return finish_states(aggregate, accumulate_rows(aggregate, groups, 1, plain))[0].as_py()
 
-    def of_chosen_rows(condition: pa.Array, *columns: pa.Array) -> Any:
+    def call_for_rows(condition: pa.Array, *columns: pa.Array) -> Any:
         is_chosen = one_chunk(condition).fill_null(False)
         if is_chosen.true_count:
-            return of_one_group(*(one_chunk(column).filter(is_chosen) for column in columns))
+            return call_for_group(*(one_chunk(column).filter(is_chosen) for column in columns))
         nothing = [pa.array([], arrow_type(type_)) for type_ in aggregate.state.values()]
         return finish_states(aggregate, merge_states(aggregate, no_groups(), 1, nothing))[0].as_py()
 
-    for known_as, function in ((name, of_one_group), (filtered_name(name), of_chosen_rows)):
+    for known_as, function in ((name, call_for_group), (name_with_filter(name), call_for_rows)):
         spark.udf.register(known_as, _arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
     return UserAggregate(name, aggregate, tuple(aggregate.state), aggregate.returns.lower())
 

@@ -7,7 +7,7 @@ therefore converted by subtracting the epoch, which Spark does without a zone.
 
 from __future__ import annotations
 
-from runtime.names import quoted
+from runtime.names import quote_name
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 _MICROSECOND = "INTERVAL '0.000001' SECOND"
@@ -20,7 +20,7 @@ def wall_clock_us_sql(column: str, type_: str) -> str:
         column: Column name.
         type_: `timestamp_ntz`, or `timestamp`, whose wall clock is in the session's zone.
     """
-    value = quoted(column)
+    value = quote_name(column)
     if type_ == "timestamp":
         value = f"CAST({value} AS TIMESTAMP_NTZ)"
     return timestamp_ntz_us_sql(value)

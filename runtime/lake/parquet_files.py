@@ -26,7 +26,7 @@ from runtime.frames.meter import ArrowFunction
 from runtime.frames.parquet_columns import repeating_columns
 from runtime.lake.places import UnreadableError
 from runtime.lake.store_files import create_file, files_below, remove_file, unwritten
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.scan.metadata import spark_type
 from runtime.scan.pruning import column_range
 from runtime.scan.stores import Store
@@ -92,8 +92,8 @@ def write_parquet(
     """
     mark = uuid.uuid4().hex
     if partitions:
-        rows = rows.sortWithinPartitions(*map(quoted, partitions))
-    rows = rows.select(*map(quoted, schema.names))
+        rows = rows.sortWithinPartitions(*map(quote_name, partitions))
+    rows = rows.select(*map(quote_name, schema.names))
     task = file_task(NewFiles(directory, mark, schema, tuple(partitions), directory_of, keeps))
     try:
         results = map_in_arrow(rows, task, "file binary").collect()
@@ -352,11 +352,13 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
             column_range(group.column(index).statistics, column, type_, group.num_rows)
             for group in groups
         ]
-        counted = [range_ for range_ in ranges if range_ is not None and range_.n_nulls is not None]
-        if len(counted) < len(groups):
+        with_counts = [
+            range_ for range_ in ranges if range_ is not None and range_.n_nulls is not None
+        ]
+        if len(with_counts) < len(groups):
             continue
-        file.nulls[column.path] = sum(range_.n_nulls or 0 for range_ in counted)
-        valued = [range_ for range_ in counted if range_.n_nulls != range_.n_rows]
+        file.nulls[column.path] = sum(range_.n_nulls or 0 for range_ in with_counts)
+        valued = [range_ for range_ in with_counts if range_.n_nulls != range_.n_rows]
         if type_ not in _RANGED or not valued or any(range_.low is None for range_ in valued):
             continue
         low, high = min(range_.low for range_ in valued), max(range_.high for range_ in valued)

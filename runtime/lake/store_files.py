@@ -50,5 +50,5 @@ def files_below(store: Store, uri: str) -> Iterator[tuple[str, float]]:
     Raises:
         OSError: The store cannot list them.
     """
-    for info in StoredFiles(store).listed_below(uri):
+    for info in StoredFiles(store).infos_below(uri):
         yield store.uri(info.path), (info.mtime_ns or 0) / 1e9

@@ -26,7 +26,7 @@ from runtime.local.scan_rows import ScanRows
 from runtime.local.split_windows import SplitWindows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.paths import path_for_spark
-from runtime.scan.splits import OwnTimes, Split, plan_splits
+from runtime.scan.splits import ExclusiveTimes, Split, plan_splits
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import FileLocalStep
@@ -35,7 +35,7 @@ from runtime.spec.scan import PartitionValue, ScanSource
 T = TypeVar("T")
 
 # A split, and the times for which only this split has rows
-ScanSplit = tuple[Split, OwnTimes | None]
+ScanSplit = tuple[Split, ExclusiveTimes | None]
 
 # More splits than cores, so that one is read while another's partials are sent to the JVM, and a
 # slow one delays the rest less. Each costs 10 ms itself, 40 through TCP.
@@ -86,8 +86,8 @@ def split_rows(
     Returns:
         The rows, and the splits to send with the code.
     """
-    rows, sent = item_rows(spark, splits)
-    return _append_others(spark, rows, source), sent
+    rows, shipped = item_rows(spark, splits)
+    return _append_others(spark, rows, source), shipped
 
 
 def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Sequence[T]]:
@@ -164,7 +164,7 @@ def split_partials(
         for is_splits, group in groupby(batches, lambda batch: batch.column(0).null_count == 0):
             if not is_splits:
                 rows = ScanRows(step, store)
-                yield from aggregate(plan, map(plan.rows, map(rows.of_spark, group)), cut)
+                yield from aggregate(plan, map(plan.rows, map(rows.rows_of_spark, group)), cut)
                 if counter is not None and (task := TaskContext.get()) is not None:
                     counter.record(-1 - task.partitionId(), rows.n_rows, rows.n_null_times)
                 continue
@@ -174,8 +174,8 @@ def split_partials(
                 rows = ScanRows(step, store)
                 at_end = None
                 if emit is not None and own is not None:
-                    at_end = SplitWindows(step, own, cut, emit).at_end
-                yield from aggregate(plan, map(plan.rows, rows.of_split(split)), cut, at_end)
+                    at_end = SplitWindows(step, own, cut, emit).remaining_batches
+                yield from aggregate(plan, map(plan.rows, rows.rows_of_split(split)), cut, at_end)
                 if counter is not None:
                     counter.record(number, rows.n_rows, rows.n_null_times)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import wall_clock_us_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.local import CatalystStep, SqlPartial
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
@@ -16,27 +16,30 @@ from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_win
 def local_aggregate_sql(step: CatalystStep, source: str) -> str:
     """Return Spark SQL that aggregates the relation `source` into partials."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
-    slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quoted("$time_us"))
+    slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quote_name("$time_us"))
     sliced = (
-        f"SELECT *, {slice_end} AS {quoted(step.slice_end)} FROM "
-        f"(SELECT *, {time_us} AS {quoted('$time_us')} FROM {source} "
-        f"WHERE {quoted(step.time_column)} IS NOT NULL)"
+        f"SELECT *, {slice_end} AS {quote_name(step.slice_end)} FROM "
+        f"(SELECT *, {time_us} AS {quote_name('$time_us')} FROM {source} "
+        f"WHERE {quote_name(step.time_column)} IS NOT NULL)"
     )
-    keys = [f"{sql} AS {quoted(name)}" for name, sql in step.source.keys]
-    partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.mode.partials]
+    keys = [f"{sql} AS {quote_name(name)}" for name, sql in step.source.keys]
+    partials = [f"{partial.sql} AS {quote_name(partial.name)}" for partial in step.mode.partials]
     times = []
     if isinstance(step.window, SessionWindow):
-        time = quoted("$time_us")
-        partials += [f"MIN({time}) AS {quoted(FIRST_TIME)}", f"MAX({time}) AS {quoted(LAST_TIME)}"]
-        times = [quoted(FIRST_TIME), quoted(LAST_TIME)]
-    groups = ", ".join([sql for _, sql in step.source.keys] + [quoted(step.slice_end)])
+        time = quote_name("$time_us")
+        partials += [
+            f"MIN({time}) AS {quote_name(FIRST_TIME)}",
+            f"MAX({time}) AS {quote_name(LAST_TIME)}",
+        ]
+        times = [quote_name(FIRST_TIME), quote_name(LAST_TIME)]
+    groups = ", ".join([sql for _, sql in step.source.keys] + [quote_name(step.slice_end)])
     grouped = (
-        f"SELECT {', '.join([*keys, quoted(step.slice_end), *partials])} FROM ({sliced}) "
+        f"SELECT {', '.join([*keys, quote_name(step.slice_end), *partials])} FROM ({sliced}) "
         f"GROUP BY {groups}"
     )
     if not any(partial.fields for partial in step.mode.partials):
         return grouped
-    columns = [quoted(name) for name in step.keys] + [quoted(step.slice_end)]
+    columns = [quote_name(name) for name in step.keys] + [quote_name(step.slice_end)]
     columns += [column for partial in step.mode.partials for column in _flat(partial)]
     columns += times
     return f"SELECT {', '.join(columns)} FROM ({grouped})"
@@ -45,7 +48,7 @@ def local_aggregate_sql(step: CatalystStep, source: str) -> str:
 def _flat(partial: SqlPartial) -> list[str]:
     """Return a partial's columns, with the fields of a struct (o, v) as separate columns."""
     if not partial.fields:
-        return [quoted(partial.name)]
+        return [quote_name(partial.name)]
     order, value = partial.fields
-    struct = quoted(partial.name)
-    return [f"{struct}.o AS {quoted(order)}", f"{struct}.v AS {quoted(value)}"]
+    struct = quote_name(partial.name)
+    return [f"{struct}.o AS {quote_name(order)}", f"{struct}.v AS {quote_name(value)}"]

@@ -33,12 +33,12 @@ from runtime.spec.table import Column
 _MESSAGE = "$message"
 
 
-def is_left(batch: pa.RecordBatch) -> bool:
+def is_undecoded(batch: pa.RecordBatch) -> bool:
     """Return whether a batch contains messages for Spark to decode."""
     return WATERMARK_SPLIT in batch.schema.names
 
 
-def in_two_passes(
+def run_two_passes(
     splits: DataFrame,
     ddl: str,
     first: ArrowFunction,
@@ -62,16 +62,16 @@ def in_two_passes(
     Returns:
         Rows of `ddl`.
     """
-    message = DataType.fromDDL(f"STRUCT<{reader.left_ddl}>")
+    message = DataType.fromDDL(f"STRUCT<{reader.undecoded_ddl}>")
     fields = columns_of_ddl(ddl).fields
     schema = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in fields])
     type_ = to_arrow_type(message)
 
     @wraps(first)
-    def with_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def add_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in first(batches):
             n_rows = batch.num_rows
-            if is_left(batch):
+            if is_undecoded(batch):
                 arrays = [pa.nulls(n_rows, field.type) for field in schema]
                 messages = pa.StructArray.from_arrays(batch.columns, fields=list(type_))
             else:
@@ -79,7 +79,7 @@ def in_two_passes(
             yield pa.RecordBatch.from_arrays([*arrays, messages], names=[*schema.names, _MESSAGE])
 
     both = StructType(fields).add(_MESSAGE, message)
-    passed = splits.mapInArrow(with_messages, both)
+    passed = splits.mapInArrow(add_messages, both)
     decoded = source.with_decoded(passed, _MESSAGE, columns)
     return decoded.mapInArrow(second, ddl)
 
@@ -106,9 +106,9 @@ def separate_messages(
     for batch in batches:
         numbers = [f"${number}" for number in range(len(names))]
         is_message = batch.column(WATERMARK_SPLIT).is_valid()
-        made = batch if not is_message.true_count else batch.filter(pc.invert(is_message))
-        if made.num_rows:
-            arrays = [made.column(number) for number in numbers]
+        rows = batch if not is_message.true_count else batch.filter(pc.invert(is_message))
+        if rows.num_rows:
+            arrays = [rows.column(number) for number in numbers]
             yield pa.RecordBatch.from_arrays(arrays, names=names), False
         if is_message.true_count:
             yield batch.filter(is_message).drop_columns(numbers), True
@@ -143,11 +143,11 @@ def message_partials(
             def read() -> Iterator[BufferRows | pa.RecordBatch]:
                 for portion in items_of(batches, portions):
                     for batch in reader.read(portion, rows.dictionaries):
-                        if is_left(batch):
+                        if is_undecoded(batch):
                             count("rows_scanned", batch.num_rows)
                             yield batch
                         else:
-                            yield plan.rows(rows.of_spark(batch))
+                            yield plan.rows(rows.rows_of_spark(batch))
 
             yield from aggregate(plan, read(), cut)
             _record(counter, rows, is_second=False)
@@ -161,7 +161,7 @@ def message_partials(
 
             def read() -> Iterator[BufferRows | pa.RecordBatch]:
                 for batch, is_message in separate_messages(batches, names):
-                    yield plan.rows(rows.of_spark(batch)) if is_message else batch
+                    yield plan.rows(rows.rows_of_spark(batch)) if is_message else batch
 
             yield from aggregate(plan, read(), cut)
             _record(counter, rows, is_second=True)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import DataFrame
 
 from runtime.frames.wall_clock import wall_clock_us_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.local import LocalSource, LocalStep, SqlRows
 from runtime.spec.stream import TIME
 
@@ -35,18 +35,19 @@ class Projection(Generic[E]):
     conditions: tuple[str | None, ...]
 
 
-def projection(source: LocalSource[E], where: Callable[[E, E | None], E]) -> Projection[E]:
+def projection(source: LocalSource[E], restrict: Callable[[E, E | None], E]) -> Projection[E]:
     """Return the keys, arguments and conditions of a source. Equal expressions share a column.
 
     Args:
         source: Expressions to evaluate.
-        where: Called with an expression and a condition (or None); returns the expression evaluated
-            only where the condition holds: an argument might fail in rows that its FILTER excludes.
+        restrict: Called with an expression and a condition (or None); returns the expression
+            evaluated only where the condition holds: an argument might fail in rows that its FILTER
+            excludes.
     """
-    items: dict[str, E] = {name: where(key, None) for name, key in source.keys}
+    items: dict[str, E] = {name: restrict(key, None) for name, key in source.keys}
     names = {expression: name for name, expression in items.items()}
 
-    def named(prefix: str, expression: E) -> str:
+    def alias(prefix: str, expression: E) -> str:
         if expression in names and not (
             isinstance(expression, str) and _DRAWN.search(expression) is not None
         ):
@@ -58,32 +59,40 @@ def projection(source: LocalSource[E], where: Callable[[E, E | None], E]) -> Pro
     args, conditions = [], []
     for partial in source.partials:
         condition = partial.condition
-        args.append(tuple(named("arg", where(arg, condition)) for arg in partial.args))
-        conditions.append(None if condition is None else named("if", where(condition, None)))
+        args.append(tuple(alias("arg", restrict(arg, condition)) for arg in partial.args))
+        conditions.append(None if condition is None else alias("if", restrict(condition, None)))
     return Projection(tuple(items.items()), tuple(args), tuple(conditions))
 
 
-def sql_projection(step: LocalStep[SqlRows, Any], kept: str | None = None) -> Projection[str]:
+def sql_projection(
+    step: LocalStep[SqlRows, Any], row_condition: str | None = None
+) -> Projection[str]:
     """Return Spark SQL of the columns for a step's buffer, TIME first.
 
     Args:
         step: Step.
-        kept: Condition for a row to count; expressions are evaluated only where it holds. None
-            means that all rows count.
+        row_condition: Condition for a row to count; expressions are evaluated only where it
+            holds. None means that all rows count.
     """
 
-    def where(sql: str, condition: str | None) -> str:
-        both = kept if condition is None else f"{kept} AND ({condition})" if kept else condition
+    def restrict(sql: str, condition: str | None) -> str:
+        both = (
+            row_condition
+            if condition is None
+            else f"{row_condition} AND ({condition})"
+            if row_condition
+            else condition
+        )
         return sql if both is None else f"CASE WHEN {both} THEN {sql} END"
 
-    columns = projection(step.source, where)
-    time = where(wall_clock_us_sql(step.time_column, step.time_type), None)
+    columns = projection(step.source, restrict)
+    time = restrict(wall_clock_us_sql(step.time_column, step.time_type), None)
     return Projection(((TIME, time), *columns.items), columns.args, columns.conditions)
 
 
 def select_items(columns: Projection[str]) -> str:
     """Return the items of a SELECT."""
-    return ", ".join(f"{sql} AS {quoted(name)}" for name, sql in columns.items)
+    return ", ".join(f"{sql} AS {quote_name(name)}" for name, sql in columns.items)
 
 
 def spark_types(rows: DataFrame) -> dict[str, str]:

@@ -10,7 +10,7 @@ from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import from_buffer, int64_values
 from runtime.local.projection import Projection, projection
-from runtime.scan.read import read_batches, typed_rows
+from runtime.scan.read import convert_types, read_batches
 from runtime.scan.splits import Split
 from runtime.scan.stores import Store
 from runtime.scan.wall_clock import wall_clock_us
@@ -48,7 +48,7 @@ class ScanRows:
         self._store = store
         self._items = scan_projection(step.source)[0].items
 
-    def of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
+    def rows_of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
         """Yield the rows of a split that count, as `columns`, batch by batch.
 
         Raises:
@@ -64,7 +64,7 @@ class ScanRows:
             yield columns
             del columns
 
-    def of_spark(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    def rows_of_spark(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return rows of the source that Spark has read, as `columns`.
 
         Raises:
@@ -72,7 +72,7 @@ class ScanRows:
         """
         self.n_rows += batch.num_rows
         count("rows_scanned", batch.num_rows)
-        rows = typed_rows(batch, self._step.source.columns, self.dictionaries)
+        rows = convert_types(batch, self._step.source.columns, self.dictionaries)
         return self.columns(self.filter_rows(rows))
 
     def add_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:

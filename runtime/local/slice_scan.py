@@ -10,7 +10,7 @@ import pyarrow as pa
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import of_type
+from runtime.compute.kernels.columns import as_type
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.scan.read import read_batches
 from runtime.scan.splits import SelectRowGroups, Split, plan_splits, select_row_groups
@@ -90,11 +90,11 @@ def split_tables(
             merged = _merge(step, table, window)
             is_worth = merged.num_rows <= _GOOD_RATIO * table.num_rows
             table = merged
-        arrays = map(of_type, table.columns, schema.types)
+        arrays = map(as_type, table.columns, schema.types)
         yield pa.Table.from_arrays(list(arrays), schema=schema)
 
 
-def expanded(
+def expand_tables(
     tables: Iterable[pa.Table], keys: Sequence[str], sets: GroupingSets | None
 ) -> Iterator[pa.Table]:
     """Yield tables of partials once per grouping set. They have all keys except the id."""
@@ -110,10 +110,10 @@ def expanded(
                 for name, column in zip(table.column_names, table.columns, strict=True)
             }
             columns[sets.id_column] = pa.repeat(pa.scalar(number, pa.int64()), table.num_rows)
-            yield pa.table(columns, expanded_schema(table.schema, sets))
+            yield pa.table(columns, expand_schema(table.schema, sets))
 
 
-def expanded_schema(schema: pa.Schema, sets: GroupingSets | None) -> pa.Schema:
+def expand_schema(schema: pa.Schema, sets: GroupingSets | None) -> pa.Schema:
     """Return the schema of partials after grouping sets."""
     return schema if sets is None else schema.append(pa.field(sets.id_column, pa.int64()))
 

@@ -17,13 +17,13 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import Emit
 from runtime.local.stage import Cut
-from runtime.scan.splits import OwnTimes
+from runtime.scan.splits import ExclusiveTimes
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import FileLocalStep
 from runtime.spec.windows import SessionWindow, local_window
 
 
-def own_time_column(step: FileLocalStep) -> str | None:
+def exclusive_time_column(step: FileLocalStep) -> str | None:
     """Return the column whose statistics identify windows with all rows in one split, or None.
 
     Each window must be a single slice, because a shared slice may be needed elsewhere too, and
@@ -50,11 +50,13 @@ class SplitWindows:
     """
 
     step: FileLocalStep
-    own: OwnTimes
+    own: ExclusiveTimes
     cut: Cut
     emit: Emit
 
-    def at_end(self, tables: Iterable[pa.Table], sent_ends: Int64Array) -> Iterator[pa.RecordBatch]:
+    def remaining_batches(
+        self, tables: Iterable[pa.Table], sent_ends: Int64Array
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the output batches of the remaining partials.
 
         Args:
@@ -67,7 +69,7 @@ class SplitWindows:
         complete = []
         for table in tables:
             slice_end = int64_values(one_chunk(table.column(self.step.slice_end)))
-            is_whole = self._is_whole(slice_end)
+            is_whole = self._is_complete(slice_end)
             if len(sent_ends):
                 is_whole &= ~np.isin(slice_end, sent_ends)
             if is_whole.all():
@@ -81,7 +83,7 @@ class SplitWindows:
         if complete:
             yield from self.emit(pa.concat_tables(complete))
 
-    def _is_whole(self, slice_end: Int64Array) -> BoolArray:
+    def _is_complete(self, slice_end: Int64Array) -> BoolArray:
         assigner = slice_assigner(local_window(self.step.window))
         first, last = assigner.slice_end(np.array([self.own.first_us, self.own.last_us]))
         if len(slice_end) and (slice_end.min() < first or slice_end.max() > last):

@@ -67,11 +67,11 @@ def without_effect(check: Check = lambda value: None) -> Option:
 
 def one_of(*values: str) -> Check:
     """Return a check that the value is one of `values`, ignoring case."""
-    folded = [value.lower() for value in values]
-    return lambda value: None if value.lower() in folded else " or ".join(values)
+    lower_values = [value.lower() for value in values]
+    return lambda value: None if value.lower() in lower_values else " or ".join(values)
 
 
-def whole_number(least: int, most: int = 2**63 - 1) -> Check:
+def integer(least: int, most: int = 2**63 - 1) -> Check:
     """Return a check for an integer from `least` to `most`."""
 
     def check(value: str) -> str | None:
@@ -143,21 +143,21 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
     """
     by_name = {name.lower(): (name, option) for name, option in known.items()}
     free = {name.lower(): name for name in other}
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name, value in spec.options:
-        folded = name.lower()
-        if folded in seen:
+        lower_name = name.lower()
+        if lower_name in spellings:
             raise bad_option(spec, f"option '{name}' is given twice")
-        seen[folded] = value
-        if folded in free:
+        spellings[lower_name] = value
+        if lower_name in free:
             continue
-        if folded not in by_name:
+        if lower_name not in by_name:
             raise unknown_option(spec, name, [*known, *free.values()])
-        spelling, option = by_name[folded]
+        spelling, option = by_name[lower_name]
         if expected := option.check(value):
             raise wrong_value(spec, spelling, value, f"it must be {expected}")
     for name, option in known.items():
-        if option.required and name.lower() not in seen:
+        if option.required and name.lower() not in spellings:
             hint = f"add '{name}' = '...' to WITH: {option.doc}"
             raise missing_option(spec, name, hint)
 
@@ -191,13 +191,13 @@ def bad_option(
     Its subjects are the options and values quoted in `what`, the last one first (`option 'a' is
     'b'` is about `'b'`), and then names in backticks. `subjects` replaces the quoted ones.
     """
-    quoted = _QUOTED.findall(what)[::-1] if subjects is None else subjects
+    literals = _QUOTED.findall(what)[::-1] if subjects is None else subjects
     names = _NAMED.findall(what)
     return CatalogError(
         f"table `{spec.name}` (connector '{spec.connector}'): {what}",
         hint=hint,
         kind=ErrorKind.OPTION,
-        subjects=(*quoted, f"'{spec.connector}'", spec.name, *names),
+        subjects=(*literals, f"'{spec.connector}'", spec.name, *names),
     )
 
 
@@ -216,6 +216,6 @@ def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogE
     """Return the error for an option that the connector does not have."""
     names = list(known)
     suggestion = nearest(name, names)
-    listed = ", ".join(sorted(names)[:_SHOWN_OPTIONS]) or "none"
-    hint = f"did you mean '{suggestion}'?" if suggestion else f"available options: {listed}"
+    shown_names = ", ".join(sorted(names)[:_SHOWN_OPTIONS]) or "none"
+    hint = f"did you mean '{suggestion}'?" if suggestion else f"available options: {shown_names}"
     return bad_option(spec, f"unknown option '{name}'", hint)

@@ -10,10 +10,10 @@ from runtime.options.checks import (
     bad_option,
     check_options,
     choice,
+    integer,
     one_character,
     switch,
     unknown_option,
-    whole_number,
 )
 from runtime.spec.table import TableSpec
 
@@ -54,9 +54,9 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "texts to ignore around numbers, such as € and %, separated by |"
         ),
         "csv.comment": Option("prefix of comment lines, which are skipped"),
-        "csv.skip-lines": Option("number of lines to skip above the header", whole_number(0)),
+        "csv.skip-lines": Option("number of lines to skip above the header", integer(0)),
         "csv.skip-lines-below-header": Option(
-            "number of lines to skip below the header, such as a row of units", whole_number(0)
+            "number of lines to skip below the header, such as a row of units", integer(0)
         ),
         "csv.skip-repeated-headers": switch("whether to skip repeated header lines"),
     },
@@ -86,7 +86,7 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "text.thousands-separator": Option("thousands separator", one_character),
         "text.number-symbols": Option("texts to ignore around numbers, separated by |"),
         "text.comment": Option("prefix of comment lines, which are skipped"),
-        "text.skip-lines": Option("number of lines to skip at the top", whole_number(0)),
+        "text.skip-lines": Option("number of lines to skip at the top", integer(0)),
     },
 }
 # Default maximum of columns in Spark's CSV reader
@@ -239,13 +239,13 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     options: dict[str, str] = {}
     flink: dict[str, str] = {}
     for name, value in spec.options:
-        folded = name.lower()
-        if folded in FLINK_OPTIONS.get(file_format, {}):
-            flink[folded] = value
-        elif (bare := folded.removeprefix(f"{file_format}.")) in names:
+        lower_name = name.lower()
+        if lower_name in FLINK_OPTIONS.get(file_format, {}):
+            flink[lower_name] = value
+        elif (bare := lower_name.removeprefix(f"{file_format}.")) in names:
             options[names[bare]] = value
-        elif folded in names:
-            options[names[folded]] = value
+        elif lower_name in names:
+            options[names[lower_name]] = value
     defaults: dict[str, str] = {}
     if file_format in ("csv", "json") or "text.pattern" in flink:
         ignores = flink.get(f"{file_format}.ignore-parse-errors", "false").lower() == "true"
@@ -282,7 +282,7 @@ def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:
     return options
 
 
-def written_timestamps(spec: TableSpec, file_format: str) -> dict[str, str]:
+def timestamp_output_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     """Return the format of timestamps in text that is written. Both can be read without an option.
 
     Spark's default would truncate them to milliseconds.

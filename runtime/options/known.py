@@ -12,10 +12,10 @@ from runtime.options.checks import (
     choice,
     duration,
     fraction,
+    integer,
     pattern,
     size,
     switch,
-    whole_number,
     without_effect,
 )
 from runtime.options.formats import FORMATS, MESSAGE_FORMATS
@@ -32,12 +32,12 @@ FILESYSTEM: Options = {
     "source.path.regex-pattern": Option(
         "regular expression for the absolute paths of the files to read", pattern
     ),
-    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", integer(1)),
     "source.monitor-interval": Option(
         "interval between checks for new files; makes the table unbounded", duration
     ),
-    "max-files-per-trigger": Option("maximum number of files per micro-batch", whole_number(1)),
-    "maxFilesPerTrigger": Option(check=whole_number(1)),
+    "max-files-per-trigger": Option("maximum number of files per micro-batch", integer(1)),
+    "maxFilesPerTrigger": Option(check=integer(1)),
     "max-bytes-per-trigger": Option("maximum bytes per micro-batch"),
     "maxBytesPerTrigger": Option(),
     "latest-first": switch("whether a stream reads the newest files first"),
@@ -77,13 +77,13 @@ FILESYSTEM: Options = {
 
 DELTA: Options = {
     "path": Option("directory of the table", required=True),
-    "version": Option("version to read", whole_number(0)),
+    "version": Option("version to read", integer(0)),
     "timestamp": Option("timestamp; reads the version that was current then: 2024-05-01 12:00:00"),
     "source.monitor-interval": Option(
         "interval between checks for new versions; makes the table unbounded", duration
     ),
     "skip-change-commits": switch("whether a stream skips versions that delete or update rows"),
-    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", integer(1)),
 }
 
 ICEBERG: Options = {
@@ -95,28 +95,28 @@ ICEBERG: Options = {
     "catalog-database": Option("database in the catalog; default: default"),
     "catalog-table": Option("name of the table in the catalog; default: the table's name"),
     "catalog.<key>": Option("property of the pyiceberg catalog"),
-    "version": Option("id of the snapshot to read", whole_number(0)),
+    "version": Option("id of the snapshot to read", integer(0)),
     "timestamp": Option("timestamp; reads the snapshot that was current then: 2024-05-01 12:00:00"),
     "source.monitor-interval": Option(
         "interval between checks for new snapshots; makes the table unbounded", duration
     ),
     "skip-change-commits": switch("whether a stream skips snapshots that delete or update rows"),
-    "sink.parallelism": Option("number of writing tasks", whole_number(1)),
+    "sink.parallelism": Option("number of writing tasks", integer(1)),
 }
 
 DATAGEN: Options = {
-    "number-of-rows": Option("number of rows; default: unbounded", whole_number(0)),
-    "rows-per-second": Option("rows per second of an unbounded table", whole_number(1)),
-    "rows-per-batch": Option("rows per micro-batch of a bounded table", whole_number(1)),
-    "seed": Option("integer seed; other seeds give other rows", whole_number(-(2**63))),
-    "scan.parallelism": Option("number of generating tasks", whole_number(1)),
+    "number-of-rows": Option("number of rows; default: unbounded", integer(0)),
+    "rows-per-second": Option("rows per second of an unbounded table", integer(1)),
+    "rows-per-batch": Option("rows per micro-batch of a bounded table", integer(1)),
+    "seed": Option("integer seed; other seeds give other rows", integer(-(2**63))),
+    "scan.parallelism": Option("number of generating tasks", integer(1)),
 }
 # Options of a column, after `fields.<field>.`
 DATAGEN_FIELD: Options = {
     "kind": choice("how values are generated", "random", "sequence"),
     "min": Option("minimum value"),
     "max": Option("maximum value"),
-    "length": Option("length of strings, bytes and arrays", whole_number(1, 2**31 - 1)),
+    "length": Option("length of strings, bytes and arrays", integer(1, 2**31 - 1)),
     "var-len": switch("whether lengths vary from 1 to length"),
     "start": Option("first value of a sequence"),
     "end": Option("last value of a sequence"),
@@ -163,19 +163,19 @@ KAFKA: Options = {
         "start offsets for the mode specific-offsets: partition:0,offset:42;..."
     ),
     "scan.startup.timestamp-millis": Option(
-        "start time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
+        "start time for the mode timestamp, in ms since 1970-01-01 UTC", integer(0)
     ),
     "scan.bounded.mode": choice("where to stop reading", "unbounded", "latest-offset", "timestamp"),
     "scan.bounded.timestamp-millis": Option(
-        "stop time for the mode timestamp, in ms since 1970-01-01 UTC", whole_number(0)
+        "stop time for the mode timestamp, in ms since 1970-01-01 UTC", integer(0)
     ),
     "scan.topic-partition-discovery.interval": Option(
         "interval between checks for new topics and partitions; 0: never; default 10 s", duration
     ),
     # Flink's options for parallelism, which Spark controls itself
-    "scan.parallelism": without_effect(whole_number(1)),
+    "scan.parallelism": without_effect(integer(1)),
     "sink.partitioner": without_effect(),
-    "sink.parallelism": without_effect(whole_number(1)),
+    "sink.parallelism": without_effect(integer(1)),
     "sink.delivery-guarantee": choice(
         "exactly-once writes each micro-batch in a transaction; default at-least-once",
         "at-least-once",
@@ -185,9 +185,9 @@ KAFKA: Options = {
     "sink.transactional-id-prefix": Option("prefix of transaction ids; default sqlwin"),
 }
 
-_COUNT = whole_number(1, 2**31 - 1)
+_COUNT = integer(1, 2**31 - 1)
 NEXMARK: Options = {
-    "events.num": Option("number of events; default: unbounded", whole_number(0)),
+    "events.num": Option("number of events; default: unbounded", integer(0)),
     "first-event.rate": Option("events per second of event time", _COUNT),
     "next-event.rate": Option("same as first-event.rate; other values are not supported", _COUNT),
     "person.proportion": Option("proportion of persons", _COUNT),
@@ -200,14 +200,14 @@ NEXMARK: Options = {
     "bid.hot-ratio.bidders": Option("one in this many bids is not by a hot bidder", _COUNT),
     "auction.hot-ratio.sellers": Option("one in this many auctions is not by a hot seller", _COUNT),
     "base-time": Option("time of the first event"),
-    "seed": Option("integer seed; other seeds give other events", whole_number(-(2**63))),
+    "seed": Option("integer seed; other seeds give other events", integer(-(2**63))),
     "rows-per-batch": Option("events per micro-batch of a bounded table", _COUNT),
     "scan.parallelism": Option("number of generating tasks", _COUNT),
 }
 
 SOCKET: Options = {
     "hostname": Option("host of the server", required=True),
-    "port": Option("its port", whole_number(1, 65535), required=True),
+    "port": Option("its port", integer(1, 65535), required=True),
     "format": choice("format of a line", "text", "json", "csv"),
 }
 
@@ -226,5 +226,5 @@ SPARK: Options = {
 PRINT: Options = {
     "print-identifier": Option("prefix of each row"),
     "standard-error": switch("whether to print to standard error"),
-    "sink.parallelism": without_effect(whole_number(1)),
+    "sink.parallelism": without_effect(integer(1)),
 }

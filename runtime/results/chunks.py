@@ -51,17 +51,17 @@ def batches_from_chunks(
     """
     chunk_bytes = max(1, most_bytes // _CHUNKS_IN_FLIGHT)
     piece_bytes = max(1, chunk_bytes // _PIECES_PER_CHUNK)
-    computed = run_stage(_cut(piece_bytes)).persist(StorageLevel.DISK_ONLY)
+    computed = run_stage(_compression_stage(piece_bytes)).persist(StorageLevel.DISK_ONLY)
     try:
         starts, n_bytes = _part_starts(computed)
         if n_bytes:
-            for row in _chunked(computed, starts, n_bytes, chunk_bytes):
+            for row in _fetch_chunks(computed, starts, n_bytes, chunk_bytes):
                 yield from pa.ipc.open_stream(row.rows)
     finally:
         computed.unpersist()
 
 
-def _cut(piece_bytes: int) -> Stage:
+def _compression_stage(piece_bytes: int) -> Stage:
     """Return a stage that compresses its rows in pieces and numbers them."""
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def _part_starts(computed: DataFrame) -> tuple[list[int], int]:
     return starts, sum(totals.values())
 
 
-def _chunked(
+def _fetch_chunks(
     computed: DataFrame, starts: list[int], n_bytes: int, chunk_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Fetch the pieces in order, as rows with the column `rows`."""

@@ -72,20 +72,20 @@ def batches_from_files(
     directory = new_directory("rows")
     try:
         write = _write(str(directory), max(1, most_bytes // _FILES_IN_MEMORY))
-        with reports.of_run(number) as received:
+        with reports.receive_run(number) as received:
             job = run_stages(write, _report(reports.accumulator, number))
             work = BackgroundWork(spark, job.collect, lambda: received.put(None))
             try:
-                for names in _in_order(received, work):
+                for names in _ordered_names(received, work):
                     for name in names:
-                        yield from _mapped(directory / name)
+                        yield from _read_mapped(directory / name)
             finally:
                 work.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _in_order(
+def _ordered_names(
     received: SimpleQueue[_Report | None], work: BackgroundWork[list[Row]]
 ) -> Iterator[list[str]]:
     """Yield the file names of each partition in order, as soon as they are known."""
@@ -111,7 +111,7 @@ def _in_order(
         yield left[part]
 
 
-def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
+def _read_mapped(path: Path) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file without copying them, and delete the file."""
     with pa.memory_map(str(path)) as file:
         with suppress(PermissionError):  # Windows keeps mapped files; the directory goes later
@@ -156,7 +156,7 @@ class _Reports:
         self.accumulator = new_accumulator(context, {}, _NamesParam(self._take))
 
     @contextmanager
-    def of_run(self, number: int) -> Iterator[SimpleQueue[_Report | None]]:
+    def receive_run(self, number: int) -> Iterator[SimpleQueue[_Report | None]]:
         """Receive the reports of a run within the block."""
         queue = self._runs[number] = SimpleQueue()
         try:

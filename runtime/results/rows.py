@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from runtime.frames.arrow_rows import BatchRows, Stage
-from runtime.frames.blobs import map_in_arrow, numbered
+from runtime.frames.blobs import map_in_arrow, number_columns
 from runtime.results.chunks import PIECES_DDL, batches_from_chunks
 from runtime.results.files import NAMES_DDL, batches_from_files
 from runtime.spark.session import is_local_mode
@@ -37,7 +37,7 @@ def result_batches(
         def run_stages(stage: Stage, last: Stage) -> DataFrame:
             if rows.arrow is not None:
                 return rows.arrow.then(stage, NAMES_DDL, last)
-            run = numbered(rows.dataframe)
+            run = number_columns(rows.dataframe)
             return map_in_arrow(run, lambda batches: last(stage(batches)), NAMES_DDL)
 
         batches = batches_from_files(rows.spark, run_stages, most_bytes)
@@ -46,7 +46,7 @@ def result_batches(
         def run_stage(stage: Stage) -> DataFrame:
             if rows.arrow is not None:
                 return rows.arrow.behind_exchange(stage, PIECES_DDL)
-            return map_in_arrow(numbered(rows.dataframe), stage, PIECES_DDL)
+            return map_in_arrow(number_columns(rows.dataframe), stage, PIECES_DDL)
 
         batches = batches_from_chunks(run_stage, most_bytes)
     with closing(batches):

@@ -46,7 +46,7 @@ def azure_options(scheme: str, authority: str, setting: Setting) -> dict[str, An
     return options | _credentials(container, host, setting)
 
 
-def who_asks(options: Mapping[str, Any], host: str) -> str:
+def credentials_text(options: Mapping[str, Any], host: str) -> str:
     """Return the credentials used and the setting to change them, for error messages."""
     if "account_key" in options:
         return f"the account key; check {_S}fs.azure.account.key.{host}"
@@ -108,13 +108,13 @@ def _credentials(container: str, host: str, setting: Setting) -> dict[str, Any]:
     sas = sas or next(filter(None, (setting(f"fs.azure.sas.{container}.{h}") for h in hosts)), None)
     client = account_setting("account.oauth2.client.id")
     if not (kind or key or sas or client) or kind in ("sharedkey", "sas"):
-        found_key, found_sas = _of_environment(account)
+        found_key, found_sas = _environment_credentials(account)
         key, sas = (key, sas) if key or sas else (found_key, found_sas)
     chosen = _KINDS.get(kind) or next(
         (n for n, v in (("account_key", key), ("sas_token", sas), ("client_id", client)) if v), None
     )
     if chosen == "account_key":
-        return {"account_key": _checked_key(key, host)}
+        return {"account_key": _check_key(key, host)}
     if chosen == "sas_token":
         if sas is None:
             raise _wrong(f"missing SAS token: set {_S}fs.azure.sas.fixed.token.{host}")
@@ -136,7 +136,7 @@ def _application(client: str | None, account_setting: Setting) -> dict[str, Any]
     return {"client_id": client, "client_secret": secret, "tenant_id": tenant}
 
 
-def _checked_key(key: str | None, host: str) -> str:
+def _check_key(key: str | None, host: str) -> str:
     name = f"{_S}fs.azure.account.key.{host}"
     if key is None:
         raise _wrong(f"missing account key: set {name}")
@@ -147,7 +147,7 @@ def _checked_key(key: str | None, host: str) -> str:
     return key
 
 
-def _of_environment(account: str) -> tuple[str | None, str | None]:
+def _environment_credentials(account: str) -> tuple[str | None, str | None]:
     """Return the account key and the SAS token from the environment."""
     if os.environ.get("AZURE_STORAGE_ACCOUNT", account) != account:
         return None, None

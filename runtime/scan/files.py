@@ -10,7 +10,7 @@ from datetime import date
 
 from runtime.commits import committed_files
 from runtime.files import LocalFiles
-from runtime.scan.request_cache import cached_response
+from runtime.scan.request_cache import get_or_request
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store
 from runtime.spec.scan import ScanFile
@@ -63,7 +63,7 @@ def list_files(
     """
     if store is not None:
         key = ("files", store, tuple(roots), is_flat)
-        return cached_response(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
+        return get_or_request(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
     files: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for root in roots:
         if os.path.isfile(root):
@@ -110,7 +110,7 @@ def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Lis
         for root in roots:
 
             def below(root: str = root) -> list[str]:
-                infos = files.listed_below(root)
+                infos = files.infos_below(root)
                 shown = {files.store.uri(i.path): (i.size, i.mtime_ns or 0) for i in infos}
                 stamps.update(shown)
                 return [path for path in shown if _is_shown(path.removeprefix(root))]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow.parquet as pq
 
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import find_misfit, is_flat, of_footers, read_footer
+from runtime.scan.metadata import find_misfit, is_flat, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
@@ -76,7 +76,7 @@ class Snapshot:
     files: tuple[LakeFile, ...]
 
     @property
-    def in_files(self) -> tuple[LakeColumn, ...]:
+    def stored_columns(self) -> tuple[LakeColumn, ...]:
         """Columns stored in the files."""
         return tuple(c for c in self.columns if c.name not in self.partition_columns)
 
@@ -154,7 +154,7 @@ def read_footers(
     paths: Sequence[str], store: Store | None = None
 ) -> list[pq.FileMetaData] | NotScannable:
     """Read the footers of files in parallel; return the first failure instead if there is one."""
-    footers = of_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
+    footers = map_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
     unread = (footer for footer in footers if isinstance(footer, NotScannable))
     return next(unread, footers)
 

@@ -120,13 +120,13 @@ def check_files(files: Sequence[ScanFile], wanted: WantedColumns) -> list[FileCh
     checks: list[FileCheck] = []
     for start in range(0, len(files), _CHECKED_TOGETHER):
         part = files[start : start + _CHECKED_TOGETHER]
-        checks += of_footers(part, lambda file: _check_file(file, wanted), wanted.store)
+        checks += map_footers(part, lambda file: _check_file(file, wanted), wanted.store)
         if are_too_many(sum(result.misfit is not None for result in checks), len(checks)):
             break
     return checks
 
 
-def of_footers(
+def map_footers(
     files: Sequence[ScanFile], work: Callable[[ScanFile], T], store: Store | None
 ) -> list[T]:
     """Apply a function to the footers of files, reading uncached footers in parallel.
@@ -242,7 +242,7 @@ def find_stream_source(
         return NotScannable("directory names contain partition columns")
     files = [ScanFile(file, (), (), *listing.stamps.get(file, ())) for file, _ in listing.files]
     sampled = files[:: -max(1, len(files) // _SAMPLED_FILES)]
-    footers = of_footers(sampled, lambda file: read_footer(file, store), store)
+    footers = map_footers(sampled, lambda file: read_footer(file, store), store)
     for file, footer in zip(sampled, footers, strict=True):
         if isinstance(footer, NotScannable):
             return footer

@@ -29,7 +29,7 @@ def is_glob(path: str, files: Files = _LOCAL) -> bool:
     return _GLOB.search(path) is not None and not files.exists(path)
 
 
-def fixed_part(path: str) -> str:
+def fixed_prefix(path: str) -> str:
     """Return the common prefix of all files below a resolved path or glob, without wildcards."""
     match = _GLOB.search(path)
     return f"{path.rstrip('/')}/" if match is None else path[: match.start()]

@@ -172,7 +172,7 @@ def _group_batches(
         use_threads=False,
     )
     for batch in batches:
-        typed = _with_types(batch, part, source, dictionaries)
+        typed = _set_types(batch, part, source, dictionaries)
         del batch
         yield typed
         del typed
@@ -202,7 +202,7 @@ def _batch_rows(part: FilePart) -> int:
     return max(1024, min(BATCH_ROWS, _BATCH_BYTES // row_bytes))
 
 
-def _with_types(
+def _set_types(
     batch: pa.RecordBatch, part: FilePart, source: ScanSource, dictionaries: frozenset[str]
 ) -> pa.RecordBatch:
     arrays, names = [], []
@@ -221,7 +221,7 @@ def _with_types(
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def typed_rows(
+def convert_types(
     batch: pa.RecordBatch, columns: Sequence[Column], dictionaries: frozenset[str]
 ) -> pa.RecordBatch:
     """Convert the columns of a batch to Spark's types, as `read_batches` returns them.

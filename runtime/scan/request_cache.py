@@ -20,7 +20,7 @@ _responses: ContextVar[dict[Hashable, Any] | None] = ContextVar("responses", def
 
 @contextmanager
 def cache_requests() -> Iterator[None]:
-    """Cache the responses of `cached_response` within this block. Nested blocks share a cache."""
+    """Cache the responses of `get_or_request` within this block. Nested blocks share a cache."""
     if _responses.get() is not None:
         yield
         return
@@ -31,7 +31,7 @@ def cache_requests() -> Iterator[None]:
         _responses.reset(token)
 
 
-def cached_response(key: Hashable, request: Callable[[], T]) -> T:
+def get_or_request(key: Hashable, request: Callable[[], T]) -> T:
     """Return the cached result for a key, or call `request` and cache it. Errors are not cached.
 
     Args:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import column_indices, of_footers, read_footer
+from runtime.scan.metadata import column_indices, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of_value
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
@@ -149,7 +149,7 @@ def select_row_groups(files: Sequence[ScanFile], criteria: RowGroupCriteria) -> 
     Raises:
         ExecutionError: A file has changed since planning.
     """
-    return of_footers(files, lambda file: _groups_of(file, criteria), criteria.store)
+    return map_footers(files, lambda file: _groups_of(file, criteria), criteria.store)
 
 
 def plan_splits(
@@ -211,7 +211,7 @@ def times_of(parts: Iterable[RowGroup | FilePart]) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class OwnTimes:
+class ExclusiveTimes:
     """Time range of a split, and the part of it without rows of other splits.
 
     Attributes:
@@ -227,14 +227,14 @@ class OwnTimes:
     until_us: int
 
 
-def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
+def exclusive_times(splits: Sequence[Split]) -> list[ExclusiveTimes | None]:
     """Return the exclusive times of each split; None if it has none or they are unknown.
 
     Splits hardly overlap if rows were written in order of time.
     """
     times = [times_of(split) for split in splits]
     known_times = [span for span in times if span is not None]
-    own: list[OwnTimes | None] = [None] * len(splits)
+    own: list[ExclusiveTimes | None] = [None] * len(splits)
     if len(known_times) < len(splits):
         return own
     order = sorted(range(len(splits)), key=known_times.__getitem__)
@@ -244,7 +244,7 @@ def own_times(splits: Sequence[Split]) -> list[OwnTimes | None]:
         is_last = position + 1 == len(order)
         until_us = _LAST_US if is_last else known_times[order[position + 1]][0]
         if after_us < until_us:
-            own[number] = OwnTimes(first_us, last_us, after_us, until_us)
+            own[number] = ExclusiveTimes(first_us, last_us, after_us, until_us)
         after_us = max(after_us, last_us)
     return own
 
@@ -324,18 +324,18 @@ def _times_us(values: ValueRange | None) -> tuple[int, int] | None:
 
 def _parts(entries: Sequence[tuple[ScanFile, FileGroups, RowGroup]]) -> Split:
     by_file: dict[ScanFile, list[RowGroup]] = {}
-    whole: dict[ScanFile, FileGroups] = {}
+    file_groups: dict[ScanFile, FileGroups] = {}
     for file, of_file, group in entries:
         by_file.setdefault(file, []).append(group)
-        whole[file] = of_file
+        file_groups[file] = of_file
     return tuple(
         FilePart(
             file,
             tuple(group.number for group in groups),
-            whole[file].columns,
+            file_groups[file].columns,
             sum(group.n_rows for group in groups),
             sum(group.n_bytes for group in groups),
-            whole[file].n_rows,
+            file_groups[file].n_rows,
             times_of(groups),
         )
         for file, groups in by_file.items()

@@ -11,7 +11,7 @@ from typing import BinaryIO, NoReturn, TypeVar, cast
 
 from pyarrow import fs
 
-from runtime.scan.request_cache import cached_response
+from runtime.scan.request_cache import get_or_request
 from runtime.scan.stores import Store, explain_errors, filesystem_of, open_stored
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -52,26 +52,26 @@ class StoredFiles:
 
     def names_in(self, path: str) -> list[str]:
         """List the names in a directory, sorted; none if it does not exist."""
-        infos = self._listed(path, is_recursive=False)
+        infos = self._list(path, is_recursive=False)
         return sorted(info.path.rstrip("/").rpartition("/")[2] for info in infos)
 
     def files_below(self, path: str) -> Iterator[str]:
         """List the files below a directory recursively, as paths that start with `path`."""
-        for info in self.listed_below(path):
+        for info in self.infos_below(path):
             yield self.store.uri(info.path)
 
-    def listed_below(self, path: str) -> list[fs.FileInfo]:
+    def infos_below(self, path: str) -> list[fs.FileInfo]:
         """List the files below a directory with size and time, sorted by path."""
-        infos = self._listed(path, is_recursive=True)
+        infos = self._list(path, is_recursive=True)
         return sorted((info for info in infos if info.is_file), key=lambda info: info.path)
 
     def size(self, path: str) -> int:
         """Return the total size of the files below a directory in bytes."""
-        return sum(info.size for info in self.listed_below(path))
+        return sum(info.size for info in self.infos_below(path))
 
     def expand(self, pattern: str) -> list[str]:
         """Return the files and directories that match a path with wildcards, sorted."""
-        return cached_response(("expanded", self.store, pattern), lambda: self._expand(pattern))
+        return get_or_request(("expanded", self.store, pattern), lambda: self._expand(pattern))
 
     def _expand(self, pattern: str) -> list[str]:
         braces = _BRACES.search(pattern)
@@ -102,10 +102,10 @@ class StoredFiles:
     def _names_remembered(self, path: str) -> list[str]:
         """List the names in a directory, caching the listing's file information for `info`."""
         names = []
-        for info in self._listed(path, is_recursive=False):
+        for info in self._list(path, is_recursive=False):
             names.append(name := info.path.rstrip("/").rpartition("/")[2])
             if not name.startswith("."):
-                cached_response(("info", self.store, f"{path}/{name}"), partial(_as_it_is, info))
+                get_or_request(("info", self.store, f"{path}/{name}"), partial(_identity, info))
         return sorted(names)
 
     def make_directory(self, path: str) -> None:
@@ -135,7 +135,7 @@ class StoredFiles:
         # do not cache hidden files: commit files must be read in the right order
         if path.rpartition("/")[2].startswith("."):
             return self._info(path)
-        return cached_response(("info", self.store, path), lambda: self._info(path))
+        return get_or_request(("info", self.store, path), lambda: self._info(path))
 
     def _info(self, path: str) -> fs.FileInfo:
         with explain_errors(self.store, path):
@@ -181,7 +181,7 @@ class StoredFiles:
             raise
         return bool(file_info.type != fs.FileType.NotFound)
 
-    def _listed(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
+    def _list(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
         top = self.store.path(path)
         with explain_errors(self.store, path):
             selector = fs.FileSelector(top, allow_not_found=True, recursive=is_recursive)
@@ -198,5 +198,5 @@ class StoredFiles:
         return [info for info in infos if info.path.strip("/") != top.strip("/")]
 
 
-def _as_it_is(found: _T) -> _T:
-    return found
+def _identity(value: _T) -> _T:
+    return value

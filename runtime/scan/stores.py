@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from runtime.redaction import remember
-from runtime.scan.azure import AZURE_REASONS, azure_options, who_asks
+from runtime.scan.azure import AZURE_REASONS, azure_options, credentials_text
 
 # Returns the value of a Hadoop setting, or None
 Setting = Callable[[str], str | None]
@@ -148,7 +148,7 @@ def explain_errors(store: Store, uri: str) -> Iterator[None]:
     except (OSError, pa.ArrowException, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        number, why = _why(store, _with_cause(store, error))
+        number, why = _why(store, _find_cause(store, error))
         raise OSError(number, why, uri) from error
 
 
@@ -398,7 +398,7 @@ _REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
 _CODE = re.compile(r"AWS Error (\w+(?: \(HTTP status \d+\))?)")
 
 
-def _with_cause(store: Store, error: Exception) -> Exception:
+def _find_cause(store: Store, error: Exception) -> Exception:
     """Replace an error without details by the error of a request that reports the cause.
 
     The response to a HEAD request has no body, so it does not contain the cause.
@@ -419,7 +419,7 @@ def _why(store: Store, error: Exception) -> tuple[int, str]:
             code = _CODE.search(text)
             code_text = "" if code is None else code[1]
             host = store.root.rpartition("@")[2]
-            who = who_asks(dict(store.options), host) if store.kind == "abfs" else ""
+            who = credentials_text(dict(store.options), host) if store.kind == "abfs" else ""
             return number, why.format(store.top, s=_SPARKS, code=code_text, host=host, who=who)
     lines = text.splitlines()
     return errno.EIO, lines[0] if lines else type(error).__name__

@@ -58,7 +58,7 @@ def read_stream_file(
     if store is None or part is None:
         footer = open_footer(path, store)
     else:
-        footer = _unchanged_footer(part.file, store)
+        footer = _check_footer(part.file, store)
     if isinstance(footer, NotScannable):
         is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
         if is_gone:
@@ -72,13 +72,13 @@ def read_stream_file(
     misfit = find_misfit(path, footer, present)
     if misfit is not None:
         raise ExecutionError(misfit.reason, hint=_HINT)
-    whole = range(footer.num_row_groups)
-    numbers = tuple(whole) if part is None else part.row_groups(footer)
+    all_groups = range(footer.num_row_groups)
+    numbers = tuple(all_groups) if part is None else part.row_groups(footer)
     read = _part_of_file(path, footer, source.columns, numbers)
     yield from read_batches((read,), source, dictionaries, store)
 
 
-def _unchanged_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
+def _check_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
     """Read the footer and check the file's size, because the ranges cover the listed size only."""
     try:
         with explain_errors(store, file.path), open_stored(store, file.path) as opened:

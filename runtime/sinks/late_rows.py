@@ -23,7 +23,7 @@ from runtime.connectors.registry import has_sink
 from runtime.errors import AnalysisError
 from runtime.frames.job_properties import set_closed_until
 from runtime.frames.reports import last_report, recent_reports
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -72,7 +72,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
 
 def results_among(rows: DataFrame) -> DataFrame:
     """Return the results from the rows of a stream that keeps late rows."""
-    return rows.where(F.col(quoted(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
+    return rows.where(F.col(quote_name(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
 
 
 def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
@@ -81,12 +81,12 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
     MISSED is NULL in a row that arrived after the end of the input. Columns of the row with these
     names are dropped.
     """
-    row = F.col(quoted(LATE_ROW))
+    row = F.col(quote_name(LATE_ROW))
     type_ = rows.schema[LATE_ROW].dataType
     assert isinstance(type_, StructType)
     missed = F.expr(
-        f"CASE WHEN {quoted(WATERMARK)} < {FINAL_US} THEN TIMESTAMP_NTZ'1970-01-01 00:00:00' + "
-        f"MAKE_DT_INTERVAL(0, 0, 0, CAST({quoted(WATERMARK)} AS DECIMAL(20)) / 1000000) END"
+        f"CASE WHEN {quote_name(WATERMARK)} < {FINAL_US} THEN TIMESTAMP_NTZ'1970-01-01 00:00:00' + "
+        f"MAKE_DT_INTERVAL(0, 0, 0, CAST({quote_name(WATERMARK)} AS DECIMAL(20)) / 1000000) END"
     )
     fields = [
         row.getField(name).alias(name)
@@ -94,14 +94,14 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
         if name.lower() not in (MISSED, LATE_FOR)
     ]
     # kept rows have LATE_ROW too if no window operator has consumed it
-    is_late = ~F.col(quoted(KEEP)) & row.isNotNull()
+    is_late = ~F.col(quote_name(KEEP)) & row.isNotNull()
     return rows.where(is_late).select(
         *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
     )
 
 
 @contextmanager
-def closed_until_sent(
+def send_closed_windows(
     spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
 ) -> Iterator[None]:
     """Send the tasks of a micro-batch the closed windows, as far as the driver knows them.
@@ -113,7 +113,7 @@ def closed_until_sent(
         query: The stream, once it is known.
     """
     context = spark.sparkContext
-    closed = closed_before(late, batch, query)
+    closed = closed_window_ends(late, batch, query)
     if closed:
         set_closed_until(context, closed)
     try:
@@ -122,10 +122,10 @@ def closed_until_sent(
         set_closed_until(context, {})
 
 
-def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
+def closed_window_ends(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
     """Return the window ends up to which operators' windows were closed before a micro-batch.
 
-    Operators for which this is unknown are left out. For the arguments see `closed_until_sent`.
+    Operators for which this is unknown are left out. For the arguments see `send_closed_windows`.
     """
     if batch == 0:
         return dict.fromkeys(late.operators, -FINAL_US)

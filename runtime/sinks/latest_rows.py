@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runtime.frames.arrow_tables import arrow_table
-from runtime.names import quoted
+from runtime.names import quote_name
 
 # Maximum number of rows, from the latest windows
 MOST_ROWS = 200
@@ -50,7 +50,7 @@ class LatestRows:
         """Record rows of a micro-batch that tasks have written. They should be persisted."""
         self._fetched[into] = time.monotonic()
         column = _time_column(rows)
-        ordered = rows if column is None else rows.orderBy(F.col(quoted(column)).desc())
+        ordered = rows if column is None else rows.orderBy(F.col(quote_name(column)).desc())
         try:
             latest = arrow_table(ordered.limit(MOST_ROWS))
         except (PySparkException, pa.ArrowException) as error:

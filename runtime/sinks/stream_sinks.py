@@ -14,20 +14,20 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.registry import (
     check_writable,
-    explained_errors,
     has_sink,
     open_sink,
     sink_mode,
     sink_names,
     spark_sink,
+    translate_errors,
 )
 from runtime.errors import AnalysisError
-from runtime.frames.arrow_tables import arrow_table, with_named_kind
+from runtime.frames.arrow_tables import arrow_table, rename_kind_column
 from runtime.frames.job_properties import hold_watermarks, set_current_watermark
-from runtime.names import quoted
-from runtime.sinks.late_rows import LateTable, closed_until_sent, results_among
+from runtime.names import quote_name
+from runtime.sinks.late_rows import LateTable, results_among, send_closed_windows
 from runtime.sinks.latest_rows import LatestRows
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import RankOrder
 from runtime.spec.sink import SinkMode, StreamWriter, WriteBatch
 from runtime.spec.source import InputChecks
@@ -136,7 +136,7 @@ def start_writing(
     needs_batches = run.late is not None or run.order or run.find_watermark is not None
     if by_spark is not None and not needs_batches:
         run.n_rows = None
-        with explained_errors(spec):
+        with translate_errors(spec):
             return _start(by_spark(arrange(rows), spec), run)
     results = rows if run.late is None else results_among(rows)
     write = open_table(arrange(results), spec, run)
@@ -154,7 +154,7 @@ def start_taking(
     """
 
     def write(rows_of_batch: DataFrame, batch: int) -> int:
-        table = arrow_table(with_named_kind(rows_of_batch))
+        table = arrow_table(rename_kind_column(rows_of_batch))
         if table.num_rows:
             run.latest.take("", table)
             take(table)
@@ -172,10 +172,10 @@ def _start_arranged(
         return write(arrange(_sort(results, run)), batch)
 
     if run.late is not None:
-        return _for_each_with_late(rows, run, write_arranged)
+        return _start_with_late_rows(rows, run, write_arranged)
     if run.order:
-        return for_each(rows, run, write_arranged)
-    return for_each(arrange(rows), run, write)
+        return start_for_each(rows, run, write_arranged)
+    return start_for_each(arrange(rows), run, write)
 
 
 def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
@@ -184,7 +184,7 @@ def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
         return rows
     keys = []
     for sort_column in run.order:
-        key = F.col(quoted(sort_column.column))
+        key = F.col(quote_name(sort_column.column))
         if sort_column.is_descending:
             keys.append(
                 key.desc_nulls_first() if sort_column.nulls_first else key.desc_nulls_last()
@@ -198,8 +198,8 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
     """Start a stream whose rows are discarded."""
     run.n_rows = None
     if run.find_watermark is not None:
-        return for_each(dataframe, run, _discard)
-    with translated_errors():
+        return start_for_each(dataframe, run, _discard)
+    with translate_spark_errors():
         return _start(dataframe.writeStream.format("noop"), run)
 
 
@@ -247,7 +247,7 @@ def fetching_latest(
     return write_and_fetch
 
 
-def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
+def _start_with_late_rows(rows: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     late = run.late
     assert late is not None
@@ -255,7 +255,7 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> S
     write_late = open_table(late.rows(rows), late.spec, run, "late")
 
     def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
-        with closed_until_sent(rows_of_batch.sparkSession, late, batch, run.query):
+        with send_closed_windows(rows_of_batch.sparkSession, late, batch, run.query):
             # two jobs read the rows, but the state must be written by only one
             rows_of_batch.persist()
             try:
@@ -267,13 +267,13 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> S
             finally:
                 rows_of_batch.unpersist()
 
-    return for_each(rows, run, write_both)
+    return start_for_each(rows, run, write_both)
 
 
-def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
+def start_for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
     """Start a stream that passes its micro-batches to a function that returns row counts."""
 
-    def counted(rows: DataFrame, batch: int) -> None:
+    def write_and_count(rows: DataFrame, batch: int) -> None:
         try:
             run.checks.check(batch)
             if run.checks.find_incomplete is not None:
@@ -287,8 +287,8 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
             raise
         run.n_rows = None if n_rows is None or run.n_rows is None else run.n_rows + n_rows
 
-    with translated_errors():
-        return _start(dataframe.writeStream.foreachBatch(counted), run)
+    with translate_spark_errors():
+        return _start(dataframe.writeStream.foreachBatch(write_and_count), run)
 
 
 def _start(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
@@ -379,13 +379,13 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
         known_counts = [count for count in counts if count is not None]
         return sum(known_counts) if len(known_counts) == len(counts) else None
 
-    def counted_with_closed(rows_of_batch: DataFrame, batch: int) -> int | None:
+    def write_with_closed_windows(rows_of_batch: DataFrame, batch: int) -> int | None:
         if run.late is None:
             return write(rows_of_batch, batch)
-        with closed_until_sent(rows_of_batch.sparkSession, run.late, batch, run.query):
+        with send_closed_windows(rows_of_batch.sparkSession, run.late, batch, run.query):
             return write(rows_of_batch, batch)
 
-    return for_each(rows, run, counted_with_closed)
+    return start_for_each(rows, run, write_with_closed_windows)
 
 
 def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:

@@ -24,9 +24,9 @@ from runtime.slices.build import (
     ReadRanges,
     TimeCuts,
     ranges_batch,
-    with_stored_names,
+    to_stored_columns,
     without_files,
-    written,
+    write_partials,
 )
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.faults import UnknownOutcome
@@ -107,7 +107,7 @@ def append(
                 cuts = TimeCuts(table.form, n_buckets, (), tiers)
                 read = _read(BaseRows(step, into.base.columns), plan, cuts)
                 partials = map_in_arrow(rows, read, BLOB_DDL)
-                built = written(table, partials, mark, n_buckets, jobs_run)
+                built = write_partials(table, partials, mark, n_buckets, jobs_run)
             if not built.files:
                 return built.n_read
             try:
@@ -144,9 +144,9 @@ def _read(base: BaseRows, plan: BufferPlan, cuts: TimeCuts) -> ArrowFunction:
         scan = ScanRows(base.step)
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            yield from cuts(with_stored_names(table, base.columns, schema))
+            yield from cuts(to_stored_columns(table, base.columns, schema))
 
-        yield from aggregate(plan, (plan.rows(scan.of_spark(batch)) for batch in batches), cut)
+        yield from aggregate(plan, (plan.rows(scan.rows_of_spark(batch)) for batch in batches), cut)
         yield ranges_batch(ReadRanges({}, scan.n_rows), cuts.n_buckets)
 
     return run

@@ -29,7 +29,7 @@ from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
-from runtime.frames.blobs import BLOB_DDL, place_blobs, placed_blobs
+from runtime.frames.blobs import BLOB_DDL, place_blobs, split_to_blobs
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_source import store_of_scan
 from runtime.lake.delta_log import hive_directory
@@ -47,9 +47,9 @@ from runtime.scan.splits import Split
 from runtime.scan.stores import STORE_READERS, Store, open_stored, why_of
 from runtime.slices.changes import Intervals, even_bounds
 from runtime.slices.store import SliceFile, StoredSlices, stored_schema
-from runtime.slices.tiers import cuts_of, in_tiers
+from runtime.slices.tiers import apply_tiers, cuts_of
 from runtime.spark.clusters import check_seen_by_all
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
@@ -95,9 +95,9 @@ class Inputs:
     """Inputs of a build.
 
     Attributes:
-        added: Base files that are read completely.
-        again: Base files; only their rows in `intervals` are read.
-        kept: Data files of the slice table; only partials outside `intervals` are read.
+        added: Base files to read completely.
+        again: Base files of which only the rows in `intervals` are read.
+        kept: Data files of the slice table of which only partials outside `intervals` are read.
         intervals: Slices to recompute.
         reached: How far old slices are merged and dropped.
     """
@@ -193,7 +193,7 @@ def build(
         portions += [_Portion(split, is_again) for split in splits]
         plan = buffer_plan(base.step, *scan_projection(source), buffer_bytes)
         columns = base.columns
-    for paths in _by_size(inputs.kept):
+    for paths in _path_groups(inputs.kept):
         portions.append(_Portion(paths=tuple(f"{table.path}/{path}" for path in paths)))
     if not portions:
         return UncommittedFiles(mark, (), {}, 0)
@@ -205,14 +205,14 @@ def build(
         bounds = tuple(sorted({*bounds, *cuts_of(inputs.reached)}))
         n_buckets = len(bounds) + 1
     cuts = TimeCuts(form, n_buckets, bounds, inputs.reached)
-    numbers, sent = item_rows(spark, portions)
+    numbers, shipped = item_rows(spark, portions)
     step = None if not bases else without_files(bases[0][0].step)
     stores = store, table.place.store
-    read = _read(step, plan, columns, sent, stores, cuts, inputs.intervals)
-    return written(table, numbers.mapInArrow(read, BLOB_DDL), mark, n_buckets, jobs_run)
+    read = _read(step, plan, columns, shipped, stores, cuts, inputs.intervals)
+    return write_partials(table, numbers.mapInArrow(read, BLOB_DDL), mark, n_buckets, jobs_run)
 
 
-def written(
+def write_partials(
     table: StoredSlices,
     partials: DataFrame,
     mark: str,
@@ -244,13 +244,13 @@ def written(
         table.place.store,
     )
     files = bucketed.mapInArrow(_write(form, new, n_buckets), "file binary")
-    with jobs_run(), translated_errors():
+    with jobs_run(), translate_spark_errors():
         rows = run_interruptibly(spark, files.collect)
     records = [pickle.loads(row["file"]) for row in rows]
     ranges: dict[str, tuple[int, int]] = {}
-    for seen in records:
-        if isinstance(seen, ReadRanges):
-            _widen(ranges, seen.ranges)
+    for read_ranges in records:
+        if isinstance(read_ranges, ReadRanges):
+            _widen(ranges, read_ranges.ranges)
     return UncommittedFiles(
         mark,
         tuple(record for record in records if isinstance(record, WrittenFile)),
@@ -278,7 +278,7 @@ class TimeCuts:
 
     def __call__(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the partials as blobs, by bucket."""
-        table = in_tiers(table, self.form.grid, self.reached)
+        table = apply_tiers(table, self.form.grid, self.reached)
         if table.num_rows == 0:
             return
         ends = int64_values(one_chunk(table.column(SLICE_END)))
@@ -287,7 +287,7 @@ class TimeCuts:
         else:
             stretch_us = max(1, self.form.grid.slice_width_us) * 64
             buckets = (ends // stretch_us) % self.n_buckets
-        yield placed_blobs(table, buckets.astype(np.int32))
+        yield split_to_blobs(table, buckets.astype(np.int32))
 
 
 def _read(
@@ -308,24 +308,24 @@ def _read(
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
     assigner = slice_assigner(form.grid)
 
-    def of_base(portion: _Portion, seen: ReadRanges) -> Iterator[pa.RecordBatch]:
+    def base_partials(portion: _Portion, seen: ReadRanges) -> Iterator[pa.RecordBatch]:
         assert step is not None and plan is not None and columns is not None
         scan = ScanRows(step, store)
 
         def rows() -> Iterator[BufferRows]:
             for part in portion.split:
-                for batch in scan.of_split((part,)):
-                    found = plan.rows(batch)
-                    if len(found.time_us) and not portion.is_again:
-                        bounds = np.array([found.time_us.min(), found.time_us.max()])
+                for batch in scan.rows_of_split((part,)):
+                    buffer_rows = plan.rows(batch)
+                    if len(buffer_rows.time_us) and not portion.is_again:
+                        bounds = np.array([buffer_rows.time_us.min(), buffer_rows.time_us.max()])
                         first, last = assigner.slice_end(bounds).tolist()
                         _widen(seen.ranges, {part.file.path: (first, last)})
-                    yield found
+                    yield buffer_rows
 
         def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            stored = with_stored_names(table, columns, schema)
+            stored = to_stored_columns(table, columns, schema)
             if portion.is_again:
-                stored = stored.filter(_inside(stored.column(SLICE_END), intervals))
+                stored = stored.filter(_is_inside(stored.column(SLICE_END), intervals))
             yield from cuts(stored)
 
         yield from aggregate(plan, rows(), cut)
@@ -337,12 +337,12 @@ def _read(
         for row in (row for batch in batches for row in batch.to_pylist()):
             portion = portions[row[SPLIT]] if portions else pickle.loads(row["$files"])
             if portion.split:
-                yield from of_base(portion, seen)
+                yield from base_partials(portion, seen)
             n_read += sum(part.n_rows for part in portion.split)
             for path in portion.paths:
                 for batch in _stored_batches(path, kept_in, schema.names):
                     table = pa.Table.from_batches([batch])
-                    is_gone = _inside(table.column(SLICE_END), intervals)
+                    is_gone = _is_inside(table.column(SLICE_END), intervals)
                     yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
         yield ranges_batch(ReadRanges(seen.ranges, n_read), cuts.n_buckets)
 
@@ -366,9 +366,9 @@ def _stored_batches(path: str, store: Store | None, columns: list[str]) -> Itera
         raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
 
 
-def ranges_batch(seen: ReadRanges, n_buckets: int) -> pa.RecordBatch:
+def ranges_batch(record: ReadRanges, n_buckets: int) -> pa.RecordBatch:
     """Return a task's `ReadRanges` record as a blob, in one more bucket than the partials have."""
-    blob = pa.array([pickle.dumps(seen)], pa.binary())
+    blob = pa.array([pickle.dumps(record)], pa.binary())
     return pa.RecordBatch.from_arrays(
         [pa.array([n_buckets], pa.int32()), blob], names=["bucket", "partials"]
     )
@@ -404,13 +404,13 @@ def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
     return run
 
 
-def with_stored_names(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
+def to_stored_columns(table: pa.Table, columns: Mapping[str, str], schema: pa.Schema) -> pa.Table:
     """Return partials of a local stage under their stored names and types."""
     arrays = [table.column(columns[name]) for name in schema.names]
     return pa.table(arrays, schema.names).cast(schema)
 
 
-def _inside(ends: pa.ChunkedArray, intervals: Intervals) -> pa.Array:
+def _is_inside(ends: pa.ChunkedArray, intervals: Intervals) -> pa.Array:
     """Return a mask of the slice ends that are in the intervals."""
     if not intervals:
         return pa.array(np.zeros(len(ends), bool))
@@ -426,7 +426,7 @@ def _widen(ranges: dict[str, tuple[int, int]], others: Mapping[str, tuple[int, i
         ranges[path] = min(low, first), max(high, last)
 
 
-def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
+def _path_groups(files: Sequence[SliceFile]) -> Iterator[list[str]]:
     """Yield paths of data files in groups of at most `_BYTES_PER_TASK` bytes."""
     paths: list[str] = []
     size = 0
@@ -448,14 +448,14 @@ def without_files(step: FileLocalStep) -> FileLocalStep:
 
 def _bounds(
     bases: Sequence[tuple[BaseRows, bool]],
-    kept: Sequence[SliceFile],
+    stored_files: Sequence[SliceFile],
     n_buckets: int,
     store: Store | None,
 ) -> tuple[int, ...]:
     """Return bucket bounds from footers and data file statistics; empty without any."""
     if n_buckets == 1:
         return ()
-    times = [time for file in kept for time in (file.first_us, file.last_us)]
+    times = [time for file in stored_files for time in (file.first_us, file.last_us)]
     for base, _ in bases:
         files = base.step.source.files.files
         for file in files[:: -(-len(files) // _FOOTERS_ASKED) or 1]:

@@ -35,12 +35,12 @@ class BaseFile:
     last_us: int | None = None
 
     def is_same(self, other: BaseFile) -> bool:
-        """Whether the other file is this one, unchanged."""
+        """Return whether the other file is this one, unchanged."""
         mine = (self.path, self.n_bytes, self.modified_ns)
         return mine == (other.path, other.n_bytes, other.modified_ns)
 
 
-def as_it_is(file: ScanFile) -> BaseFile:
+def current_file(file: ScanFile) -> BaseFile:
     """Return a file with its size and modification time, as listed by a store or as on disk now.
 
     Lake files in an object store have no modification time because they are never overwritten.
@@ -66,8 +66,8 @@ class Changes:
     Attributes:
         added: Files whose rows are not in the slices, including changed files.
         again: Unchanged files with rows in the intervals to recompute.
-        kept: All unchanged files, `again` included.
-        intervals: Slices to recompute because rows of theirs changed or were removed.
+        kept: All unchanged files, including `again`.
+        intervals: Slices to recompute because some of their rows changed or were removed.
         n_changed: Number of files in the slices that changed.
         n_gone: Number of files in the slices that no longer exist.
     """
@@ -86,18 +86,18 @@ class Changes:
 
 
 def changes(
-    listed: Iterable[BaseFile],
+    current_files: Iterable[BaseFile],
     manifest: Iterable[BaseFile],
     widen: Callable[[Intervals], Intervals] = lambda intervals: intervals,
 ) -> Changes:
-    """Return the work that brings slices up to date with the listed files.
+    """Return the work that brings slices up to date with the current files.
 
     Args:
-        listed: Current files.
+        current_files: Current files of the base table.
         manifest: Files that the slices were built from.
         widen: Extends intervals to whole slices where old slices were merged.
     """
-    now = {file.path: file for file in listed}
+    now = {file.path: file for file in current_files}
     kept: list[BaseFile] = []
     stale: list[BaseFile] = []
     for file in manifest:
@@ -143,7 +143,7 @@ def even_bounds(first: int, last: int, n_buckets: int) -> tuple[int, ...]:
     return tuple(cut for cut, after in pairwise([*cuts, last]) if cut < after)
 
 
-def with_ranges(
+def set_ranges(
     files: Sequence[BaseFile], ranges: dict[str, tuple[int, int]]
 ) -> tuple[BaseFile, ...]:
     """Return the files with the first and last slice recorded for each."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runtime.lake.delta_log import partition_texts, statistics_text
 from runtime.lake.parquet_files import WrittenFile
 from runtime.slices.changes import BaseFile
-from runtime.slices.faults import UnknownOutcome, broken
+from runtime.slices.faults import UnknownOutcome, table_error
 from runtime.slices.manifest import remove_manifest, write_manifest
 from runtime.slices.store import MANIFEST, SINCE, TIER, SliceFile, StoredSlices, stored_schema
 from runtime.spec.slices import Reached
@@ -33,7 +33,7 @@ class ChangedMeanwhile(Exception):
 def commit(
     table: StoredSlices,
     files: Sequence[WrittenFile],
-    gone: Sequence[SliceFile],
+    removed_files: Sequence[SliceFile],
     manifest: Sequence[BaseFile] | None,
     batch: tuple[str, int] | None = None,
     moved: Reached | None = None,
@@ -43,7 +43,7 @@ def commit(
     Args:
         table: Version that the commit was planned on.
         files: Data files to add.
-        gone: Data files to remove.
+        removed_files: Data files to remove.
         manifest: Base files of the next version. None if they are unchanged because the rewritten
             slices hold the same rows.
         batch: Stream identifier and number of the micro-batch whose rows are in the files.
@@ -61,7 +61,7 @@ def commit(
 
     place = table.place
     # a compaction removes files but changes no rows
-    changes_rows = manifest is not None or not gone or moved is not None
+    changes_rows = manifest is not None or not removed_files or moved is not None
     now_ms = int(time.time() * 1000)
     partitions = table.partitions
     types = {f.name: f.dataType.simpleString() for f in stored_schema(table.form).fields}
@@ -85,7 +85,7 @@ def commit(
             file.n_bytes,
             partition_texts(partitions, partition_types, file.partition),
         )
-        for file in gone
+        for file in removed_files
     ]
     number = None if manifest is None else write_manifest(place, table.name, manifest)
     transactions = [] if number is None else [Transaction(MANIFEST, number)]
@@ -117,7 +117,7 @@ def commit(
                 remove_manifest(place, number)
             if entry is not None:
                 raise ChangedMeanwhile from error
-            raise broken(table.name, place, error) from error
+            raise table_error(table.name, place, error) from error
     return table.version + 1
 
 
@@ -133,7 +133,7 @@ def _next_version(table: StoredSlices, failed: Exception) -> str | None:
         return files.read_text(path) if files.is_file(path) else None
     except OSError as error:
         raise UnknownOutcome(
-            broken(table.name, table.place, failed).message,
+            table_error(table.name, table.place, failed).message,
             subjects=(table.name,),
             hint="it is unknown whether the version was written: run the statement again",
         ) from error

@@ -10,10 +10,10 @@ from runtime.lake.places import TablePlace
 
 
 class UnknownOutcome(ExecutionError):
-    """Unknown whether a version was written: its files stay, and count if it was."""
+    """The store did not say whether it wrote a version, so the version's files stay."""
 
 
-def broken(name: str, place: TablePlace, error: Exception) -> ExecutionError:
+def table_error(name: str, place: TablePlace, error: Exception) -> ExecutionError:
     """Return a one-line error for a table that the library cannot read or write."""
     error = place.explain_error(error)
     reason = " ".join(str(error).split()) or type(error).__name__
@@ -27,7 +27,7 @@ def broken(name: str, place: TablePlace, error: Exception) -> ExecutionError:
 
 
 @contextmanager
-def package(name: str) -> Iterator[None]:
+def require_package(name: str) -> Iterator[None]:
     """Turn a failed import of the package in this block into an error with install instructions.
 
     Raises:

@@ -19,7 +19,7 @@ from runtime.lake.places import TablePlace
 from runtime.lake.store_files import create_file, files_below, remove_file
 from runtime.scan.stores import open_stored
 from runtime.slices.changes import BaseFile
-from runtime.slices.faults import broken
+from runtime.slices.faults import table_error
 
 _MANIFESTS = "_sqlwin"
 _SCHEMA = pa.schema(
@@ -80,7 +80,7 @@ def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> i
                 pq.write_table(rows, sink, compression="zstd")
     except OSError as error:
         remove_manifest(place, number)
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
     return number
 
 

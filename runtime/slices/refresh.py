@@ -19,11 +19,11 @@ from runtime.slices.build import BaseRows, Inputs, JobsRun, UncommittedFiles, bu
 from runtime.slices.changes import (
     Changes,
     Intervals,
-    as_it_is,
     changes,
     covers,
+    current_file,
     overlaps,
-    with_ranges,
+    set_ranges,
 )
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.faults import UnknownOutcome
@@ -33,7 +33,7 @@ from runtime.slices.store import (
     open_slices,
     remove_leftovers,
 )
-from runtime.slices.tiers import due, is_touched, widen
+from runtime.slices.tiers import due_tiers, is_touched, widen
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
 
@@ -113,8 +113,8 @@ def refresh(
             table = open_slices(place, name)
             check_form(table, planned.form)
             files = planned.rows.step.source.files
-            listed = map(as_it_is, (*files.files, *files.others))
-            todo = changes(listed, table.manifest, partial(_extend_to_stored, table))
+            current_files = map(current_file, (*files.files, *files.others))
+            todo = changes(current_files, table.manifest, partial(_extend_to_stored, table))
             if todo.is_nothing:
                 return RefreshResult(table.version)
             replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
@@ -130,7 +130,7 @@ def refresh(
                 )
                 done = todo, built, table.reached
             built = done[1]
-            manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
+            manifest = (*todo.kept, *set_ranges(todo.added, dict(built.ranges)))
             try:
                 version = commit(table, built.files, replaced, manifest)
             except ChangedMeanwhile:
@@ -176,7 +176,7 @@ def compact(
     if not few:
         return 0
     mark = uuid.uuid4().hex
-    with _removed_on_error(place, mark):
+    with _remove_on_error(place, mark):
         inputs = Inputs(kept=few, reached=table.reached)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
@@ -212,14 +212,16 @@ def settle(
     if not table.rules or not table.files:
         return 0
     newest_us = max(file.last_us for file in table.files)
-    target = due(table.rules, table.form.grid, table.reached, table.files[0].first_us, newest_us)
+    target = due_tiers(
+        table.rules, table.form.grid, table.reached, table.files[0].first_us, newest_us
+    )
     if target == table.reached:
         return 0
     touched = [f for f in table.files if is_touched(f.first_us, f.last_us, table.reached, target)]
     since_us = target.since_us
     rest = [file for file in touched if since_us is None or file.last_us > since_us]
     mark = uuid.uuid4().hex
-    with _removed_on_error(place, mark):
+    with _remove_on_error(place, mark):
         inputs = Inputs(kept=rest, reached=target)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
@@ -276,7 +278,7 @@ def _build_changes(
     table: StoredSlices,
     rows: BaseRows,
     todo: Changes,
-    gone: Sequence[SliceFile],
+    removed_files: Sequence[SliceFile],
     buffer_bytes: int,
     jobs_run: JobsRun,
 ) -> UncommittedFiles:
@@ -284,16 +286,16 @@ def _build_changes(
     inputs = Inputs(
         rows.of(file.path for file in todo.added) if todo.added else None,
         rows.of(file.path for file in todo.again) if todo.again else None,
-        [f for f in gone if not covers(todo.intervals, f.first_us, f.last_us)],
+        [f for f in removed_files if not covers(todo.intervals, f.first_us, f.last_us)],
         todo.intervals,
         table.reached,
     )
-    with _removed_on_error(table.place, mark):
+    with _remove_on_error(table.place, mark):
         return build(spark, table, inputs, mark, buffer_bytes, jobs_run)
 
 
 @contextmanager
-def _removed_on_error(place: TablePlace, mark: str) -> Iterator[None]:
+def _remove_on_error(place: TablePlace, mark: str) -> Iterator[None]:
     try:
         yield
     except UnknownOutcome:

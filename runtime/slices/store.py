@@ -34,7 +34,7 @@ from runtime.lake.parquet_files import plain_values
 from runtime.lake.places import TablePlace
 from runtime.records import from_text, to_text
 from runtime.slices.changes import BaseFile
-from runtime.slices.faults import broken, package
+from runtime.slices.faults import require_package, table_error
 from runtime.slices.manifest import (
     read_manifest,
     remove_old_manifests,
@@ -203,7 +203,7 @@ def is_table(place: TablePlace, name: str = "") -> bool:
             return any(place.files.files_below(log))
         return place.files.is_directory(log)
     except OSError as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
 
 
 def create_slices(
@@ -229,7 +229,7 @@ def create_slices(
         ExecutionError: The table cannot be written.
         SetupError: The package deltalake is not installed.
     """
-    with package(name):
+    with require_package(name):
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
     place = _table_place(where)
@@ -267,7 +267,7 @@ def create_slices(
             raise_if_key_not_exists=False,
         )
     except (DeltaError, OSError) as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
 
 
 def _table_place(where: TablePlace | str) -> TablePlace:
@@ -284,7 +284,7 @@ def _is_taken(place: TablePlace, name: str) -> bool:
             remove_slices(place)
         return any(place.files.files_below(place.path)) or place.files.is_file(place.path)
     except OSError as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
 
 
 def open_slices(
@@ -303,7 +303,7 @@ def open_slices(
         ExecutionError: The table cannot be read, or the version no longer exists.
         SetupError: The package deltalake is not installed.
     """
-    with package(name or _table_place(where).path):
+    with require_package(name or _table_place(where).path):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     called = f"materialized table `{name}`" if name else "materialized table"
@@ -311,22 +311,22 @@ def open_slices(
     path, options = place.path, place.delta_options
     # in an object store the check would cost as much as opening the table
     if place.store is None and not is_table(place, name):
-        raise _not_there(place, called, name)
+        raise _missing_table_error(place, called, name)
     try:
         delta = DeltaTable(path, version=version, storage_options=options)
     except TableNotFoundError as error:
         if is_table(place, name):
-            raise broken(name, place, error) from error
-        raise _not_there(place, called, name) from error
+            raise table_error(name, place, error) from error
+        raise _missing_table_error(place, called, name) from error
     except DeltaError as error:
         # a store failure does not mean that the version is missing
         if version is not None and place.explain_error(error) is error:
             raise ExecutionError(
                 f"{called}: version {version} of {path} was removed", subjects=(name,)
             ) from error
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
     except OSError as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
     metadata = delta.metadata()
     properties = metadata.configuration
     if _FORM not in properties or _DEFINITION not in properties:
@@ -347,12 +347,12 @@ def open_slices(
         form = from_text(LocalForm, properties.get(_FORM, ""))
         rules = from_text(TierRules, properties[_RULES]) if _RULES in properties else NO_RULES
     except ValueError as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
     definition = properties[_DEFINITION]
     return StoredSlices(place, delta, metadata.name or name, definition, form, rules)
 
 
-def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
+def _missing_table_error(place: TablePlace, called: str, name: str) -> CatalogError:
     """Return the error for a place without a slice table.
 
     Raises:
@@ -362,7 +362,7 @@ def _not_there(place: TablePlace, called: str, name: str) -> CatalogError:
     try:
         exists = place.files.exists(path)
     except OSError as error:
-        raise broken(name, place, error) from error
+        raise table_error(name, place, error) from error
     return CatalogError(
         f"{called}: {path} is not a materialized table"
         if exists
@@ -385,7 +385,7 @@ def set_suspended(table: StoredSlices, is_suspended: bool) -> None:
             {_SUSPENDED: str(is_suspended).lower()}, raise_if_not_exists=False
         )
     except (DeltaError, OSError) as error:
-        raise broken(table.name, table.place, error) from error
+        raise table_error(table.name, table.place, error) from error
 
 
 def remove_leftovers(table: StoredSlices) -> None:

@@ -41,7 +41,7 @@ class TierRules:
         return bool(self.widths) or self.retention_us is not None
 
 
-def due(
+def due_tiers(
     rules: TierRules, grid: SliceGrid, reached: Reached, first_us: int, newest_us: int
 ) -> Reached:
     """Return how far old slices should be merged and dropped now.
@@ -58,7 +58,7 @@ def due(
     if isinstance(grid, Tumble):
         widest_us = max(widest_us, grid.size_us)
 
-    def moved(from_us: int | None, width_us: int, age_us: int) -> int | None:
+    def next_bound(from_us: int | None, width_us: int, age_us: int) -> int | None:
         until_us = (newest_us - age_us - offset_us) // width_us * width_us + offset_us
         if from_us is None:
             return until_us if first_us <= until_us else None
@@ -66,11 +66,11 @@ def due(
         return until_us if until_us - from_us >= step_us else from_us
 
     done_us = {tier.width_us: tier.until_us for tier in reached.tiers}
-    ends = [(width, moved(done_us.get(width), width, age)) for width, age in rules.widths]
+    ends = [(width, next_bound(done_us.get(width), width, age)) for width, age in rules.widths]
     tiers = tuple(Tier(width, until) for width, until in ends if until is not None)
     since_us = reached.since_us
     if rules.retention_us is not None:
-        since_us = moved(since_us, widest_us, rules.retention_us)
+        since_us = next_bound(since_us, widest_us, rules.retention_us)
     return Reached(tiers, since_us)
 
 
@@ -87,17 +87,17 @@ def is_touched(first_us: int, last_us: int, before: Reached, after: Reached) -> 
     return False
 
 
-def in_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
-    """Return partials with the ends of their merged slices, without dropped slices."""
+def apply_tiers(table: pa.Table, grid: SliceGrid, reached: Reached) -> pa.Table:
+    """Return partials under the slice ends that tiers merge them to, without dropped slices."""
     if not reached or table.num_rows == 0:
         return table
     ends = int64_values(one_chunk(table.column(SLICE_END)))
     if reached.since_us is not None and ends.min() <= reached.since_us:
         is_kept = ends > reached.since_us
         table, ends = table.filter(pa.array(is_kept)), ends[is_kept]
-    place = table.schema.get_field_index(SLICE_END)
-    moved = pa.array(_merged_ends(ends, grid, reached.tiers), pa.int64())
-    return table.set_column(place, table.schema.field(SLICE_END), moved)
+    position = table.schema.get_field_index(SLICE_END)
+    merged_ends = pa.array(_merged_ends(ends, grid, reached.tiers), pa.int64())
+    return table.set_column(position, table.schema.field(SLICE_END), merged_ends)
 
 
 def widen(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Intervals:

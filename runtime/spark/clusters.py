@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.spark.defaults import default_partitions
-from runtime.spark.errors import WORKERS_HINT, translated_errors
+from runtime.spark.errors import WORKERS_HINT, translate_spark_errors
 from runtime.spark.session import is_local_mode, is_remote
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)
         return
     n_tasks = context.defaultParallelism
     numbers = context.parallelize(range(n_tasks), n_tasks)
-    with translated_errors():
+    with translate_spark_errors():
         answers = numbers.mapPartitions(_report_missing(packages)).collect()
     for python, missing in sorted(answers):
         if missing:

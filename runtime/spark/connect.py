@@ -26,7 +26,7 @@ _ELSEWHERE = ("spark.remote", "spark.ui.showConsoleProgress")
 _RETRIES: Mapping[str, Any] = {"max_retries": 8, "max_backoff": 15_000}
 
 
-def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
+def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
     """Return a new session on a Spark Connect server.
 
     Args:

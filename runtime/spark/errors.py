@@ -139,10 +139,10 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     )
     if text is not None:
         failed = QueryCancelled if text == _CANCELLED else ExecutionError
-        return _with_position(_as_error(failed, text), chain, sql)
+        return _with_position(_to_error(failed, text), chain, sql)
     for failure in chain:
         if failure.condition and (text := error_text(failure.condition, failure.parameters)):
-            return _with_position(_as_error(_error_class(error, failure), text), chain, sql)
+            return _with_position(_to_error(_error_class(error, failure), text), chain, sql)
     for failure in chain:
         if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
             # internal errors of Spark and conditions without a specific name are unknown
@@ -151,7 +151,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
             text = first_sentence(failure.text)
             if "SUBQUERY" in failure.condition:
                 text = text._replace(kind=ErrorKind.SUBQUERY)
-            return _with_position(_as_error(_error_class(error, failure), text), chain, sql)
+            return _with_position(_to_error(_error_class(error, failure), text), chain, sql)
     return _unknown_error(error, chain)
 
 
@@ -169,7 +169,7 @@ def why_unwritable(error: BaseException) -> str | None:
 
 
 @contextmanager
-def translated_errors(to: Callable[[Exception], SqlwinError] = translate) -> Iterator[None]:
+def translate_spark_errors(to: Callable[[Exception], SqlwinError] = translate) -> Iterator[None]:
     """Raise exceptions of the block as sqlwin errors; sqlwin errors pass unchanged.
 
     Args:
@@ -212,7 +212,7 @@ def _full_text(chain: Sequence[Failure]) -> str:
     return "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
 
 
-def _as_error(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
+def _to_error(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
     """Return the error with the names from its message, which Spark provides only as text."""
     names: tuple[str, ...] = ()
     if issubclass(class_, AnalysisError) or "`" in text.message:
@@ -238,7 +238,7 @@ def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinErro
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
     hint = f"see the full report in {log_file()}"
-    return _as_error(ExecutionError, ErrorText(message or type(error).__name__, hint))
+    return _to_error(ExecutionError, ErrorText(message or type(error).__name__, hint))
 
 
 # Errors of certain kinds -------------------------------------------------------------------------
@@ -547,13 +547,13 @@ def _java_chain(throwable: object) -> list[Failure]:
 def _json_field(thrown: Any) -> str:
     """Return field, value and expected type of a JSON misfit, or an empty text if unknown."""
 
-    def said() -> str:
+    def spark_message() -> str:
         type_ = thrown.dataType().sql()
         return (
             f"field `{thrown.fieldName()}` is {thrown.fieldValue()!r}, which is not a valid {type_}"
         )
 
-    return unless_missing("JSON fields that do not fit are not named in errors", said, "")
+    return unless_missing("JSON fields that do not fit are not named in errors", spark_message, "")
 
 
 def _failure(error: PySparkException, java_class: str = "") -> Failure:

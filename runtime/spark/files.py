@@ -228,17 +228,17 @@ class HadoopFiles:
     def exists(self, path: str) -> bool:
         """Whether a file or directory exists."""
         with _os_errors(path):
-            return self._is_there(path) or self._recover(path)
+            return self._exists(path) or self._recover(path)
 
     def is_file(self, path: str) -> bool:
         """Whether the path is a file."""
         with _os_errors(path):
-            return self._is_there(path) and bool(self._status(path).isFile())
+            return self._exists(path) and bool(self._status(path).isFile())
 
     def is_directory(self, path: str) -> bool:
         """Whether the path is a directory."""
         with _os_errors(path):
-            return self._is_there(path) and bool(self._status(path).isDirectory())
+            return self._exists(path) and bool(self._status(path).isDirectory())
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
@@ -252,7 +252,7 @@ class HadoopFiles:
     def read_text(self, path: str) -> str:
         """Return the UTF-8 text of a small file."""
         with _os_errors(path):
-            if not self._is_there(path):
+            if not self._exists(path):
                 self._recover(path)
             stream = self._system(path).open(self._path(path))
             try:
@@ -262,7 +262,7 @@ class HadoopFiles:
 
     def write_text(self, path: str, text: str) -> None:
         """Write a small file atomically, replacing an existing one."""
-        unfinished = _beside(path, "tmp")
+        unfinished = _sibling_path(path, "tmp")
         with _os_errors(path):
             stream = self._system(path).create(self._path(unfinished), True)
             try:
@@ -275,8 +275,8 @@ class HadoopFiles:
     def replace(self, path: str, new: str) -> None:
         """Rename a small file, replacing an existing one."""
         with _os_errors(new):
-            if not (self._replaces and self._replaced_at_once(path, new)):
-                complete = _beside(new, "new")
+            if not (self._replaces and self._replace_atomically(path, new)):
+                complete = _sibling_path(new, "new")
                 self._system(new).delete(self._path(complete), False)
                 self.rename(path, complete)
                 self._system(new).delete(self._path(new), False)
@@ -298,13 +298,13 @@ class HadoopFiles:
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with its contents, if it exists."""
         with _os_errors(path):
-            if not self._system(path).delete(self._path(path), True) and self._is_there(path):
+            if not self._system(path).delete(self._path(path), True) and self._exists(path):
                 raise OSError(errno.EIO, f"cannot delete {path}")
 
     def names_in(self, path: str) -> list[str]:
         """Return the sorted names in a directory; empty if it does not exist."""
         with _os_errors(path):
-            if not self._is_there(path):
+            if not self._exists(path):
                 return []
             statuses = self._system(path).listStatus(self._path(path))
             return sorted(entry.rpartition("/")[2] for entry in self._paths(statuses))
@@ -312,14 +312,16 @@ class HadoopFiles:
     def files_below(self, path: str) -> Iterator[str]:
         """Yield the files below a directory, as paths that start with `path`."""
         with _os_errors(path):
-            if not self._is_there(path):
+            if not self._exists(path):
                 return
             base = str(self._status(path).getPath().toString()).rstrip("/")
             hadoop = self._jvm.org.apache.hadoop
             iterator = self._system(path).listFiles(self._path(path), True)
-            listed = hadoop.util.functional.RemoteIterators.toList(iterator)
-            statuses = self._gateway.new_array(hadoop.fs.FileStatus, n_files := listed.size())
-            self._jvm.java.lang.System.arraycopy(listed.toArray(), 0, statuses, 0, n_files)
+            file_statuses = hadoop.util.functional.RemoteIterators.toList(iterator)
+            statuses = self._gateway.new_array(
+                hadoop.fs.FileStatus, n_files := file_statuses.size()
+            )
+            self._jvm.java.lang.System.arraycopy(file_statuses.toArray(), 0, statuses, 0, n_files)
             uris = self._paths(statuses)
         for uri in uris:
             yield path.rstrip("/") + uri.removeprefix(base)
@@ -335,7 +337,7 @@ class HadoopFiles:
             statuses = self._system(pattern).globStatus(self._path(pattern))
             return [] if statuses is None else sorted(self._paths(statuses))
 
-    def _replaced_at_once(self, path: str, new: str) -> bool:
+    def _replace_atomically(self, path: str, new: str) -> bool:
         """Rename a file over another one atomically. False if the file system cannot."""
         fs = self._jvm.org.apache.hadoop.fs
         try:
@@ -352,8 +354,8 @@ class HadoopFiles:
 
     def _recover(self, path: str) -> bool:
         """Complete an interrupted `replace`, and return whether there was one."""
-        complete = _beside(path, "new")
-        if not self._is_there(complete):
+        complete = _sibling_path(path, "new")
+        if not self._exists(complete):
             return False
         self._finish_replacing(complete, path)
         return True
@@ -363,7 +365,7 @@ class HadoopFiles:
         try:
             self.rename(complete, path)
         except OSError:
-            if self._is_there(complete) or not self._is_there(path):
+            if self._exists(complete) or not self._exists(path):
                 raise
 
     def _paths(self, statuses: Any) -> list[str]:
@@ -375,10 +377,10 @@ class HadoopFiles:
         # py4j does not accept an array of a subclass
         objects = self._gateway.new_array(self._jvm.java.lang.Object, n_paths)
         self._jvm.java.lang.System.arraycopy(paths, 0, objects, 0, n_paths)
-        joined = self._jvm.org.apache.commons.lang3.StringUtils.join(objects, _BETWEEN_PATHS)
-        return str(joined).split(_BETWEEN_PATHS)
+        text = self._jvm.org.apache.commons.lang3.StringUtils.join(objects, _BETWEEN_PATHS)
+        return str(text).split(_BETWEEN_PATHS)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         return bool(self._system(path).exists(self._path(path)))
 
     def _status(self, path: str) -> Any:
@@ -436,7 +438,7 @@ class _HadoopReader(io.RawIOBase):
         super().close()
 
 
-def _beside(path: str, what: str) -> str:
+def _sibling_path(path: str, what: str) -> str:
     directory, _, name = path.rpartition("/")
     return f"{directory}/.{name}.{what}"
 

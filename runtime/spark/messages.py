@@ -120,7 +120,7 @@ def plain_path(uri: str) -> str:
     return unquote(match.group(1)) if match else uri
 
 
-def unquoted_type(quoted: str) -> str:
+def strip_type_quotes(quoted: str) -> str:
     """Remove the double quotes that Spark puts around a type or expression."""
     return quoted.replace('"', "")
 
@@ -255,10 +255,10 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
 
 def _raised_error(p: Mapping[str, str]) -> ErrorText:
     # imported only for an error: it reads files and needs more modules
-    from runtime.detection.places import explained_message
+    from runtime.detection.places import explain_message
 
     message = p["errorMessage"]
-    text = explained_message(message)
+    text = explain_message(message)
     return ErrorText(message, kind=ErrorKind.RAISED) if text is None else ErrorText(*text)
 
 
@@ -363,8 +363,8 @@ _SPELLED: Mapping[str, Callable[[str], str]] = {
     "or": lambda listed: _names(listed).replace(", ", " or "),
     "columns": lambda listed: _COLUMN_NUMBER.sub("", listed).replace(",", ", "),
     "path": plain_path,
-    "type": unquoted_type,
-    "bare": lambda quoted: unquoted_type(quoted).strip("()"),
+    "type": strip_type_quotes,
+    "bare": lambda quoted: strip_type_quotes(quoted).strip("()"),
     "word": lambda quoted: quoted.strip("`"),
 }
 

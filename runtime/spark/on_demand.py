@@ -68,7 +68,7 @@ class SparkOnDemand(SparkSession):
         """Return an attribute of the session, which starts unless the attribute is special."""
         if name in _OWN or (name.startswith("__") and name.endswith("__")):
             return object.__getattribute__(self, name)
-        return getattr(started(self), name)
+        return getattr(start_spark(self), name)
 
 
 def is_started(spark: SparkSession) -> bool:
@@ -96,7 +96,7 @@ def change_at_start(spark: SparkSession, key: str, value: str | None) -> None:
         spark._demand.changes[key] = value
 
 
-def started(spark: SparkSession) -> SparkSession:
+def start_spark(spark: SparkSession) -> SparkSession:
     """Return the running session, starting it if needed.
 
     Raises:
@@ -127,7 +127,7 @@ def when_started(spark: SparkSession, action: Callable[[SparkSession], object]) 
             if spark._demand.session is None:
                 spark._demand.actions.append(action)
                 return
-    action(started(spark))
+    action(start_spark(spark))
 
 
 def show_start(spark: SparkSession, waiting: Callable[[], AbstractContextManager[None]]) -> None:

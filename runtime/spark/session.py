@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
-from runtime.spark.connect import active_remote_session, connected_session
+from runtime.spark.connect import active_remote_session, connect_session
 from runtime.spark.context import active_context, connect_to_java, has_java
 from runtime.spark.defaults import (
     OF_EACH_SESSION,
@@ -26,10 +26,10 @@ from runtime.spark.defaults import (
     is_local_master,
     memory_of_workers,
 )
-from runtime.spark.errors import translate, translated_errors
+from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
-from runtime.spark.jvm.submit import configured_defaults
+from runtime.spark.jvm.submit import spark_defaults
 from runtime.spark.on_demand import SparkOnDemand, is_started, spark_lock
 
 # Value that sqlwin, in this process or its parent, has given PYSPARK_PYTHON
@@ -65,24 +65,24 @@ _n_users: dict[object, int] = {}
 def session_on_demand(
     master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
 ) -> SparkSession:
-    """Return the session of `own_session`, started when something first uses it.
+    """Return the session of `acquire_session`, started when something first uses it.
 
     It starts at once if another program has started or configured Spark, so that its settings are
     not known before, or if it is on a cluster, whose files may not be local.
     """
     with spark_lock:
         if remote or not _may_start_later(master, conf) or (zone := java_time_zone()) is None:
-            return own_session(master, conf, remote)
+            return acquire_session(master, conf, remote)
         settings = {"spark.sql.session.timeZone": zone, **new_settings(master, conf)}
         is_chosen = master is not None or "spark.master" in conf
-        return SparkOnDemand(lambda: own_session(master, conf), settings, is_chosen=is_chosen)
+        return SparkOnDemand(lambda: acquire_session(master, conf), settings, is_chosen=is_chosen)
 
 
 def _may_start_later(master: str | None, conf: Mapping[str, str]) -> bool:
     """Return whether the settings of a session, and its files, are known before it starts."""
     if active_context() is not None or active_remote_session() is not None:
         return False
-    if is_submitted() or any(map(os.environ.get, _CONFIGURED)) or configured_defaults():
+    if is_submitted() or any(map(os.environ.get, _CONFIGURED)) or spark_defaults():
         return False
     masters = [name for name in (master, conf.get("spark.master")) if name is not None]
     return all(map(is_local_master, masters)) and not any(key.startswith(_OF_FILES) for key in conf)
@@ -96,7 +96,7 @@ def java_time_zone() -> str | None:
     return name if is_known_zone(name) else None
 
 
-def own_session(
+def acquire_session(
     master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
 ) -> SparkSession:
     """Return a session from `start_session` that `end_use` may stop if this call started it.
@@ -113,7 +113,7 @@ def own_session(
 
 
 def begin_use(spark: SparkSession) -> bool:
-    """Count a user of a Spark from `own_session`. Return whether `spark` runs on one."""
+    """Count a user of a Spark from `acquire_session`. Return whether `spark` runs on one."""
     with spark_lock:
         key = _key(spark)
         if key in _n_users:
@@ -181,9 +181,9 @@ def start_session(
     master = master or configured
     with spark_lock:
         if remote:
-            return connected_session(remote, conf)
+            return connect_session(remote, conf)
         if (context := active_context()) is not None:
-            return _session_beside(context, master, conf)
+            return _sibling_session(context, master, conf)
         if (remote_session := active_remote_session()) is not None:
             if not (master or conf):
                 return remote_session
@@ -194,9 +194,9 @@ def start_session(
             )
         elsewhere = None if master or is_submitted() else _remote_of_environment()
         if elsewhere:
-            return connected_session(elsewhere, conf)
+            return connect_session(elsewhere, conf)
         start = _submitted_session if is_submitted() else _new_session
-        with translated_errors(_not_started):
+        with translate_spark_errors(_not_started):
             return start(master, conf)
 
 
@@ -233,7 +233,7 @@ def begin_java(
 
 def _remote_of_environment() -> str | None:
     """Return the Spark Connect server named by the user's environment."""
-    return os.environ.get("SPARK_REMOTE") or configured_defaults().get("spark.remote")
+    return os.environ.get("SPARK_REMOTE") or spark_defaults().get("spark.remote")
 
 
 def is_submitted() -> bool:
@@ -245,9 +245,9 @@ def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, and Java if it does not run yet."""
     settings = new_settings(master, conf)
     if has_java():
-        return built(settings)
+        return build(settings)
     with running_jvm(find_java(), settings):
-        return built(settings)
+        return build(settings)
 
 
 def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
@@ -259,7 +259,7 @@ def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
         master: Spark master URL, or None.
         conf: Settings of the caller.
     """
-    configured = configured_defaults()
+    configured = spark_defaults()
     master = master or configured.get("spark.master") or "local[*]"
     ours = {"spark.app.name": "sqlwin", **chosen_settings(master)}
     if os.environ.get("PYTHONPATH"):
@@ -299,10 +299,10 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
     ours = {k: v for k, v in chosen_settings(at).items() if k not in _OF_A_PROGRAM}
     ours |= memory_of_workers(at, {**submitted, **conf})
     choose_python(at, {**submitted, **conf}, os.environ)
-    return built({**{k: v for k, v in ours.items() if k not in submitted}, **conf})
+    return build({**{k: v for k, v in ours.items() if k not in submitted}, **conf})
 
 
-def built(settings: Mapping[str, str]) -> SparkSession:
+def build(settings: Mapping[str, str]) -> SparkSession:
     """Return PySpark's session on the Spark behind its gateway, starting it if necessary."""
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -389,7 +389,7 @@ def choose_python(
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
-def _session_beside(
+def _sibling_session(
     context: SparkContext, master: str | None, conf: Mapping[str, str]
 ) -> SparkSession:
     if master is not None and master != context.master:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from runtime.scan.request_cache import cached_response
+from runtime.scan.request_cache import get_or_request
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
@@ -39,7 +39,7 @@ class SparkSettings:
         self._conf = conf
         self._text = text
         self._read: dict[tuple[str, str | None], str] = {}
-        self._facts: dict[str, bool] = {}
+        self._verdicts: dict[str, bool] = {}
 
     def get(self, key: str, default: str | None = None) -> str:
         """Return the value of a setting, or Spark's own default if it is not set.
@@ -56,9 +56,9 @@ class SparkSettings:
 
     def holds(self, fact: str, judge: Callable[[], bool]) -> bool:
         """Return a fact derived from the settings; `judge` computes it once."""
-        if fact not in self._facts:
-            self._facts[fact] = judge()
-        return self._facts[fact]
+        if fact not in self._verdicts:
+            self._verdicts[fact] = judge()
+        return self._verdicts[fact]
 
     @property
     def keys(self) -> frozenset[str] | None:
@@ -93,7 +93,7 @@ def settings_of(spark: SparkSession) -> SparkSettings:
 
     While a statement is planned they are read once.
     """
-    return cached_response(("settings", id(spark)), lambda: _current_settings(spark))
+    return get_or_request(("settings", id(spark)), lambda: _current_settings(spark))
 
 
 def change_setting(spark: SparkSession, key: str, value: str | None) -> None:
@@ -114,8 +114,8 @@ def _current_settings(spark: SparkSession) -> SparkSettings:
     if is_remote(spark):
         return SparkSettings(spark.conf, None)
     if (at_start := settings_at_start(spark)) is not None:
-        listed = ", ".join(f"{key}={value}" for key, value in at_start.items())
-        return SparkSettings(_SettingsAtStart(spark, at_start), f"{{{listed}}}")
+        settings_text = ", ".join(f"{key}={value}" for key, value in at_start.items())
+        return SparkSettings(_SettingsAtStart(spark, at_start), f"{{{settings_text}}}")
     text = unless_missing(
         "Spark settings are read one at a time",
         lambda: str(spark.conf._jconf.getAllAsJava().toString()),

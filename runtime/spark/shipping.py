@@ -42,11 +42,11 @@ def ship_code(spark: SparkSession) -> None:
         spark.addArtifacts(str(code_archive()), pyfile=True)
     elif not (is_local_mode(spark) and _is_installed(spark)):
         spark.sparkContext.addPyFile(str(code_archive()))
-        import_what_was_sent(spark)
+        import_shipped_files(spark)
     _shipped.add(session)
 
 
-def import_what_was_sent(spark: SparkSession) -> None:
+def import_shipped_files(spark: SparkSession) -> None:
     """Let Python workers on the driver import the files sent to executors.
 
     Before a stream runs, Spark unpickles its operators in a Python process on the driver that does
@@ -56,12 +56,12 @@ def import_what_was_sent(spark: SparkSession) -> None:
     if is_remote(spark):
         return
     root = Path(SparkFiles.getRootDirectory())
-    sent = sorted(root.iterdir())
-    if not sent:
+    shipped = sorted(root.iterdir())
+    if not shipped:
         return
     environment = spark.sparkContext.environment
     places = environment.get("PYTHONPATH", "").split(os.pathsep)
-    places += map(str, [root, *(path for path in sent if path.suffix in _PYTHON_ARCHIVES)])
+    places += map(str, [root, *(path for path in shipped if path.suffix in _PYTHON_ARCHIVES)])
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, places)))
 
 

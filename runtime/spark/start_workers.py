@@ -38,14 +38,14 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
         with suppress(Py4JError, PySparkException, OSError):
             context.setJobDescription("start Python workers")
             rows = spark.range(cores, numPartitions=cores)
-            rows.mapInArrow(_with_imports, rows.schema).count()
+            rows.mapInArrow(_import_first, rows.schema).count()
 
     thread = threading.Thread(target=start, name="sqlwin-workers", daemon=True)
     thread.start()
     return thread
 
 
-def _with_imports(batches: Iterator[Any]) -> Iterator[Any]:
+def _import_first(batches: Iterator[Any]) -> Iterator[Any]:
     import runtime.batch.global_aggregate
     import runtime.local.arrow_scan  # noqa: F401
 

@@ -104,12 +104,12 @@ class TaggedJobs:
     def stages(self, tag: str) -> tuple[StageProgress, ...]:
         """Return the sorted stages of the jobs with a tag, including those reused from others."""
 
-        def found() -> tuple[StageProgress, ...]:
+        def stages_of() -> tuple[StageProgress, ...]:
             ids = sorted({number for job in self.jobs(tag) for number in self._stage_ids(job)})
             stages = [self._stage(number) for number in ids]
             return tuple(stage for stage in stages if stage is not None)
 
-        return unless_missing("the progress of statements is not shown", found, ())
+        return unless_missing("the progress of statements is not shown", stages_of, ())
 
     def _context(self) -> Any:
         return self._spark.sparkContext._jsc.sc()
@@ -159,12 +159,12 @@ def stage_progress(record: Mapping[str, Any]) -> StageProgress:
         int(record.get("shuffleWriteBytes") or 0),
         int(record.get("diskBytesSpilled") or 0),
         int(record.get("executorRunTime") or 0) / 1_000,
-        _moment(record.get("firstTaskLaunchedTime") or record.get("submissionTime")),
-        _moment(record.get("completionTime")),
+        _time_of(record.get("firstTaskLaunchedTime") or record.get("submissionTime")),
+        _time_of(record.get("completionTime")),
     )
 
 
-def _moment(text: object) -> float | None:
+def _time_of(text: object) -> float | None:
     """Return seconds since 1970 of a REST API time such as `2026-01-31T08:05:00.123GMT`."""
     if not text:
         return None

@@ -120,8 +120,8 @@ def _exchange(bids: DataFrame) -> DataFrame:
     keyed = bids.selectExpr("id", "ts", "name", "CAST(id % 2 AS INT) AS bucket")
     schema = "id long, ts timestamp, name string, bucket int"
     partial = keyed.mapInArrow(same, schema)
-    sent = partial.repartitionById(2, partial["bucket"]).sortWithinPartitions("name")
-    return sent.mapInArrow(same, schema)
+    placed = partial.repartitionById(2, partial["bucket"]).sortWithinPartitions("name")
+    return placed.mapInArrow(same, schema)
 
 
 def _base_options(java: JavaRuntime, archive: Path) -> list[str]:

@@ -169,7 +169,7 @@ class Summaries(Accumulator):
     accuracy: int
 
 
-def filtered_name(name: str) -> str:
+def name_with_filter(name: str) -> str:
     """Return Spark's name of a user-defined aggregate that takes its FILTER as first argument."""
     return f"sqlwin_where_{name}"
 

@@ -10,11 +10,11 @@ _DAYS_TO_2000 = 10_957
 _DAYS_OF_400_YEARS = 146_097
 
 
-def counted(number: int, unit: str) -> str:
+def count_text(number: int, unit: str) -> str:
     """Return a number with its unit: `1 row`, `12,345 partials`.
 
     Example:
-        >>> counted(1, "rows"), counted(12345, "partials")
+        >>> count_text(1, "rows"), count_text(12345, "partials")
         ('1 row', '12,345 partials')
     """
     return f"{number:,} {unit[:-1] if number == 1 else unit}"

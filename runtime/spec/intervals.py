@@ -35,7 +35,7 @@ class IntervalValue:
 
 @dataclass(frozen=True)
 class ExactInterval:
-    """Interval before rounding; `whole` reports fractions of a microsecond or month."""
+    """Interval before rounding. It may have fractions of a microsecond or month."""
 
     months: Fraction = Fraction(0)
     us: Fraction = Fraction(0)
@@ -47,7 +47,7 @@ class ExactInterval:
         """Return the interval multiplied by a factor."""
         return ExactInterval(self.months * factor, self.us * factor)
 
-    def whole(self, shown: str) -> IntervalValue:
+    def to_interval_value(self, shown: str) -> IntervalValue:
         """Return the interval in whole months and microseconds.
 
         Args:
@@ -79,7 +79,7 @@ def length_us(length: str | timedelta) -> int:
     if isinstance(length, timedelta):
         return length // timedelta(microseconds=1)
     shown = f"INTERVAL '{length}'"
-    value = interval_of_text(length, shown).whole(shown)
+    value = interval_of_text(length, shown).to_interval_value(shown)
     if value.months:
         raise AnalysisError(f"'{length}' has no fixed length", hint="use days or smaller units")
     return value.us
@@ -146,12 +146,12 @@ def unit_name(text: str) -> str:
 def decimal(text: str) -> Fraction | None:
     """Parse a number such as 10, -4 or .5 exactly. Return None for other text."""
     sign, digits = split_sign(text.strip())
-    whole, _, fraction = digits.partition(".")
-    if not (whole + fraction) or not (whole + fraction).isascii():
+    integer, _, fraction = digits.partition(".")
+    if not (integer + fraction) or not (integer + fraction).isascii():
         return None
-    if not (whole + fraction).isdigit():
+    if not (integer + fraction).isdigit():
         return None
-    return sign * Fraction(int(whole + fraction), 10 ** len(fraction))
+    return sign * Fraction(int(integer + fraction), 10 ** len(fraction))
 
 
 def split_sign(text: str) -> tuple[Fraction, str]:

@@ -5,7 +5,7 @@ the registry. A sink writes each micro-batch under its number, and commits at th
 the rows that it has held back until then.
 
 There is no abort. A micro-batch that fails ends the run, and the next run of the stream writes it
-again under the same number: the sink replaces what the failed one has left.
+again under the same number: the sink then replaces the rows of the failed attempt.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class StreamSink(Protocol):
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: int) -> int | None:
-        """Write a micro-batch, replacing what an interrupted run has left of it.
+        """Write a micro-batch. Replace rows that an interrupted run wrote for it.
 
-        Rows must be computed even if the table has the micro-batch already, because computing them
+        Compute the rows even if the table has the micro-batch already, because computing them
         stores the state of the stream.
 
         Args:
@@ -67,10 +67,10 @@ class StreamSink(Protocol):
         """
 
     def commit(self) -> None:
-        """Publish the rows that the sink still holds back, if it holds any.
+        """Publish the rows that the sink has held back, if any.
 
-        Called when the run has ended, also if a micro-batch has failed: only rows of micro-batches
-        that the checkpoint has as committed may be published. May be called twice.
+        Called at the end of a run, also after a failed micro-batch: publish only rows of
+        micro-batches that the checkpoint lists as committed. May be called twice.
 
         Raises:
             SqlwinError: The rows cannot be published. The next run of the stream publishes them.

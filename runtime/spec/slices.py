@@ -156,8 +156,8 @@ class SliceFiles:
         files: Data files that filters do not rule out.
         n_rows: Number of rows in them.
         n_bytes: Size of the files.
-        tail: Base table files to read in addition, because the slices do not cover them yet. None
-            if there are none or the query does not want them.
+        tail: Base table files that the slices do not cover yet, to be read as well. None if there
+            are none or the query excludes them.
         tail_files: Number of base table files not covered yet.
     """
 
@@ -174,10 +174,10 @@ def inserted_rows(name: str) -> str:
 
 
 def table_of_rows(table: str) -> str:
-    """Return the materialized table of the name of its inserted rows."""
+    """Return the materialized table whose inserted rows have this name."""
     return table.removesuffix(_INSERTED)
 
 
 def is_inserted_rows(table: str) -> bool:
-    """Return whether a name stands for inserted rows, of which only the slices are stored."""
+    """Return whether a name means inserted rows. Only their slices are stored."""
     return table.endswith(_INSERTED)

@@ -4,9 +4,9 @@ A split is the unit that one task reads at a time: a file, a part of a file, or 
 of a partition, encoded as text. Connectors implement the protocol (`Connector.splits`); the local
 stage and the streaming runtime know only this module.
 
-A reader may leave undecoded the rows for which it cannot guarantee Spark's result. It returns them
-in separate batches with the columns of `left_ddl`, and Spark decodes them between two passes of the
-local stage.
+A reader leaves rows undecoded if it cannot guarantee Spark's result for them. It returns them in
+separate batches with the columns of `undecoded_ddl`, and Spark decodes them between two passes of
+the local stage.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SplitReader(Protocol):
     """Reader of splits, pickled and run in tasks."""
 
     @property
-    def left_ddl(self) -> str | None:
+    def undecoded_ddl(self) -> str | None:
         """Columns of the rows left to Spark, as the DDL of a STRUCT; None if no rows are left.
 
         The last one is WATERMARK_SPLIT, an INT.
@@ -65,7 +65,7 @@ class SplitReader(Protocol):
             dictionaries: Names of string and binary columns to return dictionary-encoded.
 
         Yields:
-            Batches with the table's columns, or with the columns of `left_ddl`.
+            Batches with the table's columns, or with the columns of `undecoded_ddl`.
 
         Raises:
             ExecutionError: A split cannot be read or is incomplete.
@@ -131,7 +131,7 @@ class MessageSource(SplitSource, Protocol):
         """Let Spark decode the rows that a reader left.
 
         Args:
-            rows: Rows with `column`, a STRUCT of `left_ddl` or NULL.
+            rows: Rows with `column`, a STRUCT of `undecoded_ddl` or NULL.
             column: Name of that column, which is dropped.
             columns: Columns of the table to decode.
 
@@ -146,14 +146,14 @@ class FileLog(Protocol):
     def planned_batches(self) -> frozenset[int]:
         """Return the numbers of the micro-batches that have a plan."""
 
-    def listed_in(self, batch: int) -> dict[str, int]:
+    def files_of_batch(self, batch: int) -> dict[str, int]:
         """Return the files that a planned micro-batch reads.
 
         Returns:
             Modification time of each URI as Spark listed it, in milliseconds since 1970.
         """
 
-    def listed_until_now(self) -> set[str]:
+    def files_so_far(self) -> set[str]:
         """Return the URIs of the files that all micro-batches so far have read."""
 
 

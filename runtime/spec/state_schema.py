@@ -95,8 +95,8 @@ class StateAccumulator:
     @property
     def meaning(self) -> tuple[str, tuple[str, ...], str | None]:
         """Kind, arguments and filter, independent of column names and of the SQL's spelling."""
-        condition = None if self.condition is None else folded(self.condition)
-        return self.kind, tuple(map(folded, self.args)), condition
+        condition = None if self.condition is None else normalise_sql(self.condition)
+        return self.kind, tuple(map(normalise_sql, self.args)), condition
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -140,7 +140,11 @@ class RowOrigin:
     @property
     def folded(self) -> tuple[Any, list[str], Any]:
         """Origin in the spelling in which it is compared."""
-        return folded_form(self.base), sorted(map(folded, self.where)), folded_form(self.first)
+        return (
+            normalise_form(self.base),
+            sorted(map(normalise_sql, self.where)),
+            normalise_form(self.first),
+        )
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,7 @@ def without_options(text: str) -> str:
     return _OPTIONS.sub("", text)
 
 
-def folded(text: str) -> str:
+def normalise_sql(text: str) -> str:
     """Normalise SQL for comparison: the case of names, backticks, default qualifiers.
 
     Comments are removed, literals are unchanged. Whitespace is not normalised because the text is
@@ -233,19 +237,19 @@ def _without_comments(text: str) -> str:
     return "".join([*parts, text[place:]])
 
 
-def folded_form(form: Any) -> Any:
+def normalise_form(form: Any) -> Any:
     """Normalise the SQL texts in a JSON form.
 
     Column names are unchanged. Names and types that are compared separately, or are only shown, are
     removed.
     """
     if isinstance(form, list | tuple):
-        return [folded_form(part) for part in form]
+        return [normalise_form(part) for part in form]
     if not isinstance(form, Mapping):
-        return folded(form) if isinstance(form, str) else form
+        return normalise_sql(form) if isinstance(form, str) else form
     left_out = _UNSAID if "kind" in form or "generation" in form else frozenset[str]()
     folded_fields = {
-        name: value if name in _NAMES else folded_form(value)
+        name: value if name in _NAMES else normalise_form(value)
         for name, value in form.items()
         if name not in left_out
     }

@@ -47,13 +47,13 @@ class StreamWindowStep(Step):
 
 @dataclass(frozen=True)
 class WatermarkedRowsStep(Step):
-    """The rows of a stream whose watermark Spark keeps, for CURRENT_WATERMARK.
+    """Rows of a stream whose watermark Spark keeps, for CURRENT_WATERMARK.
 
     Attributes:
-        input: the rows.
-        watermark_us: Spark SQL for the watermark of a row, BIGINT microseconds; the stream's is the
-            highest one of the micro-batches before.
-        name: the table, for EXPLAIN.
+        input: Rows.
+        watermark_us: Spark SQL for the watermark of a row, BIGINT microseconds. The stream's
+            watermark is the highest one of the previous micro-batches.
+        name: Table name, for EXPLAIN.
     """
 
     input: Step
@@ -188,7 +188,7 @@ StreamStep: TypeAlias = StreamWindowStep | StreamRegroupStep | StreamRankStep | 
 
 
 def watermarked_rows(step: Any) -> Iterator[WatermarkedRowsStep]:
-    """The streams in a step, or in a tuple of steps, whose watermarks CURRENT_WATERMARK gives."""
+    """Yield the streams in a step or a tuple of steps that CURRENT_WATERMARK refers to."""
     if isinstance(step, WatermarkedRowsStep):
         yield step
     if isinstance(step, tuple):

@@ -51,8 +51,8 @@ class Hop:
     @property
     def slices_per_window(self) -> int:
         """Maximum number of slices in a window."""
-        whole, rest = divmod(self.size_us, self.slide_us)
-        return whole if rest == 0 else 2 * whole + 1
+        n_slides, rest = divmod(self.size_us, self.slide_us)
+        return n_slides if rest == 0 else 2 * n_slides + 1
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How a stream's SQL may differ from its checkpoint's, and how operators then resume.
 
 State holds keys, slices and accumulators, so the results computed from them when windows close may
-change. The windows may change too if they are made of the same slices: they are then computed from
+change. The windows may change too if they consist of the same slices: they are then computed from
 the stored slices, as far back as these go. Columns keep their names in state forever.
 """
 
@@ -18,7 +18,7 @@ from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.state_schema import (
     OperatorSchema,
     StateAccumulator,
-    folded,
+    normalise_sql,
 )
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -89,12 +89,12 @@ def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> Re
         new: Operator of the plan.
     """
     before, after = (
-        [(folded(key.expr), key.type) for key in operator.keys] for operator in (old, new)
+        [(normalise_sql(key.expr), key.type) for key in operator.keys] for operator in (old, new)
     )
     if before != after:
         texts = (", ".join(key.expr for key in operator.keys) or "none" for operator in (old, new))
         return "the keys of operator {} have changed from {} to {}".format(number, *texts)
-    if (folded(old.time[0]), old.time[1]) != (folded(new.time[0]), new.time[1]):
+    if (normalise_sql(old.time[0]), old.time[1]) != (normalise_sql(new.time[0]), new.time[1]):
         return f"the time of operator {number} has changed from {old.time[0]} to {new.time[0]}"
     if (change := _changed_rows(old, new) or _other_types(old, new)) is not None:
         return f"operator {number} {change}"
@@ -154,7 +154,7 @@ def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> Re
     )
 
 
-def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:
+def first_complete(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:
     """Return where windows computed from the slices of other windows begin to be complete.
 
     Args:
@@ -195,7 +195,7 @@ def _changed_rows(old: OperatorSchema, new: OperatorSchema) -> str | None:
     if was[1] != is_[1]:
         texts = (" AND ".join(operator.rows.where) or "none" for operator in (old, new))
         return "had the conditions {}, but now has {}".format(*texts)
-    read = [_read(operator.rows.base) for operator in (old, new)]
+    read = [_source_name(operator.rows.base) for operator in (old, new)]
     if None in read or read[0] == read[1]:
         return "reads different rows"
     return "read {}, but now reads {}".format(*read)
@@ -221,7 +221,7 @@ def _other_state(old: StateAccumulator, new: StateAccumulator) -> str | None:
     return None
 
 
-def _read(base: Any) -> str | None:
+def _source_name(base: Any) -> str | None:
     """Return the name of what rows are read from, or None if it has no short name."""
     name = (base or {}).get("sql") or (base or {}).get("table")
     return None if name is None else f"`{name}`"

@@ -128,7 +128,7 @@ class Checkpoint:
         return f"{self.directory}/end-of-input"
 
     @property
-    def listed_files(self) -> str:
+    def file_lists(self) -> str:
         """Directory with lists of files in object stores."""
         return f"{self.directory}/listed-files"
 
@@ -192,7 +192,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
                 *_below_but_id(files, checkpoint),
                 path,
                 checkpoint.end_of_input,
-                checkpoint.listed_files,
+                checkpoint.file_lists,
             ]:
                 files.delete(leftover)
             return _create(files, new, identity)
@@ -208,7 +208,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
     _drop_leftovers(files, checkpoint)
     for_each_file(files.delete, SourceLog(files, checkpoint.spark_directory).unplanned_entries())
     _drop_unread_end(files, checkpoint)
-    last = max(committed(files, checkpoint), default=-1)
+    last = max(committed_batches(files, checkpoint), default=-1)
     for_each_file(files.delete, uncommitted_state(files, checkpoint.spark_directory, last))
     return checkpoint
 
@@ -243,7 +243,7 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
         content.spark,
     )
     then = content.next
-    if then is not None and max(committed(files, checkpoint), default=-1) >= then.batch:
+    if then is not None and max(committed_batches(files, checkpoint), default=-1) >= then.batch:
         return checkpoint, then.identity
     return checkpoint, content.identity
 
@@ -290,7 +290,7 @@ def preview_checkpoint(
     return None if isinstance(change, str) and not _has_begun(files, checkpoint) else change
 
 
-def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
+def committed_batches(files: Files, checkpoint: Checkpoint) -> list[int]:
     """Return the numbers of committed micro-batches that Spark still lists, ascending."""
     return numbers_in(files, f"{checkpoint.spark_directory}/commits")
 
@@ -305,7 +305,7 @@ def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:
         ExecutionError: a file is missing or damaged.
     """
     _check_spark_files(files, checkpoint)
-    return max(committed(files, checkpoint), default=None)
+    return max(committed_batches(files, checkpoint), default=None)
 
 
 def replace_checkpoint(files: Files, new: Checkpoint) -> None:
@@ -321,7 +321,7 @@ def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
         files.make_private(new.directory)
     files.make_directory(new.end_of_input)
     files.delete(new.spark_directory)
-    files.delete(new.listed_files)
+    files.delete(new.file_lists)
     files.make_directory(new.spark_directory)
     # Spark chooses an id if it finds none. Written before the file that refers to it.
     files.write_text(f"{new.spark_directory}/{METADATA}", json.dumps({"id": new.spark_id}))
@@ -409,7 +409,7 @@ def begin_with(
     try:
         before = files.read_text(f"{checkpoint.directory}/{FILE}")
         _, written = _read(files, checkpoint.directory)
-        begins = max(committed(files, checkpoint), default=-1) + 1
+        begins = max(committed_batches(files, checkpoint), default=-1) + 1
         if written != identity and _has_begun(files, checkpoint):
             old = without_secrets(written, mask)
             _write(files, checkpoint, old, None if old == identity else (begins, identity))
@@ -418,11 +418,11 @@ def begin_with(
     except OSError as error:
         raise _unusable(checkpoint.directory, error) from error
 
-    def put_back() -> None:
-        if max(committed(files, checkpoint), default=-1) < begins:
+    def restore() -> None:
+        if max(committed_batches(files, checkpoint), default=-1) < begins:
             _replace(files, checkpoint, before)
 
-    return put_back
+    return restore
 
 
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:

@@ -1,9 +1,8 @@
-"""The watermark of a stream that Spark keeps, for CURRENT_WATERMARK.
+"""The watermark that Spark keeps for a stream, for CURRENT_WATERMARK.
 
-Spark takes the highest time of all rows so far, and writes it to its log of offsets before the next
-micro-batch runs, so that it is the same when that runs again. As PySpark 4.3 was seen to write it,
-the second line of `offsets/N` has `batchWatermarkMs`: milliseconds since 1970, or 0 if there is no
-watermark yet.
+Spark takes the highest time of all rows so far and writes it to its offset log before the next
+micro-batch runs, so a repeated micro-batch has the same one. In PySpark 4.3, the second line of
+`offsets/N` has `batchWatermarkMs`: milliseconds since 1970, or 0 without a watermark.
 
 Rows that a query filters out count too: Spark moves filters below a watermark, but not below a
 metric.
@@ -20,19 +19,19 @@ from pyspark.sql import functions as F
 from runtime.files import Files
 from runtime.frames.job_properties import current_watermark_us
 from runtime.frames.user_functions import register_scalar
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.stream import CURRENT_WATERMARK
 from runtime.spec.stream_steps import WatermarkedRowsStep
 
 _TIME = "$watermark_time"
 _METRIC = "sqlwin-watermark"
-# Spark's watermarks are never before 1970. Here they are ahead by 10,000 years, which are days of
-# 25 cycles of 400 years.
+# Spark's watermarks are never before 1970, so shift them by 10,000 years: the days of 25 cycles of
+# 400 years.
 _AHEAD_US = 25 * 146_097 * 86_400 * 1_000_000
 
 
 def with_watermark(rows: DataFrame, step: WatermarkedRowsStep) -> DataFrame:
-    """Let Spark keep the watermark of the rows of a step; they stay the same.
+    """Let Spark keep the watermark of a step's rows. The rows stay the same.
 
     Spark SQL over the result may call CURRENT_WATERMARK.
     """
@@ -40,17 +39,17 @@ def with_watermark(rows: DataFrame, step: WatermarkedRowsStep) -> DataFrame:
     # a row without a time counts as the lowest: Spark would take its watermark for that of 1970
     time_us = f"COALESCE({step.watermark_us} + {_AHEAD_US}, 0)"
     timed = rows.withColumn(_TIME, F.expr(f"TIMESTAMP_MICROS(GREATEST({time_us}, 0))"))
-    marked = timed.withWatermark(quoted(_TIME), "0 seconds")
+    marked = timed.withWatermark(quote_name(_TIME), "0 seconds")
     return marked.observe(_METRIC, F.lit(1).alias("one")).drop(_TIME)
 
 
 def watermark_before(files: Files, checkpoint: str, batch: int) -> int | None:
-    """Return the watermark in microseconds before a planned micro-batch. None: none yet.
+    """Return the watermark in microseconds before a planned micro-batch; None without one.
 
     Args:
-        files: the file system of the checkpoint.
-        checkpoint: Spark's part of it.
-        batch: the number of the micro-batch.
+        files: File system of the checkpoint.
+        checkpoint: Spark's part of the checkpoint.
+        batch: Number of the micro-batch.
     """
     lines = files.read_text(f"{checkpoint}/offsets/{batch}").splitlines()
     ahead_ms = int(json.loads(lines[1])["batchWatermarkMs"])
@@ -58,5 +57,5 @@ def watermark_before(files: Files, checkpoint: str, batch: int) -> int | None:
 
 
 def _watermarks(times: pa.Array) -> pa.Array:
-    """Return the watermark before the micro-batch of this task, once for each row."""
+    """Return the watermark before this task's micro-batch, once for each row."""
     return pa.repeat(pa.scalar(current_watermark_us(), pa.int64()), len(times))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
-from runtime.spec.state_schema import OperatorSchema, RowOrigin, folded, folded_form
+from runtime.spec.state_schema import OperatorSchema, RowOrigin, normalise_form, normalise_sql
 from runtime.streaming.changes import ResumedOperator, may_change, resume_operator
 
 # Start of an option in the description of a table
@@ -97,7 +97,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...
     Returns:
         A short description of a change that is not allowed; or the operators by number.
     """
-    old, new = _in_order(old), _in_order(new)
+    old, new = _renumber_dataframes(old), _renumber_dataframes(new)
     for name in sorted({*old.settings, *new.settings}):
         was, is_ = old.settings.get(name), new.settings.get(name)
         if was != is_ and not (name == _TIME_ZONE and _are_utc(was, is_)):
@@ -109,13 +109,13 @@ def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...
         # the plan describes a removed or added table better
         if name not in before or name not in after:
             continue
-        change = _changed_table(before[name][1], after[name][1])
+        change = _table_change(before[name][1], after[name][1])
         if change is not None:
             return f"table `{after[name][0]}` has changed: {change}"
     outcome: str | tuple[ResumedOperator, ...] = ()
     if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # emitted results are stored as well, by the names of their columns
-        is_same = folded_form(old.form) == folded_form(new.form)
+        is_same = normalise_form(old.form) == normalise_form(new.form)
         outcome = _resume_operators(old, new) if is_same else ()
     else:
         is_same = True
@@ -169,32 +169,32 @@ def change_hint(old: Identity) -> str:
     return f"{may_change(old.operators)}; undo other changes to resume, or {anew}"
 
 
-def _in_order(identity: Identity) -> Identity:
+def _renumber_dataframes(identity: Identity) -> Identity:
     """Renumber generated names of DataFrames from 1."""
     names = [name for name in identity.tables if _GIVEN.fullmatch(name)]
     numbers = {name.lower(): f"dataframe_{n}" for n, name in enumerate(names, start=1)}
     if all(name == number for name, number in numbers.items()):
         return identity
 
-    def renamed(value: Any) -> Any:
+    def rename(value: Any) -> Any:
         if isinstance(value, str):
             return _GIVEN.sub(lambda match: numbers.get(match[0].lower(), match[0]), value)
         if isinstance(value, Mapping):
-            return {renamed(key): renamed(item) for key, item in value.items()}
-        return [renamed(item) for item in value] if isinstance(value, list | tuple) else value
+            return {rename(key): rename(item) for key, item in value.items()}
+        return [rename(item) for item in value] if isinstance(value, list | tuple) else value
 
-    def renamed_rows(rows: RowOrigin) -> RowOrigin:
-        return RowOrigin(renamed(rows.base), tuple(renamed(rows.where)), renamed(rows.first))
+    def rename_rows(rows: RowOrigin) -> RowOrigin:
+        return RowOrigin(rename(rows.base), tuple(rename(rows.where)), rename(rows.first))
 
     return replace(
         identity,
-        plan=renamed(identity.plan),
-        tables=renamed(identity.tables),
+        plan=rename(identity.plan),
+        tables=rename(identity.tables),
         operators=tuple(
-            replace(operator, rows=renamed_rows(operator.rows)) for operator in identity.operators
+            replace(operator, rows=rename_rows(operator.rows)) for operator in identity.operators
         ),
-        form=tuple(renamed(identity.form)),
-        sources=tuple(renamed(identity.sources)),
+        form=tuple(rename(identity.form)),
+        sources=tuple(rename(identity.sources)),
     )
 
 
@@ -215,7 +215,7 @@ class _TableIdentity:
     kept: Mapping[str, Any]
 
 
-def _changed_table(before: str, after: str) -> str | None:
+def _table_change(before: str, after: str) -> str | None:
     """Describe a change of a table that is not allowed, or return None."""
     old, new = _table(before), _table(after)
     names = sorted({*old.options, *new.options})
@@ -227,7 +227,7 @@ def _changed_table(before: str, after: str) -> str | None:
         return _change(*texts)
     if old.place != new.place:
         return _change(f"'{_PATH}' in {old.place}", f"'{_PATH}' in {new.place}")
-    was_kept, is_kept = folded_form(old.kept), folded_form(new.kept)
+    was_kept, is_kept = normalise_form(old.kept), normalise_form(new.kept)
     for name in sorted({*was_kept, *is_kept}):
         if was_kept.get(name) != is_kept.get(name):
             texts = [_short(json.dumps(properties.get(name))) for properties in (was_kept, is_kept)]
@@ -237,7 +237,7 @@ def _changed_table(before: str, after: str) -> str | None:
         return None
     if sorted(spelled[0]) == sorted(spelled[1]):
         return "the order of its columns"
-    gone = [
+    removed_options = [
         line
         for line, spelling in zip(old.lines, spelled[0], strict=True)
         if spelling not in spelled[1]
@@ -247,7 +247,7 @@ def _changed_table(before: str, after: str) -> str | None:
         for line, spelling in zip(new.lines, spelled[1], strict=True)
         if spelling not in spelled[0]
     ]
-    return _change(next(iter(gone), None), next(iter(come), None))
+    return _change(next(iter(removed_options), None), next(iter(come), None))
 
 
 def _table(text: str) -> _TableIdentity:
@@ -278,9 +278,9 @@ def _normalized_lines(table: _TableIdentity) -> list[str]:
         word, _, rest = line.partition(" ")
         name, _, definition = rest.partition(" ")
         if word == "connector" or word == "WATERMARK" or any_case:
-            spelled_lines.append(folded(line))
+            spelled_lines.append(normalise_sql(line))
         else:
-            spelled_lines.append(f"{word} {name} {folded(definition)}")
+            spelled_lines.append(f"{word} {name} {normalise_sql(definition)}")
     return spelled_lines
 
 
@@ -294,18 +294,18 @@ def may_differ(option: str) -> bool:
 
 def _first_change(before: str, after: str) -> str:
     old, new = [[line.strip(" +-:|,") for line in text.splitlines()] for text in (before, after)]
-    gone = next((line for line in old if line not in new), None)
+    removed = next((line for line in old if line not in new), None)
     come = next((line for line in new if line not in old), None)
-    if gone is None and come is None:
+    if removed is None and come is None:
         return "the order of its parts"
-    return _change(gone, come)
+    return _change(removed, come)
 
 
-def _change(gone: str | None, come: str | None) -> str:
-    if gone is None or come is None:
-        what, line = ("left out", gone) if come is None else ("added", come)
+def _change(removed: str | None, added: str | None) -> str:
+    if removed is None or added is None:
+        what, line = ("left out", removed) if added is None else ("added", added)
         return f"{what} `{_short(line or '')}`"
-    return f"`{_short(gone)}` changed to `{_short(come)}`"
+    return f"`{_short(removed)}` changed to `{_short(added)}`"
 
 
 def _short(line: str, most: int = 160) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.changes import StateNames
+from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.operators.updates import FireRule
-from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.key_groups import head_groups, key_group_numbers
 
@@ -24,7 +24,7 @@ class StreamOptions:
         partitions: Parallelism of the operators. Spark fixes it at the first start.
         fixes_partitions: Whether Spark runs with that parallelism, instead of the one that is set
             when the stream starts.
-        own_sources: Sources that end the input and bring processing time.
+        control_sources: Sources that end the input and bring processing time.
         owner: Checkpoint that the state belongs to. None skips the check.
         names: Names of the operators' columns in state, by operator number, for operators that
             resume with the state of another plan.
@@ -45,7 +45,7 @@ class StreamOptions:
     key_groups: int
     partitions: int
     fixes_partitions: bool = True
-    own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
+    control_sources: ControlSources = field(default_factory=ControlSources, compare=False)
     owner: Owner | None = field(default=None, compare=False)
     names: tuple[StateNames, ...] = field(default=(), compare=False)
     idle_timeout_us: int | None = None

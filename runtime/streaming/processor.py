@@ -83,10 +83,10 @@ class WindowProcessor(StatefulProcessor):
             return
         n_partials = sum(table.num_rows for table in batch.partials)
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
-        yield from self._measured(results, self._figures)
+        yield from self._measure(results, self._figures)
 
     @staticmethod
-    def _measured(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
+    def _measure(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
         """Yield the same rows, and record the time that they take."""
         while True:
             begun = time.perf_counter()

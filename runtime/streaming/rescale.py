@@ -40,7 +40,7 @@ from runtime.files import Files, as_uri, is_local_path, lock_directory
 from runtime.spark.errors import translate
 from runtime.spark.files import hadoop_conf
 from runtime.spark.private import MISSING
-from runtime.spark.shipping import import_what_was_sent
+from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.checkpoint import Checkpoint, check_checkpoint, replace_checkpoint
 from runtime.streaming.damage import damage_error
@@ -206,7 +206,7 @@ def _rewrite_state(
     spark: SparkSession, before: Checkpoint, after: Checkpoint, split: Split, batch: int
 ) -> None:
     """Write the state of a micro-batch for the new tasks."""
-    import_what_was_sent(spark)
+    import_shipped_files(spark)
     rows = _regroup(before, after, split)
     failures: list[BaseException] = []
 

@@ -43,7 +43,7 @@ class SourceLog:
         """Return the numbers of the micro-batches that have a plan."""
         return frozenset(numbers_in(self._files, f"{self._checkpoint}/offsets"))
 
-    def listed_in(self, batch: int) -> dict[str, int]:
+    def files_of_batch(self, batch: int) -> dict[str, int]:
         """Return the files that a planned micro-batch reads.
 
         Returns:
@@ -77,7 +77,7 @@ class SourceLog:
         self._batch, self._offsets, self._listed = batch, now, files
         return files
 
-    def listed_until_now(self) -> set[str]:
+    def files_so_far(self) -> set[str]:
         """Return the URIs of the files that all micro-batches so far have read."""
         files: set[str] = set()
         for source in self._logs():
@@ -97,8 +97,7 @@ class SourceLog:
         exceed `maxFilesPerTrigger`. After their removal it lists the files again.
         """
         offsets = self._offsets_of(max(self.planned_batches(), default=-1))
-        # the log of an offset is not always known, see `listed_in`; planned entries must all be
-        # kept
+        # the log of an offset is not always known, see `files_of_batch`; keep all planned entries
         last = max(offsets.values(), default=-1)
         paths = []
         for source in self._logs():

@@ -77,7 +77,7 @@ def _behind(leaf: object) -> object:
     return leaf.dataSource() if is_first else leaf.table()  # type: ignore[attr-defined]
 
 
-def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
+def report_row_counts(messages: DataFrame, number: int, table: str) -> DataFrame:
     """Remove row count messages from the output of a stage that reads files, and report them.
 
     The driver receives the counts as a metric.
@@ -89,8 +89,8 @@ def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
     """
     is_count = F.col("kind") == int(MessageKind.ROWS_READ)
     n_rows = F.sum(F.when(is_count, F.col("n_rows")))
-    counted = messages.observe(f"{READ_METRIC}{number}.{table}", n_rows.alias("rows"))
-    return counted.where(~is_count)
+    observed = messages.observe(f"{READ_METRIC}{number}.{table}", n_rows.alias("rows"))
+    return observed.where(~is_count)
 
 
 def rows_read(report: BatchReport, reads: Sequence[int], is_own: IsOwn = is_heartbeat) -> int:
@@ -108,10 +108,10 @@ def rows_read(report: BatchReport, reads: Sequence[int], is_own: IsOwn = is_hear
         is_none = is_own(source) or n_times == PATHS
         too_much += source.n_rows if is_none else source.n_rows * (1 - 1 / n_times)
     by_spark = max(report.n_input_rows - too_much, 0.0)
-    return round(by_spark) + _read_from_files(report)
+    return round(by_spark) + _rows_from_files(report)
 
 
-def _read_from_files(report: BatchReport) -> int:
+def _rows_from_files(report: BatchReport) -> int:
     """Return rows that local stages read themselves; a table with several readers counts once."""
     of_table: dict[str, int] = {}
     for name, n_rows in report.read.items():

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from runtime.frames.reports import WINDOW_METRIC, BatchReport, WindowReport
-from runtime.spec.figures import counted, seconds_text, wall_clock_text
+from runtime.spec.figures import count_text, seconds_text, wall_clock_text
 from runtime.streaming.source_reads import rows_read
 
 # Status column of a window operator's output. NULL in all rows but the last of each key group.
@@ -243,7 +243,7 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     for operator in status.operators:
         if operator.watermark_us is None:
             return _no_watermark(operator)
-    dropped = dropped_rows(status)
+    dropped = dropped_rows_text(status)
     if dropped and not n_rows:
         return f"all rows were dropped: {dropped}"
     if status.operators:
@@ -269,7 +269,7 @@ def _waits(operator: OperatorStatus, end: int) -> str:
         f"the next window to close ends at {clock(end)}; the watermark is at "
         f"{clock(operator.watermark_us)}, {ahead} before it"
     )
-    holding = held_back_by(operator)
+    holding = blocking_source(operator)
     return text if holding is None else f"{text}, held back by {holding}"
 
 
@@ -281,7 +281,7 @@ def _no_watermark(operator: OperatorStatus) -> str:
     return f"there is no watermark yet, because no row with a time has arrived from {names}"
 
 
-def held_back_by(operator: OperatorStatus) -> str | None:
+def blocking_source(operator: OperatorStatus) -> str | None:
     """Return the source that an operator's watermark waits for, if it is one of several."""
     awake = [s for s in operator.sources if not s.is_idle and not s.is_done]
     if len(operator.sources) < 2 or not awake:
@@ -294,7 +294,7 @@ def held_back_by(operator: OperatorStatus) -> str | None:
     return f"`{behind.name}`"
 
 
-def dropped_rows(status: StreamStatus) -> str:
+def dropped_rows_text(status: StreamStatus) -> str:
     """Return how many rows were dropped and why, as `5 late, 1 without a time`; empty if none."""
     late = sum(o.n_late for o in status.operators)
     null = sum(o.n_null_times for o in status.operators)
@@ -313,13 +313,13 @@ def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[s
     null = sum(o.n_null_times for o in status.operators)
     texts = []
     if late:
-        rows = counted(late, "rows")
+        rows = count_text(late, "rows")
         suffix = "" if late_table is None else f" and went to `{late_table}`"
         texts.append(
             f"{rows} arrived after all their windows had closed{suffix} (numLateRecordsDropped)"
         )
     if null:
-        rows = counted(null, "rows") + (" has" if null == 1 else " have")
+        rows = count_text(null, "rows") + (" has" if null == 1 else " have")
         texts.append(f"{rows} no time and therefore no window (numNullRowTimeRecordsDropped)")
     return tuple(texts)
 

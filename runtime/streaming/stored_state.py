@@ -21,13 +21,13 @@ from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZ
 from runtime.errors import ExecutionError
 from runtime.files import Files
 from runtime.spark.errors import translate
-from runtime.spark.shipping import import_what_was_sent
+from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
 from runtime.spec.state_schema import OperatorSchema
-from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
+from runtime.streaming.checkpoint import Checkpoint, committed_batches, find_checkpoint
 from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import METADATA
-from runtime.streaming.state.buckets import metadata_of_buckets, is_metadata
+from runtime.streaming.state.buckets import is_metadata, metadata_of_buckets
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import Blob, BlobKind, Decoder, blobs_of
 from runtime.streaming.state.metadata import GroupMetadata
@@ -175,7 +175,7 @@ def open_state(
     """
     try:
         checkpoint, identity = find_checkpoint(files, directory)
-        versions = committed(files, checkpoint)
+        versions = committed_batches(files, checkpoint)
         ids = sorted(
             int(name)
             for name in files.names_in(f"{checkpoint.spark_directory}/state")
@@ -237,12 +237,12 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     own = (StructField(KEY_GROUP, IntegerType()), StructField(STATE_WATERMARK, TimestampNTZType()))
     if sample is None:
         return spark.createDataFrame([], StructType([*own]))
-    first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
+    first = decoder.decode(places[sample], contents[sample], taken.get(sample))
     columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
     schema = StructType([*(StructField(field.name, field.dataType) for field in columns), *own])
     marked = {group: _watermark(metadata) for group, metadata in stored.metadata.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
-    import_what_was_sent(spark)
+    import_shipped_files(spark)
     return _blobs(spark, state.checkpoint, state.version, stored.spark_id).mapInArrow(
         decode, schema
     )
@@ -269,7 +269,7 @@ def _decoding(
                 if blob is None:
                     continue
                 contents = blobs[row].as_buffer().to_pybytes()
-                table = decoder.decoded(blob, contents, taken.get((group, name)))
+                table = decoder.decode(blob, contents, taken.get((group, name)))
                 n_rows = table.num_rows
                 mark = pa.array([watermarks[group]], pa.int64()).cast(pa.timestamp("us"))[0]
                 table = table.append_column(KEY_GROUP, pa.repeat(group, n_rows))

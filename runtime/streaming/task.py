@@ -170,14 +170,16 @@ class KeyGroupTask:
         names = dict(self._spec.names)
         return table.rename_columns([names.get(name, name) for name in table.column_names])
 
-    def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
+    def _on_wall_clock(self, progress: SourceProgress) -> SourceProgress:
         """Convert a task's progress to the wall clock of the windows."""
-        high, low = seen.highest_us, seen.lowest_us
-        if high is None or low is None or self._spec.time_types[seen.source] != "timestamp":
-            return seen
+        high, low = progress.highest_us, progress.lowest_us
+        if high is None or low is None or self._spec.time_types[progress.source] != "timestamp":
+            return progress
         zone = self._spec.time_zone
         return replace(
-            seen, highest_us=wall_watermark_us(high, zone), lowest_us=wall_watermark_us(low, zone)
+            progress,
+            highest_us=wall_watermark_us(high, zone),
+            lowest_us=wall_watermark_us(low, zone),
         )
 
     def _processing_time_watermarks(self, clock_us: int) -> list[Progress]:

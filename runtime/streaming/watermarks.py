@@ -156,7 +156,7 @@ def advance(
             sources[number] = replace(source, splits=())
         elif number in splits or source.splits:
             sources[number] = source = _with_splits(source, splits.get(number, []), clock_us)
-            high = _of_splits(source, rules, clock_us)
+            high = _splits_watermark_us(source, rules, clock_us)
             highest[number] = high
             lowest.setdefault(number, high)
     for number, high in highest.items():
@@ -212,18 +212,20 @@ def _with_clock(source: SourceWatermark, clock_us: int | None) -> SourceWatermar
 
 
 def _with_splits(
-    source: SourceWatermark, seen: Iterable[SourceProgress], clock_us: int | None
+    source: SourceWatermark, progress: Iterable[SourceProgress], clock_us: int | None
 ) -> SourceWatermark:
     """Update a source with the tasks' progress in its splits."""
     splits = {number: (mark, at) for number, mark, at in source.splits}
-    for message in seen:
+    for message in progress:
         assert message.split is not None and message.highest_us is not None
         mark, _ = splits.get(message.split, (message.highest_us, None))
         splits[message.split] = (max(mark, message.highest_us), clock_us)
     return replace(source, splits=tuple((n, *splits[n]) for n in sorted(splits)))
 
 
-def _of_splits(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> int:
+def _splits_watermark_us(
+    source: SourceWatermark, rules: WatermarkRules, clock_us: int | None
+) -> int:
     """Return the lowest watermark of a source's splits that are not idle."""
     split_watermarks = [SourceWatermark(mark, at) for _, mark, at in source.splits]
     lowest = _combine(split_watermarks, replace(rules, policy="min"), clock_us)
@@ -287,10 +289,10 @@ def wall_watermark_us(instant_us: int, zone: str) -> int:
     instant_us = min(max(instant_us, -FINAL_US + _LIVED_TWICE_US), FINAL_US - 2 * _LIVED_TWICE_US)
     ahead = np.arange(instant_us, instant_us + _LIVED_TWICE_US, 15 * _STEP_US)
     local = wall_clock_us(ahead, zone)
-    here = int(local[0])
+    local_us = int(local[0])
     back = np.flatnonzero(local[1:] < local[:-1])
     if len(back) == 0:
-        return here
+        return local_us
     # find the instant in that step at which clocks are set back, by bisection
     low, high = int(ahead[back[0]]), int(ahead[back[0] + 1])
     offset = int(local[back[0]]) - low
@@ -299,4 +301,4 @@ def wall_watermark_us(instant_us: int, zone: str) -> int:
         same = int(wall_clock_us(np.array([middle]), zone)[0]) - middle == offset
         low, high = (middle, high) if same else (low, middle)
     earliest = int(wall_clock_us(np.array([high]), zone)[0])
-    return min(here, earliest - 1)
+    return min(local_us, earliest - 1)

@@ -15,9 +15,9 @@ from planner.sql.build import empty_relation, to_sql
 from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
-from runtime.spark.errors import translate, translated_errors
+from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.settings import SparkSettings, settings_of
-from sqlwin.catalog.entries import columns_of, folded_name
+from sqlwin.catalog.entries import columns_of, normalise_name
 
 # Settings that do not affect Spark's analyser
 _OF_RUNNING = re.compile(
@@ -93,7 +93,9 @@ class SparkAnalyzer:
         self._show_tables()
         text = to_sql(with_filters_inside(query))
         if text not in self._columns:
-            with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
+            with translate_spark_errors(
+                lambda error: self.suggest_nearest_name(translate(error, text))
+            ):
                 self._columns[text] = columns_of(self._spark.sql(text).schema)
         return self._columns[text]
 
@@ -115,7 +117,7 @@ class SparkAnalyzer:
             return None
         return output_schema(with_filters_inside(query), below)
 
-    def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
+    def suggest_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """Suggest the most similar name in an error about an unknown table, database or catalog."""
         unknown = error.subject
         if unknown is None:
@@ -123,7 +125,7 @@ class SparkAnalyzer:
         match error.kind:
             case ErrorKind.UNKNOWN_TABLE:
                 names = list(self._names())
-                unknown = ".".join(folded_name(tuple(unknown.split("."))))
+                unknown = ".".join(normalise_name(tuple(unknown.split("."))))
             case ErrorKind.UNKNOWN_DATABASE:
                 names = [database.name for database in self._spark.catalog.listDatabases()]
             case ErrorKind.UNKNOWN_CATALOG:

@@ -30,11 +30,11 @@ from runtime.detection.detect import DetectionResult
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.pushdown import without_pushdown
 from runtime.lake.places import TablePlace, UnreadableError, place_of_path
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.files import files_at, resolve
-from runtime.spark.on_demand import is_started, started
+from runtime.spark.on_demand import is_started, start_spark
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
@@ -55,7 +55,7 @@ from sqlwin.catalog.entries import (
     columns_of,
     entry_kind,
     entry_name,
-    folded_name,
+    normalise_name,
 )
 from sqlwin.catalog.files import (
     FilesByName,
@@ -173,7 +173,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
-        key = folded_name(name)
+        key = normalise_name(name)
         storage: object = None
         if isinstance(entry, TableSpec):
             entry, storage = open_storage(entry)
@@ -200,7 +200,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint=f"use DROP {existing_kind} {'.'.join(name)}",
             )
-        key = folded_name(name)
+        key = normalise_name(name)
         self.entries.remove(name)
         self._storages.pop(key, None)
         self._spark.catalog.dropTempView(_spark_name(key))
@@ -240,8 +240,8 @@ class SessionCatalog:
         if not is_started(self._spark):
             return own_names  # a new Spark has no tables
         try:
-            listed = [table.name for table in self._spark.catalog.listTables()]
-            spark_names = [name for name in listed if not self.is_changed_table(name)]
+            table_names = [table.name for table in self._spark.catalog.listTables()]
+            spark_names = [name for name in table_names if not self.is_changed_table(name)]
         except PySparkException:
             spark_names = []  # no suggestions from a catalog that cannot be listed
         return own_names + [name for name in spark_names if name not in own_names]
@@ -252,8 +252,10 @@ class SessionCatalog:
             return False
         spark = self._spark.catalog
         # Look up a single name, because listing all takes a Spark job.
-        is_view = spark.tableExists(quoted(name)) and spark.getTable(quoted(name)).isTemporary
-        return is_view and not self.views_in_spark.is_sqlwins(_spark_name(folded_name((name,))))
+        is_view = (
+            spark.tableExists(quote_name(name)) and spark.getTable(quote_name(name)).isTemporary
+        )
+        return is_view and not self.views_in_spark.is_sqlwins(_spark_name(normalise_name((name,))))
 
     # -- interface of the planner --------------------------------------------------------------
 
@@ -305,7 +307,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="remove the OPTIONS hint",
             )
-        changed = self._changed.add(entry, _spark_name(folded_name(name)), options, self._mask())
+        changed = self._changed.add(entry, _spark_name(normalise_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
     def describe(self, spec: TableSpec) -> DetectionResult:
@@ -326,7 +328,7 @@ class SessionCatalog:
         Raises:
             CatalogError: It is something else, whose new rows cannot be tracked.
         """
-        return self.spark_tables.table(folded_name(name))
+        return self.spark_tables.table(normalise_name(name))
 
     def follow(self, names: Sequence[Name]) -> None:
         """Read the files of the Spark tables that a query names with the Arrow scan from now on.
@@ -387,7 +389,7 @@ class SessionCatalog:
         text = ".".join(name)
         changed = self._changed.find(text)
         view = self._states.view(text) or self._files.view(text) or (changed and changed.view)
-        key = (view,) if view else folded_name(name)
+        key = (view,) if view else normalise_name(name)
         entry = self.readable(name)
         if entry is None:
             is_below_defaults = len(key) < len(name)
@@ -417,12 +419,12 @@ class SessionCatalog:
 
     def start_spark(self) -> None:
         """Start Spark, for code that uses the Spark of the process rather than the session's."""
-        started(self._spark)
+        start_spark(self._spark)
 
     def _is_sparks(self, name: str) -> bool:
         """Return whether Spark's current database has a table or temporary view of this name."""
         try:
-            return bool(self._spark.catalog.tableExists(quoted(name)))
+            return bool(self._spark.catalog.tableExists(quote_name(name)))
         except PySparkException:
             return False
 
@@ -465,7 +467,7 @@ class SessionCatalog:
         entry = self.entry(name)
         if (
             entry is None
-            and (table := self.spark_tables.followed_table(folded_name(name))) is not None
+            and (table := self.spark_tables.followed_table(normalise_name(name))) is not None
         ):
             return self.spark_tables.source(table, columns)
         if self.stream(name) is not None:
@@ -534,7 +536,7 @@ class SessionCatalog:
         self._not_shown.clear()
         self.analyzer.forget()
         for name in self.variables.start_statement():
-            self._spark.catalog.dropTempView(_spark_name(folded_name(name)))
+            self._spark.catalog.dropTempView(_spark_name(normalise_name(name)))
         self._files.start_statement()
         self._unwritten.clear()
         self._states.start_statement()
@@ -571,7 +573,7 @@ class SessionCatalog:
         else:
             # The DataFrame may read files of any format.
             dataframe = without_pushdown(entry.dataframe, "parquet")
-        dataframe.createOrReplaceTempView(quoted(view))
+        dataframe.createOrReplaceTempView(quote_name(view))
         self.views_in_spark.show(view, self)
         self._shown[key] = dataframe
 

@@ -68,7 +68,7 @@ class Definitions:
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)
         if rows is None and is_bare and (spec.columns or spec.watermark or spec.primary_key):
-            spec, notes = self._with_columns_of_files(spec)
+            spec, notes = self._add_file_columns(spec)
         elif (
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))
         ):
@@ -115,7 +115,7 @@ class Definitions:
                 hint="use another name, or DROP VIEW first",
             )
 
-    def _with_columns_of_files(self, spec: TableSpec) -> tuple[TableSpec, tuple[str, ...]]:
+    def _add_file_columns(self, spec: TableSpec) -> tuple[TableSpec, tuple[str, ...]]:
         """Add the files' columns to a table that declares no physical columns of its own.
 
         The columns are fixed because other columns, a watermark or a key refer to them. If a
@@ -176,7 +176,7 @@ class Definitions:
 
     def _spec(self, statement: CreateTable, rows: StructType | None) -> TableSpec:
         name = ".".join(statement.name)
-        columns, options = statement.columns, _by_name(statement.options)
+        columns, options = statement.columns, _options_by_name(statement.options)
         partitioned_by, primary_key = statement.partitioned_by, statement.primary_key
         watermark, comment = statement.watermark, statement.comment
         if statement.like is not None:
@@ -255,10 +255,10 @@ def is_of_files(spec: TableSpec) -> bool:
     return spec.connector.lower() == "filesystem" and bool(spec.option_map.get("path"))
 
 
-def _by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _options_by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the options as a dict. Names of the common options are in lower case."""
-    folded = [name.lower() for name, _ in options]
-    common = {name for name in _COMMON if folded.count(name) == 1}
+    lower_names = [name.lower() for name, _ in options]
+    common = {name for name in _COMMON if lower_names.count(name) == 1}
     return {name.lower() if name.lower() in common else name: value for name, value in options}
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.parser.base import PLACE
@@ -165,19 +165,19 @@ def name_parts(name: str) -> Name:
     return tuple(name.split(".")) if path_of_files(name) is None else (name,)
 
 
-def folded_name(name: Name) -> Name:
+def normalise_name(name: Name) -> Name:
     """Normalise a name: lower case, without the default catalog and database."""
-    folded = tuple(part.lower() for part in name)
+    lower_name = tuple(part.lower() for part in name)
     for prefix in (DEFAULTS, DEFAULTS[1:]):
-        if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
-            return folded[-1:]
-    return folded
+        if len(lower_name) == len(prefix) + 1 and lower_name[: len(prefix)] == prefix:
+            return lower_name[-1:]
+    return lower_name
 
 
 def type_ddl(type_: DataType) -> str:
     """Return Spark's DDL of a type, with field names quoted if needed."""
     if isinstance(type_, StructType):
-        fields = ", ".join(f"{quoted(f.name)}: {type_ddl(f.dataType)}" for f in type_.fields)
+        fields = ", ".join(f"{quote_name(f.name)}: {type_ddl(f.dataType)}" for f in type_.fields)
         return f"struct<{fields}>"
     if isinstance(type_, ArrayType):
         return f"array<{type_ddl(type_.elementType)}>"
@@ -203,15 +203,15 @@ class Entries:
 
     def get(self, name: Name) -> Entry | None:
         """Return the entry of a name, or None."""
-        return self.by_name.get(folded_name(name))
+        return self.by_name.get(normalise_name(name))
 
     def put(self, name: Name, entry: Entry) -> None:
         """Add an entry, replacing one of the same name."""
-        self.by_name = {**self.by_name, folded_name(name): entry}
+        self.by_name = {**self.by_name, normalise_name(name): entry}
 
     def remove(self, name: Name) -> None:
         """Remove the entry of a name."""
-        key = folded_name(name)
+        key = normalise_name(name)
         self.by_name = {other: entry for other, entry in self.by_name.items() if other != key}
 
     def tables(self) -> list[Entry]:

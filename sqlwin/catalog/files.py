@@ -128,7 +128,7 @@ class FilesByName:
         Raises:
             SqlwinError: The files do not exist or do not form a table.
         """
-        named = self._of(name)
+        named = self._entry_of(name)
         if named is None:
             return None
         if name not in self._found:
@@ -145,7 +145,7 @@ class FilesByName:
         Raises:
             CatalogError: An option does not apply to files by path.
         """
-        named = self._of(name)
+        named = self._entry_of(name)
         assert named is not None, "the caller asks about files"
         for key, _ in options:
             if key.lower() in (_STREAMING, "path", "connector"):
@@ -162,7 +162,7 @@ class FilesByName:
 
     def view(self, name: str) -> str | None:
         """Return the name under which Spark reads files, or None if they are not files."""
-        named = self._of(name)
+        named = self._entry_of(name)
         if named is None:
             return None
         stem = re.sub(r"\W+", "_", named.path.rstrip("/").rpartition("/")[2]).strip("_").lower()
@@ -181,16 +181,16 @@ class FilesByName:
         try:
             yield
         except SqlwinError as error:
-            if self._of(name) is not None:
-                quoted = f"`{name}`"
+            if self._entry_of(name) is not None:
+                quoted_name = f"`{name}`"
                 for word in ("table ", "Table ", ""):
-                    error.message = error.message.replace(f"{word}{quoted}", name)
+                    error.message = error.message.replace(f"{word}{quoted_name}", name)
                 path = name_of_files(self._named[name].path)
                 if path not in error.subjects:
                     error.subjects = (*error.subjects, path)
             raise
 
-    def _of(self, name: str) -> _Named | None:
+    def _entry_of(self, name: str) -> _Named | None:
         if name not in self._named and (path := path_of_files(name)) is not None:
             self._named[name] = _Named(path)
         return self._named.get(name)

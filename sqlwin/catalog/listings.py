@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from planner.sql.build import to_sql
 from planner.sql.render import quote_string
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.redaction import Mask
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -83,10 +83,10 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
                 extras = f"AS {declared.computed}"
             elif declared.metadata is not None:
                 extras = f"METADATA FROM '{declared.metadata}'"
-            folded = field.name.lower()
-            if folded in map(str.lower, spec.primary_key):
+            lower_name = field.name.lower()
+            if lower_name in map(str.lower, spec.primary_key):
                 key = f"PRI({', '.join(spec.primary_key)})"
-            if spec.watermark is not None and spec.watermark.column.lower() == folded:
+            if spec.watermark is not None and spec.watermark.column.lower() == lower_name:
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
         rows.append((field.name, type_text(field.type), nullable, key, extras, watermark))
@@ -110,7 +110,7 @@ def show_create_table(
     return pa.table({"create statement": pa.array([statement], pa.string())})
 
 
-def masked_table(table: pa.Table, mask: Mask) -> pa.Table:
+def mask_table(table: pa.Table, mask: Mask) -> pa.Table:
     """Mask secrets in a small text table."""
     columns = {
         name: pa.array(
@@ -135,18 +135,18 @@ def _to_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession)
 
 
 def _create_statement(entry: Entry, mask: Mask) -> str:
-    name = quoted(*entry_name(entry))
+    name = quote_name(*entry_name(entry))
     if isinstance(entry, Registered):
         return f"-- {name} is a DataFrame registered in Python"
     if isinstance(entry, MaterializedTable):
         return create_statement(entry)
     if isinstance(entry, View):
-        columns = f" ({', '.join(map(quoted, entry.columns))})" if entry.columns else ""
+        columns = f" ({', '.join(map(quote_name, entry.columns))})" if entry.columns else ""
         comment = f" COMMENT {quote_string(entry.comment)}" if entry.comment else ""
         return f"CREATE VIEW {name}{columns}{comment} AS {entry.text or to_sql(entry.query)}"
     lines = []
     for column in entry.columns:
-        line = f"  {quoted(column.name)} "
+        line = f"  {quote_name(column.name)} "
         if column.computed is not None:
             line += f"AS {column.computed}"
         else:
@@ -157,15 +157,15 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
         lines.append(line)
     if entry.watermark is not None:
-        time, expression = quoted(entry.watermark.column), entry.watermark.expression
+        time, expression = quote_name(entry.watermark.column), entry.watermark.expression
         lines.append(f"  WATERMARK FOR {time} AS {expression}")
     if entry.primary_key:
-        keys = ", ".join(map(quoted, entry.primary_key))
+        keys = ", ".join(map(quote_name, entry.primary_key))
         lines.append(f"  PRIMARY KEY ({keys}) NOT ENFORCED")
     temporary = "TEMPORARY " if entry.temporary else ""
     body = " (\n" + ",\n".join(lines) + "\n)" if lines else ""
     comment = f"\nCOMMENT {quote_string(entry.comment)}" if entry.comment else ""
-    parts = ", ".join(map(quoted, entry.partitioned_by))
+    parts = ", ".join(map(quote_name, entry.partitioned_by))
     partitioned = f"\nPARTITIONED BY ({parts})" if parts else ""
     options = [("connector", entry.connector)]
     options += [(key, mask.value(key, value)) for key, value in entry.options]

@@ -14,10 +14,10 @@ from planner.sql.render import quote_string
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
 from runtime.lake.places import TablePlace
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
-from runtime.slices.changes import as_it_is, changes
+from runtime.slices.changes import changes, current_file
 from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
@@ -173,8 +173,8 @@ class OpenTables:
         source = self._catalog.scan_source(name_parts(base), columns)
         if not isinstance(source, ScanSource):
             return source if isinstance(source, str) else f"{base} is not a table of files"
-        listed = (*source.files, *source.others)
-        now = list(map(as_it_is, listed))
+        all_files = (*source.files, *source.others)
+        now = list(map(current_file, all_files))
         difference = changes(now, stored.manifest)
         if difference.n_changed or difference.n_gone:
             n_files = difference.n_changed + difference.n_gone
@@ -193,7 +193,7 @@ class OpenTables:
         """
         for table in definition.tables:
             entry = self._entry_of(table)
-            if entry is None and _is_own(table):
+            if entry is None and _is_session_table(table):
                 continue
             if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
                 return table.name
@@ -247,7 +247,7 @@ class OpenTables:
             CatalogError: A table is in neither.
         """
         for table in definition.tables:
-            if not _is_own(table) or self._entry_of(table) is not None:
+            if not _is_session_table(table) or self._entry_of(table) is not None:
                 continue
             called, option = ".".join(name), masked_option(table)
             why = "Spark's catalog has no such table"
@@ -307,12 +307,13 @@ class OpenTables:
         return replace(table, options=tuple((k, mask.value(k, v)) for k, v in table.options))
 
     def _is_same(self, entry: TableSpec, stored: TableSpec) -> bool:
-        here, stored = self._without_secrets(self.absolute(entry)), self._without_secrets(stored)
+        current, stored = self._without_secrets(self.absolute(entry)), self._without_secrets(stored)
         return (
-            here.connector.lower() == stored.connector.lower()
-            and dict(here.options) == dict(stored.options)
-            and here.physical_columns == stored.physical_columns
-            and [c for c in here.columns if c.computed] == [c for c in stored.columns if c.computed]
+            current.connector.lower() == stored.connector.lower()
+            and dict(current.options) == dict(stored.options)
+            and current.physical_columns == stored.physical_columns
+            and [c for c in current.columns if c.computed]
+            == [c for c in stored.columns if c.computed]
         )
 
 
@@ -357,14 +358,16 @@ def over_inserted_rows(query: exp.Query, entry: MaterializedTable) -> exp.Query:
 def create_statement(entry: MaterializedTable) -> str:
     """Return the statement that recreates a materialized table."""
     definition = entry.definition
-    lines = [f"CREATE MATERIALIZED TABLE {quoted(*entry.name)}"]
+    lines = [f"CREATE MATERIALIZED TABLE {quote_name(*entry.name)}"]
     if definition.comment:
         lines.append(f"COMMENT {quote_string(definition.comment)}")
     if definition.partitioned_by:
-        lines.append(f"PARTITIONED BY ({', '.join(map(quoted, definition.partitioned_by))})")
+        lines.append(f"PARTITIONED BY ({', '.join(map(quote_name, definition.partitioned_by))})")
     options = [("path", entry.path), *definition.options]
-    listed = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
-    lines.append(f"WITH ({listed})")
+    options_sql = ", ".join(
+        f"{quote_string(key)} = {quote_string(value)}" for key, value in options
+    )
+    lines.append(f"WITH ({options_sql})")
     if definition.freshness:
         lines.append(f"FRESHNESS = {definition.freshness}")
     lines.append(f"REFRESH_MODE = {definition.refresh_mode}\nAS {definition.query}")
@@ -392,7 +395,7 @@ def directories_in(place: TablePlace) -> list[str]:
         ) from error
 
 
-def _is_own(table: TableSpec) -> bool:
+def _is_session_table(table: TableSpec) -> bool:
     """Return whether the session must define a table, because no definition contains it."""
     return table.connector == SPARK_TABLE or masked_option(table) is not None
 

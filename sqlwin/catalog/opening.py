@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
 from runtime.records import from_text
-from runtime.slices.faults import broken
+from runtime.slices.faults import table_error
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
 from sqlwin.catalog.materialized import directories_in, masked_option, rows_of
@@ -28,7 +28,7 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     try:
         definition = from_text(Definition, stored.definition)
     except ValueError as error:
-        raise broken(".".join(name), stored.place, error) from error
+        raise table_error(".".join(name), stored.place, error) from error
     for table in definition.tables:
         called = entry_name(table)
         is_elsewhere = path_of_files(table.name) is not None or masked_option(table) is not None

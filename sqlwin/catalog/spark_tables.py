@@ -19,7 +19,7 @@ from planner.catalog import Schema
 from runtime.errors import CatalogError
 from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.scan.files import NotScannable, partition_pair
 from runtime.spark.files import resolve
 from runtime.spec.scan import ScanFile, ScanSource
@@ -71,7 +71,7 @@ class SparkTables:
         return self._tables[name]
 
     def _look_up(self, name: Name) -> TableSpec | None:
-        called, shown = quoted(*name), ".".join(name)
+        called, shown = quote_name(*name), ".".join(name)
         try:
             exists = all(name) and self._spark.catalog.tableExists(called)
         except PySparkException:
@@ -123,14 +123,16 @@ class SparkTables:
         if partition_files is None:
             return source
 
-        def of(files: tuple[ScanFile, ...]) -> tuple[ScanFile, ...]:
+        def files_of_partition(files: tuple[ScanFile, ...]) -> tuple[ScanFile, ...]:
             return tuple(file for file in files if as_uri(file.path) in partition_files)
 
-        return replace(source, files=of(source.files), others=of(source.others))
+        return replace(
+            source, files=files_of_partition(source.files), others=files_of_partition(source.others)
+        )
 
     def _files_of_partitions(self, table: TableSpec) -> frozenset[str] | str:
         """Return the file URIs of tracked partitions, or the reason why they cannot be read."""
-        called = quoted(*full_name(table).split("."))
+        called = quote_name(*full_name(table).split("."))
         root = as_uri(resolve(self._spark, table.option_map[_PATH]))
         # Spark caches file listings.
         self._spark.catalog.refreshTable(called)

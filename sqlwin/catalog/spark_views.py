@@ -93,13 +93,13 @@ def spark_views(spark: SparkSession) -> SparkViews:
     A session that starts on demand is a new one, which nobody else uses yet.
     """
     if is_started(spark):
-        return _registered(spark, SparkViews())
+        return _register(spark, SparkViews())
     views = SparkViews()
-    when_started(spark, lambda session: _registered(session, views))
+    when_started(spark, lambda session: _register(session, views))
     return views
 
 
-def _registered(spark: SparkSession, new: SparkViews) -> SparkViews:
+def _register(spark: SparkSession, new: SparkViews) -> SparkViews:
     """Return the registry of a running Spark session, `new` if it has none yet."""
     with _of_sessions_lock:
         identity = spark.conf.get(_IDENTITY, None)

@@ -123,8 +123,8 @@ def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) ->
 
     with open_session(spark, no_progress=no_progress) as (session, bar):
         with bar.waiting("Rescaling"):
-            done = rescale_checkpoint(session.spark, directory, partitions)
-    before, after = done.before, done.after
+            result = rescale_checkpoint(session.spark, directory, partitions)
+    before, after = result.before, result.after
     click.echo(
         f"{after.directory}: rescaled from {before.partitions} tasks with {before.key_groups} key "
         f"groups to {after.partitions} with {after.key_groups}",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.sql.render import quote_string
-from runtime.names import quoted
-from sqlwin.console.formats import elapsed
+from runtime.names import quote_name
+from sqlwin.console.formats import elapsed_text
 from sqlwin.console.scripts import read_scripts
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
@@ -54,11 +54,11 @@ def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> N
                 click.echo(f"`{name}` is {left_out}", err=True)
                 continue
             started = time.monotonic()
-            table = quoted(*name.split("."))
+            table = quote_name(*name.split("."))
             with bar.waiting(f"Refreshing {name}"):
-                (done,) = session.execute(f"ALTER MATERIALIZED TABLE {table} REFRESH")
-            click.echo(f"{done.message} ({elapsed(started)})", err=True)
-            for note in done.notes:
+                (result,) = session.execute(f"ALTER MATERIALIZED TABLE {table} REFRESH")
+            click.echo(f"{result.message} ({elapsed_text(started)})", err=True)
+            for note in result.notes:
                 click.echo(f"note: {note}", err=True)
 
 
@@ -70,7 +70,7 @@ def _names(session: Session, target: str) -> list[str]:
         name = os.path.basename(path)
         if name.lower() not in _statuses(session):
             options = f"WITH ('path' = {quote_string(path)})"
-            session.execute(f"CREATE MATERIALIZED TABLE {quoted(name)} {options}")
+            session.execute(f"CREATE MATERIALIZED TABLE {quote_name(name)} {options}")
         return [name]
     if not Path(target).is_file():
         return [target]

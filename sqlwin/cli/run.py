@@ -16,10 +16,10 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.compute.arrow.without_pandas import without_pandas
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.cli.options import connect
-from sqlwin.console.failures import stopped_by_signals
-from sqlwin.console.formats import elapsed, writer_of
+from sqlwin.console.failures import raise_on_signals
+from sqlwin.console.formats import elapsed_text, writer_of
 from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.output import AtomicFile
@@ -103,7 +103,7 @@ class ScriptPresenter:
             case MessageResult():
                 click.echo(result.message, err=True)
             case InsertResult() | StreamResult():
-                click.echo(f"{result.message} ({elapsed(started)})", err=True)
+                click.echo(f"{result.message} ({elapsed_text(started)})", err=True)
             case _:
                 self._show_rows(result, started)
         for note in result.notes:
@@ -134,8 +134,8 @@ class ScriptPresenter:
             click.echo(f"no statement returned rows; {self._output.path} was not written", err=True)
             return
         self._output.commit()
-        where = f"written to {self._output.path} ({elapsed(self._begun)})"
-        click.echo(f"{counted(self._n_rows, 'rows')} {where}", err=True)
+        where = f"written to {self._output.path} ({elapsed_text(self._begun)})"
+        click.echo(f"{count_text(self._n_rows, 'rows')} {where}", err=True)
 
     def _separate(self, result: Result) -> bool:
         """Begin a result. Return whether its rows continue the last result without a header."""
@@ -170,9 +170,9 @@ class ScriptPresenter:
         if self._output is None:
             n_rows, is_cut = self._print(result, columns, batches)
             sys.stdout.flush()
-            shown = counted(n_rows, "rows") + (" shown" if is_cut else "")
+            shown = count_text(n_rows, "rows") + (" shown" if is_cut else "")
             Console(stderr=True).print(
-                f"{shown} ({elapsed(started)})", style="dim", highlight=False, soft_wrap=True
+                f"{shown} ({elapsed_text(started)})", style="dim", highlight=False, soft_wrap=True
             )
             return
         text = io.StringIO()
@@ -200,7 +200,7 @@ class ScriptPresenter:
             columns, batches = self._rows(result, self._stream_rows)
             n_rows = write_stream_table(columns, batches, Console(highlight=False))
         if self._stream_rows is not None and n_rows >= self._stream_rows:
-            click.echo(f"stopped after {counted(n_rows, 'rows')} (--max-rows)", err=True)
+            click.echo(f"stopped after {count_text(n_rows, 'rows')} (--max-rows)", err=True)
 
     def _show_latest(self, result: RowsResult, stream: StreamedRows) -> int | None:
         """Show the latest row of each key in place, and return the number of rows received.
@@ -232,11 +232,11 @@ class ScriptPresenter:
         batches = iter(result.batches(limit))
         match result:
             case RowsResult(data=StreamedRows(opened=opened)):
-                return result.columns, self._with_status(batches, opened.status)
+                return result.columns, self._yield_with_status(batches, opened.status)
         return result.columns, self._bar.watch(batches, "Running")
 
     @staticmethod
-    def _with_status(
+    def _yield_with_status(
         batches: Iterator[pa.RecordBatch], text: Callable[[], str | None]
     ) -> Iterator[pa.RecordBatch]:
         with StatusLine(Console(stderr=True), text) as status:
@@ -286,8 +286,8 @@ def open_session(
             bar.counts = spark_task_counts(started, lambda: control.rows_scanned)
 
         try:
-            with stopped_by_signals(lambda: cancel_jobs(session, group, is_over.is_set)):
-                control.at_start_of_spark(lambda: bar.waiting("Starting Spark"), use_spark)
+            with raise_on_signals(lambda: cancel_jobs(session, group, is_over.is_set)):
+                control.when_spark_starts(lambda: bar.waiting("Starting Spark"), use_spark)
                 try:
                     yield session, bar
                 except KeyboardInterrupt:

@@ -1,1 +1,1 @@
-"""Settings: names, types, defaults, values."""
+"""Settings: names, types, defaults, values. Knows no session and no Spark."""

@@ -87,10 +87,10 @@ def parse_boolean(key: str, text: str) -> bool:
     Raises:
         AnalysisError: It is neither.
     """
-    folded = text.strip().lower()
-    if folded not in ("true", "false"):
+    lower_text = text.strip().lower()
+    if lower_text not in ("true", "false"):
         raise _wrong(key, text, "true or false")
-    return folded == "true"
+    return lower_text == "true"
 
 
 def parse_int(key: str, text: str, least: int = 0) -> int:

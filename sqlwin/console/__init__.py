@@ -1,1 +1,1 @@
-"""Parts shared by the command line and the prompt."""
+"""Code shared by the command line and the prompt: scripts, formats, signals, failures."""

@@ -57,7 +57,7 @@ class ReportingGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the requested command."""
-        with report_errors(), stopped_by_signals(lambda: None):
+        with report_errors(), raise_on_signals(lambda: None):
             result = super().invoke(ctx)
             # Not at exit, which is too late for a good report
             sys.stdout.flush()
@@ -65,7 +65,7 @@ class ReportingGroup(click.Group):
 
 
 @contextmanager
-def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
+def raise_on_signals(before: Callable[[], None]) -> Iterator[None]:
     """Raise `Stopped` on SIGINT, SIGTERM and SIGHUP in the block, after calling `before`.
 
     A second signal ends the process at once.
@@ -147,14 +147,14 @@ def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
     An interrupted call to Spark raises the error of the cancelled job, with the interruption in its
     context.
     """
-    seen: list[BaseException] = []
+    causes: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
         cause = waiting.pop()
         if isinstance(cause, KeyboardInterrupt):
             return cause
-        if cause is not None and cause not in seen:
-            seen.append(cause)
+        if cause is not None and cause not in causes:
+            causes.append(cause)
             waiting += [cause.__cause__, cause.__context__]
     return None
 

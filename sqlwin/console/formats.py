@@ -57,6 +57,6 @@ def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
     return writers[format]
 
 
-def elapsed(started: float) -> str:
+def elapsed_text(started: float) -> str:
     """Return the time since `started`, a value of `time.monotonic`."""
     return seconds_text(time.monotonic() - started)

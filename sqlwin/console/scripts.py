@@ -62,10 +62,10 @@ def read_scripts(
         SqlwinError: A file is not UTF-8, a parameter has no value, or a value has no parameter.
     """
     scripts = _read_all(files, expressions)
-    return _with_params(scripts, params) if params else scripts
+    return _add_params(scripts, params) if params else scripts
 
 
-def _with_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> list[Script]:
+def _add_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> list[Script]:
     """Add parameter values to the scripts, checked before anything starts."""
     from sqlwin.statements.literals import read_value
     from sqlwin.statements.parameters import check_parameters, refuse_unused

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlwin.display.notation import csv_texts, is_number, json_objects, shown_texts
+from sqlwin.display.notation import csv_texts, display_texts, is_number, json_objects
 from sqlwin.display.scalars import concatenate, text_scalar
 
 PIECE_ROWS = 8192
@@ -41,18 +41,18 @@ def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def first_rows(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Table | None:
     """Return the first `max_rows` rows, and at least one more if there are more. None: no batch."""
-    taken: list[pa.RecordBatch] = []
+    pieces: list[pa.RecordBatch] = []
     n_rows = 0
     for batch in batches:
-        taken.append(batch)
+        pieces.append(batch)
         n_rows += batch.num_rows
         if max_rows is not None and n_rows > max_rows:
             break
-    if not taken:
+    if not pieces:
         return None
     # Names may repeat, and batches may differ in nullability
-    schema = taken[0].schema
-    return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
+    schema = pieces[0].schema
+    return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in pieces])
 
 
 def write_csv(
@@ -88,13 +88,15 @@ def write_csv(
 
 
 def _csv_field(text: str) -> str:
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if re.search(_CSV_SPECIAL, text) else text
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"' if re.search(_CSV_SPECIAL, text) else text
 
 
 def _csv_fields(text: pa.Array) -> pa.Array:
-    quoted = concatenate(text_scalar('"'), pc.replace_substring(text, '"', '""'), text_scalar('"'))
-    return pc.if_else(pc.match_substring_regex(text, _CSV_SPECIAL), quoted, text)
+    quoted_text = concatenate(
+        text_scalar('"'), pc.replace_substring(text, '"', '""'), text_scalar('"')
+    )
+    return pc.if_else(pc.match_substring_regex(text, _CSV_SPECIAL), quoted_text, text)
 
 
 def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
@@ -131,7 +133,7 @@ def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], wr
         if not header_written:
             _markdown_header(columns, [is_number(a.type) for a in piece.columns], write)
             header_written = True
-        cells = [shown_texts(array).to_pylist() for array in piece.columns]
+        cells = [display_texts(array).to_pylist() for array in piece.columns]
         rows = zip(*cells, strict=True) if cells else [()] * piece.num_rows
         write("".join(_markdown_row(row) for row in rows))
         n_rows += piece.num_rows

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from runtime.spec.figures import counted
-from sqlwin.display.notation import is_number, shown_texts
+from runtime.spec.figures import count_text
+from sqlwin.display.notation import display_texts, is_number
 
 MOST_ROWS = 50
 
@@ -32,10 +32,10 @@ def html_table(
     numeric = [False] * len(columns)
     n_rows = 0
     for batch in batches:
-        taken = batch.slice(0, MOST_ROWS + 1 - n_rows)
-        n_rows += taken.num_rows
-        for i, array in enumerate(taken.columns):
-            cells[i] += shown_texts(array).to_pylist()
+        shown_rows = batch.slice(0, MOST_ROWS + 1 - n_rows)
+        n_rows += shown_rows.num_rows
+        for i, array in enumerate(shown_rows.columns):
+            cells[i] += display_texts(array).to_pylist()
             numeric[i] = is_number(array.type)
         if n_rows > MOST_ROWS:
             break
@@ -46,7 +46,7 @@ def html_table(
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     if count is None:
-        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else counted(n_rows, "rows")
+        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else count_text(n_rows, "rows")
     return (
         f'<table style="{_STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         f'<div style="opacity:.65;font-size:12px">{html.escape(count)}</div>'

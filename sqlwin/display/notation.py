@@ -56,20 +56,20 @@ def is_binary(data_type: pa.DataType) -> bool:
     )
 
 
-def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
+def display_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     """Return values as shown to users. `uniform` gives times the same number of digits."""
     data_type = array.type
     if types.is_dictionary(data_type):
-        return shown_texts(array.dictionary_decode(), uniform=uniform)
+        return display_texts(array.dictionary_decode(), uniform=uniform)
     if is_variant(data_type):
         return _variant_texts(array)
     if _is_list(data_type):
-        return _list_texts(array, _shown_element, ", ")
+        return _list_texts(array, _display_elements, ", ")
     if types.is_map(data_type):
-        return _map_texts(array, _shown_element, _shown_element, ", ", " -> ")
+        return _map_texts(array, _display_elements, _display_elements, ", ", " -> ")
     if types.is_struct(data_type):
         names = [f"{field.name}: " for field in data_type]
-        return _struct_texts(array, names, _shown_element, ", ")
+        return _struct_texts(array, names, _display_elements, ", ")
     return _flat_texts(array, iso=False, uniform=uniform)
 
 
@@ -95,15 +95,15 @@ def unique_names(names: Sequence[str]) -> list[str]:
         >>> unique_names(["a", "b", "a", "a_2"])
         ['a', 'b', 'a_3', 'a_2']
     """
-    taken = set(names)
-    seen: set[str] = set()
+    used_names = set(names)
+    assigned: set[str] = set()
     unique = []
     for name in names:
         candidate, number = name, 2
-        while candidate in seen or (candidate != name and candidate in taken):
+        while candidate in assigned or (candidate != name and candidate in used_names):
             candidate = f"{name}_{number}"
             number += 1
-        seen.add(candidate)
+        assigned.add(candidate)
         unique.append(candidate)
     return unique
 
@@ -146,9 +146,9 @@ def _flat_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.Arra
     return scalars.other_texts(array)
 
 
-def _shown_element(array: pa.Array) -> pa.Array:
+def _display_elements(array: pa.Array) -> pa.Array:
     """Return elements of nested values. Strings are quoted, so that they differ from NULL."""
-    text = shown_texts(array)
+    text = display_texts(array)
     if is_text(array.type):
         text = concatenate(
             text_scalar("'"), pc.replace_substring(text, "'", "''"), text_scalar("'")
@@ -171,14 +171,14 @@ def _json_texts(array: pa.Array) -> pa.Array:
         names = [json.dumps(key, ensure_ascii=False) + ":" for key in keys]
         return _struct_texts(array, names, json_texts, ",")
     if is_binary(data_type):
-        return _quoted(scalars.base64_texts(array))
+        return _json_strings(scalars.base64_texts(array))
     text = csv_texts(array)
     if types.is_floating(data_type):
         # NaN and Infinity are not JSON numbers
-        return pc.if_else(pc.match_substring_regex(text, "[Ny]$"), _quoted(text), text)
+        return pc.if_else(pc.match_substring_regex(text, "[Ny]$"), _json_strings(text), text)
     if types.is_boolean(data_type) or is_number(data_type):
         return text
-    return _quoted(text)
+    return _json_strings(text)
 
 
 def _json_keys(array: pa.Array) -> pa.Array:
@@ -192,7 +192,7 @@ def _json_keys(array: pa.Array) -> pa.Array:
     )
 
 
-def _quoted(text: pa.Array) -> pa.Array:
+def _json_strings(text: pa.Array) -> pa.Array:
     """Return JSON strings."""
     if pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPE)).as_py():
         values = text.to_pylist()

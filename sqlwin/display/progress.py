@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.display.status_line import T, waiting_for
 
 # Completed tasks before the time left can be estimated
@@ -69,10 +69,10 @@ class TimeLeft:
         """Return the seconds left at the time `now`, None if too little is known."""
         if counts.tasks != self._tasks or counts.tasks_done < self._done:
             self._tasks, self._since, self._done = counts.tasks, now, counts.tasks_done
-        done = counts.tasks_done - self._done
-        if done < LEAST_TASKS or now - self._since < LEAST_SECONDS:
+        tasks_done = counts.tasks_done - self._done
+        if tasks_done < LEAST_TASKS or now - self._since < LEAST_SECONDS:
             return None
-        return (now - self._since) * (counts.tasks - counts.tasks_done) / done
+        return (now - self._since) * (counts.tasks - counts.tasks_done) / tasks_done
 
 
 class ProgressBar:
@@ -225,4 +225,4 @@ def _rows(count: int) -> list[str]:
     for size, unit in ((10**9, "G"), (10**6, "M")):
         if count >= size:
             return [f"{count / size:.1f} {unit} rows"]
-    return [counted(count, "rows")]
+    return [count_text(count, "rows")]

@@ -36,7 +36,7 @@ def leaves_calendar(array: pa.Array) -> bool:
     """Return whether Arrow cannot convert the array: it has dates or nested times out of range."""
     type_ = array.type
     if types.is_date32(type_):
-        return not _in_calendar(array.cast(pa.int32()))
+        return not _is_in_calendar(array.cast(pa.int32()))
     if not types.is_nested(type_) or not any(word in str(type_) for word in ("date", "timestamp")):
         return False
     try:
@@ -55,9 +55,9 @@ def python_values(array: pa.Array) -> list[Any]:
         return _dates(array)
     if types.is_map(type_):
         entries = list(zip(python_values(array.keys), python_values(array.items), strict=True))
-        return _sliced(array, entries, dict)
+        return _slice_elements(array, entries, dict)
     if types.is_list(type_) or types.is_large_list(type_):
-        return _sliced(array, python_values(array.values), list)
+        return _slice_elements(array, python_values(array.values), list)
     if types.is_struct(type_):
         named = Row(*(field.name for field in type_))
         fields = [python_values(array.field(i)) for i in range(type_.num_fields)]
@@ -78,7 +78,7 @@ def _texts(array: pa.Array) -> list[str | None]:
     return [None if value is None else value.decode(errors="replace") for value in raw]
 
 
-def _sliced(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:
+def _slice_elements(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:
     """Return the elements per row of a list or map array, None where the row is NULL."""
     ends = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()
@@ -90,7 +90,7 @@ def _sliced(array: pa.Array, elements: list[Any], make: Any) -> list[Any]:
 
 def _dates(array: pa.Array) -> list[Any]:
     days = array.cast(pa.int32())
-    if _in_calendar(days):
+    if _is_in_calendar(days):
         return list(array.to_pylist())
     return [
         text
@@ -100,7 +100,7 @@ def _dates(array: pa.Array) -> list[Any]:
     ]
 
 
-def _in_calendar(days: pa.Array) -> bool:
+def _is_in_calendar(days: pa.Array) -> bool:
     extremes = pc.min_max(days).as_py()
     low, high = extremes["min"], extremes["max"]
     return low is None or bool(_FIRST_DAY <= low and high <= _LAST_DAY)

@@ -82,7 +82,7 @@ def timestamp_texts(array: pa.Array, *, iso: bool, uniform: bool = False) -> pa.
     text = _clock_texts(seconds)
     if iso:
         text = pc.replace_substring(text, " ", "T")
-    text = _with_fraction(text, fraction, per_second, uniform)
+    text = _append_fraction(text, fraction, per_second, uniform)
     if suffix is not None and (iso or zone is None):
         text = concatenate(text, suffix)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
@@ -106,7 +106,7 @@ def time_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     values = array.cast(storage).cast(pa.int64()).fill_null(0)
     seconds, fraction = _floor_divide(values, per_second)
     text = pc.utf8_slice_codeunits(_clock_texts(seconds), len("1970-01-01 "))
-    text = _with_fraction(text, fraction, per_second, uniform)
+    text = _append_fraction(text, fraction, per_second, uniform)
     return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
 
 
@@ -202,7 +202,9 @@ def _utc_offsets(seconds: pa.Array, zone: tzinfo) -> tuple[pa.Array, pa.Array]:
     return pa.array(offsets, pa.int64()).take(indices), pa.array(names, TEXT).take(indices)
 
 
-def _with_fraction(text: pa.Array, fraction: pa.Array, per_second: int, uniform: bool) -> pa.Array:
+def _append_fraction(
+    text: pa.Array, fraction: pa.Array, per_second: int, uniform: bool
+) -> pa.Array:
     values = fraction.to_pylist()
     if not any(values):
         return text

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.display.formats import cut_batches, first_rows
-from sqlwin.display.notation import is_binary, is_number, is_text, shown_texts
+from sqlwin.display.notation import display_texts, is_binary, is_number, is_text
 
 DEFAULT_MAX_ROWS = 40
 
@@ -75,13 +75,15 @@ def print_table(
     Returns:
         Number of rows shown, and whether there are more.
     """
-    taken = first_rows(batches, max_rows)
-    has_more = max_rows is not None and taken is not None and taken.num_rows > max_rows
+    shown_batches = first_rows(batches, max_rows)
+    has_more = (
+        max_rows is not None and shown_batches is not None and shown_batches.num_rows > max_rows
+    )
     n_rows = 0
     cells: list[list[str | None]] = [[] for _ in columns]
     data_types: list[pa.DataType] = [pa.null() for _ in columns]
-    if taken is not None:
-        rows = taken.slice(0, max_rows)
+    if shown_batches is not None:
+        rows = shown_batches.slice(0, max_rows)
         n_rows = rows.num_rows
         if len(columns) == n_rows == 1 and not has_more and _print_lines(rows.column(0), console):
             return 1, False
@@ -128,7 +130,7 @@ def is_better_vertical(
     widest = [cell_len(one_line(name)) for name in columns]
     for piece in rows:
         for number, array in enumerate(piece.columns):
-            texts = shown_texts(array, uniform=True).to_pylist()
+            texts = display_texts(array, uniform=True).to_pylist()
             cells = [None if text is None else one_line(text) for text in texts]
             widest[number] = max([widest[number], *(_width(cell, null) for cell in cells)])
     return sum(widest) + GAP * (len(columns) - 1) > width
@@ -205,7 +207,7 @@ def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     array = column.combine_chunks()
     # Arrow keeps values in chunks if they are too large for one array
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    texts = [text for chunk in chunks for text in shown_texts(chunk, uniform=True).to_pylist()]
+    texts = [text for chunk in chunks for text in display_texts(chunk, uniform=True).to_pylist()]
     return [None if text is None else one_line(text) for text in texts]
 
 
@@ -276,7 +278,7 @@ def _notes(headers: Sequence[str], layout: Layout, has_more: bool, more: str) ->
     notes = []
     if layout.break_at is not None:
         hidden = [name for i, name in enumerate(headers) if i not in layout.shown]
-        more_columns = counted(len(hidden), "more columns")
+        more_columns = count_text(len(hidden), "more columns")
         notes.append(f"… {more_columns}: {', '.join(hidden)}")
     if has_more:
         notes.append(f"… more rows: {more}")
@@ -306,7 +308,10 @@ def write_stream_table(
         if not batch.num_rows:
             continue
         cells = [
-            ["NULL" if text is None else one_line(text) for text in shown_texts(column).to_pylist()]
+            [
+                "NULL" if text is None else one_line(text)
+                for text in display_texts(column).to_pylist()
+            ]
             for column in batch.columns
         ]
         needed = [min(max(map(cell_len, column)), MAX_CELL_WIDTH) for column in cells]
@@ -363,7 +368,7 @@ def write_vertical(
     room = max(20, console.width - name_width - 3) if console.is_terminal else None
     n_rows = 0
     for piece in cut_batches(batches):
-        cells = [shown_texts(array, uniform=True).to_pylist() for array in piece.columns]
+        cells = [display_texts(array, uniform=True).to_pylist() for array in piece.columns]
         for row in range(piece.num_rows):
             if max_rows is not None and n_rows == max_rows:
                 _print_wrapped(console, Text(f"… more rows: {more}", style="dim"))

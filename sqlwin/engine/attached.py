@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from runtime.spark.context import connect_to_java
 from runtime.spark.jvm import process
 from runtime.spark.private import unless_missing
-from runtime.spark.session import built, forget_connection, quiet_python_loggers
+from runtime.spark.session import build, forget_connection, quiet_python_loggers
 
 
 class Attached:
@@ -54,7 +54,7 @@ class Attached:
             connect_to_java()
         if not is_first:
             _wrap_context()
-        self.spark: SparkSession = built(settings)
+        self.spark: SparkSession = build(settings)
 
     def begin(self, directory: Path) -> None:
         """Resolve relative paths in Spark's own SQL against a directory."""

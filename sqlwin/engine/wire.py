@@ -26,8 +26,8 @@ def send_message(channel: socket.socket, message: Message, files: Sequence[int] 
     """
     data = json.dumps(message).encode()
     head = _LENGTH.pack(len(data))
-    sent = socket.send_fds(channel, [head], list(files)) if files else 0
-    channel.sendall(head[sent:] + data)
+    n_sent = socket.send_fds(channel, [head], list(files)) if files else 0
+    channel.sendall(head[n_sent:] + data)
 
 
 def receive(channel: socket.socket, n_files: int = 0) -> tuple[Message, list[int]]:

@@ -91,7 +91,7 @@ class StatementErrors:
         if not isinstance(error, SqlwinError):
             error = translate(error, self.text)
             if self.catalog is not None:
-                error = self.catalog.analyzer.with_nearest_name(error)
+                error = self.catalog.analyzer.suggest_nearest_name(error)
         error = relocate(error, self.text)
         if error.kind is ErrorKind.RAISED and error.position is None:
             error.position, error.sql = place_of_raised(error.message, self.text), self.text

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.explain.build import operator_ids, query_document
-from planner.explain.document import QueryDocument, masked_document
+from planner.explain.document import QueryDocument, mask_document
 from planner.explain.streams import explain_reader, explain_shared
 from planner.lowering.stream.statement_set import (
     StreamSetSteps,
@@ -108,7 +108,7 @@ class Explanations:
         with deep_trees(statement.text):
             self._plans.open_directory()
             return [
-                masked_document(document, mask) for document in self._documents(statement, analyze)
+                mask_document(document, mask) for document in self._documents(statement, analyze)
             ]
 
     def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:

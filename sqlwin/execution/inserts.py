@@ -15,7 +15,7 @@ from planner.sql.table_options import position_of_option
 from runtime.connectors.registry import check_writable, takes_as_is
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -173,8 +173,8 @@ def with_static(
 def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
     if len(targets) != n_columns:
         raise AnalysisError(
-            f"the query returns {counted(n_columns, 'columns')}, but `{table}` has {len(targets)}: "
-            f"{', '.join(targets)}",
+            f"the query returns {count_text(n_columns, 'columns')}, but `{table}` has "
+            f"{len(targets)}: {', '.join(targets)}",
             subjects=(table,),
             hint="select one expression per column, in the table's order",
         )
@@ -192,7 +192,7 @@ def fit_rows(
         return rows
     are_in_order = not (columns or static) and len(declared) == len(rows.schema.fields)
     if rows.arrow is not None and are_in_order:
-        named = rows.renamed([column.name for column in declared])
+        named = rows.rename([column.name for column in declared])
         if takes_as_is(named.schema, table):
             return named
     return BatchRows.of(by_position(rows.dataframe, table, columns, static))

@@ -22,7 +22,7 @@ from runtime.slices.store import (
     is_table,
     set_suspended,
 )
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.slices import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
@@ -92,7 +92,7 @@ class MaterializedTables:
             catalog.forget(statement.name)
             remove_slices(place)
             raise
-        n_files = counted(done.n_added, "files")
+        n_files = count_text(done.n_added, "files")
         message = (
             f"created `{name}`: {done.n_written:,} partials from {done.n_read:,} rows in {n_files}"
         )
@@ -350,7 +350,7 @@ def _like(pattern: str) -> re.Pattern[str]:
 
 def _report(name: str, done: RefreshResult) -> str:
     changed = [
-        counted(n_files, f"{what} files")
+        count_text(n_files, f"{what} files")
         for n_files, what in (
             (done.n_added, "new"),
             (done.n_changed, "changed"),

@@ -30,7 +30,7 @@ from runtime.frames.views import temporary_view
 from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.session import is_remote
 from runtime.spark.settings import change_setting
@@ -235,27 +235,27 @@ class Runner:
             case nodes.ShowNames(kind="FUNCTIONS", like=like):
                 table = listings.show_functions(self.spark, like)
             case nodes.ShowNames():
-                table = listings.masked_table(self._materialized.show(statement), mask)
+                table = listings.mask_table(self._materialized.show(statement), mask)
             case nodes.ShowCreateTable() if self.catalog.entry(statement.name) is not None:
                 table = listings.show_create_table(self.catalog, statement.name, mask, self.spark)
             case nodes.ShowStreams():
                 from sqlwin.execution.streams.status import show_streams
 
-                table = listings.masked_table(show_streams(self.streams), mask)
+                table = listings.mask_table(show_streams(self.streams), mask)
             case nodes.ShowState():
                 from sqlwin.execution.streams.status import show_state
 
                 refuse_remote_state(self.spark)
                 with self.plans.errors_of(statement.text), self.plans.jobs_run():
                     table = show_state(self.spark, statement.directory)
-                table = listings.masked_table(table, mask)
+                table = listings.mask_table(table, mask)
             case nodes.Describe(is_extended=True) if isinstance(
                 entry := self.catalog.entry(statement.name), MaterializedTable
             ):
-                table = listings.masked_table(self._materialized.describe(entry), mask)
+                table = listings.mask_table(self._materialized.describe(entry), mask)
             case nodes.Describe() if self.catalog.readable(statement.name) is not None:
                 table = listings.describe_table(self.catalog, statement.name, self.spark)
-                table = listings.masked_table(table, mask)
+                table = listings.mask_table(table, mask)
             case nodes.SparkStatement() | nodes.ShowCreateTable() | nodes.Describe():
                 return self._spark_statement(statement)
         if table is None:
@@ -469,7 +469,7 @@ class Runner:
         """Set Spark's counterpart of a setting, if it has one."""
         conf, value = self.config.spark_setting(key)
         if conf is not None:
-            with translated_errors():
+            with translate_spark_errors():
                 change_setting(self.plans.spark, conf, value)
 
     # -- Spark's own ---------------------------------------------------------------------------

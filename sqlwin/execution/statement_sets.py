@@ -13,14 +13,14 @@ from planner.lowering.batch import lower
 from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
 from runtime.batch.execute import dataframe
-from runtime.batch.shared import SharedPartials, first_reader, read_by_several
+from runtime.batch.shared import SharedPartials, first_reader, shared_by_several
 from runtime.connectors.registry import write_rows
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
@@ -119,7 +119,7 @@ class Inserts:
                     statement.overwrite,
                     statement.partition,
                 )
-        written = "" if count is None else f" {counted(count, 'rows')}"
+        written = "" if count is None else f" {count_text(count, 'rows')}"
         return InsertResult(statement.text, f"INSERT INTO {name}:{written or ' done'}", count)
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
@@ -208,7 +208,7 @@ class Inserts:
         targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
         queries = [insert.ast for insert in inserts]
         after = dependencies(targets, queries, plans.catalog, partial(resolve, plans.spark))
-        shared_steps = read_by_several(steps)
+        shared_steps = shared_by_several(steps)
         with SharedPartials(shared_steps) as shared:
             rows = [
                 self._insert_rows(insert, step, table, shared, meter)

@@ -1,1 +1,4 @@
-"""Help texts and the reference. Imports little, and not Spark."""
+"""Help texts and the reference, from declared tables of options, functions and settings.
+
+Imports no Spark, so that help is printed at once.
+"""

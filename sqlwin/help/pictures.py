@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_, or_, xor
 
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 
 # Minutes of the rows in every picture: one row is on a boundary, and one follows a gap
 _ROWS = (1, 4, 10, 12, 18, 33)
@@ -50,7 +50,7 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
     lines = [marks_line("rows", [(row, "●") for row in rows], left), *axis(left, right)]
     for start, end in windows:
         n_rows = sum(start <= row < end for row in rows)
-        count = counted(n_rows, "rows")
+        count = count_text(n_rows, "rows")
         lines.append(marks_line("", [(start, bar(end - start)), (right + 1, count)], left))
     return "\n".join(lines)
 
@@ -128,7 +128,7 @@ def _variance(rows: Rows, fewer: int) -> float:
     return sum((x - mean) ** 2 for x in xs) / (len(xs) - fewer)
 
 
-def _by_y(pick: Callable[..., tuple[int, int, int]]) -> Callable[[Rows], int]:
+def _y_of(pick: Callable[..., tuple[int, int, int]]) -> Callable[[Rows], int]:
     return lambda rows: pick(rows, key=lambda row: row[2])[1]
 
 
@@ -143,8 +143,8 @@ _RESULTS: dict[str, Callable[[Rows], float | str]] = {
     "AVG": lambda rows: sum(_xs(rows)) / len(rows),
     "MIN": lambda rows: min(_xs(rows)),
     "MAX": lambda rows: max(_xs(rows)),
-    "MIN_BY": _by_y(min),
-    "MAX_BY": _by_y(max),
+    "MIN_BY": _y_of(min),
+    "MAX_BY": _y_of(max),
     "FIRST_VALUE": _FIRST,
     "LAST_VALUE": lambda rows: rows[-1][1],
     "LISTAGG": lambda rows: ",".join(map(str, _xs(rows))),

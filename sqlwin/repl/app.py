@@ -21,7 +21,7 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 
 from runtime.errors import SqlwinError
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.console.failures import (
     Stopped,
     end_at_next_signal,
@@ -104,9 +104,9 @@ class Repl:
             expressions: Statements to run before the first prompt.
         """
         handlers = {
-            signal.SIGINT: self._interrupted,
-            signal.SIGTERM: self._stopped,
-            signal.SIGHUP: self._stopped,
+            signal.SIGINT: self._on_interrupt,
+            signal.SIGTERM: self._on_stop,
+            signal.SIGHUP: self._on_stop,
         }
         try:
             with handle_signals(handlers), keep_ctrl_d():
@@ -161,7 +161,7 @@ class Repl:
         except Cancelled:
             if not future.done():
                 self._leave_screen()
-            self._shown().is_paging = False
+            self._result_presenter().is_paging = False
             _say_dim("cancelled")
             return False
         except Exception as error:
@@ -185,7 +185,7 @@ class Repl:
                 editing_mode=EditingMode.VI if self.options.keys == "vi" else EditingMode.EMACS,
                 refresh_interval=_REFRESH_SECONDS if is_starting else 0,
                 pre_run=self._begin_line,
-                handle_sigint=False,  # `_interrupted` handles it, also after the end of the line
+                handle_sigint=False,  # `_on_interrupt` handles it, also after the end of the line
             )
         except Stopped:
             raise
@@ -237,7 +237,7 @@ class Repl:
             self._raises = before
             self.thread.forget_interrupts()
 
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._presenter is not None and self._presenter.is_paging:
             return  # less handles its own Ctrl-C
         if self._raises:
@@ -267,7 +267,7 @@ class Repl:
 
         app.context.copy().run(press)
 
-    def _stopped(self, number: int, frame: FrameType | None) -> None:
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
         end_at_next_signal()
         app = self._prompt.app
         if not app.is_running or app.loop is None:
@@ -289,7 +289,7 @@ class Repl:
         from sqlwin.repl.present import has_only_message
 
         control = SessionControl(session)
-        presenter = self._shown()
+        presenter = self._result_presenter()
         bar = presenter.bar
         control.take_interrupt = self.thread.take_interrupt
         if bar.counts is None:
@@ -335,7 +335,7 @@ class Repl:
                         presenter.show(result, time.monotonic())
             except SqlwinError as error:
                 shown.append(f"error: {report_text(error)}\n")
-            shown.append(f"{script.file}: ran {counted(n_statements, 'statements')}\n")
+            shown.append(f"{script.file}: ran {count_text(n_statements, 'statements')}\n")
             self._say_above("".join(shown))
 
         self.thread.submit(work)
@@ -357,7 +357,7 @@ class Repl:
 
     # -- showing -------------------------------------------------------------------------------
 
-    def _shown(self) -> PromptPresenter:
+    def _result_presenter(self) -> PromptPresenter:
         """Presenter of results, created on first use because Arrow takes time to import."""
         if self._presenter is None:
             self._presenter = self._new_presenter(_write_screen, is_on_screen=True)
@@ -396,7 +396,7 @@ class Repl:
         if self.thread.state is SessionState.READY:
             yield
             return
-        with self._shown().bar.waiting("Starting Spark"):
+        with self._result_presenter().bar.waiting("Starting Spark"):
             yield
 
     def _close(self) -> None:

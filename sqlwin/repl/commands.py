@@ -162,8 +162,8 @@ def run_command(prompt: Prompt, line: str) -> None:
 
 def help_lines() -> Iterator[tuple[str, str]]:
     """Yield each command with its argument, and its description."""
-    for listed in sorted(COMMANDS.values(), key=lambda listed: listed.name.lower()):
-        yield f"{listed.name} {listed.argument}".strip(), listed.help
+    for command in sorted(COMMANDS.values(), key=lambda command: command.name.lower()):
+        yield f"{command.name} {command.argument}".strip(), command.help
 
 
 # -- help and leaving ------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def _show_create(prompt: Prompt, argument: str) -> None:
 
 @command(r"\df", "[PATTERN]", "list functions, such as \\df %window%")
 def _functions(prompt: Prompt, argument: str) -> None:
-    quoted = argument.replace("'", "''")
-    like = f" LIKE '{quoted}'" if argument else ""
+    escaped = argument.replace("'", "''")
+    like = f" LIKE '{escaped}'" if argument else ""
     prompt.run_sql(f"SHOW FUNCTIONS{like};", is_typed=False)
 
 
@@ -320,9 +320,9 @@ def _page(prompt: Prompt, argument: str) -> None:
 @command(r"\!", "COMMAND", "run a shell command")
 def _shell(prompt: Prompt, argument: str) -> None:
     with ctrl_d_ends_input():
-        done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
-    if done.returncode and argument:
-        prompt.say(f"exit code {done.returncode}")
+        process = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
+    if process.returncode and argument:
+        prompt.say(f"exit code {process.returncode}")
 
 
 @command(r"\history", "[TEXT]", "list previous statements, optionally those that contain TEXT")
@@ -382,7 +382,7 @@ def _pager(prompt: Prompt, argument: str) -> None:
 
 @command(r"\null", "[TEXT]", "set the text for NULL in tables; without TEXT: NULL")
 def _null(prompt: Prompt, argument: str) -> None:
-    prompt.options.null = _unquoted(argument) or ("" if argument else "NULL")
+    prompt.options.null = _strip_quotes(argument) or ("" if argument else "NULL")
     prompt.say(f"NULL is shown as {prompt.options.null!r}")
 
 
@@ -416,7 +416,7 @@ def _one_of(name: str, argument: str, values: tuple[str, ...]) -> str:
 
 
 def _path(argument: str, name: str) -> Path:
-    path = _unquoted(argument)
+    path = _strip_quotes(argument)
     if not path:
         raise CommandError(f"{name} requires a file name")
     try:
@@ -425,7 +425,7 @@ def _path(argument: str, name: str) -> Path:
         raise CommandError(f"cannot find {path}: unknown user") from error
 
 
-def _unquoted(argument: str) -> str:
+def _strip_quotes(argument: str) -> str:
     """Remove shell quotes from an argument. If a quote is not closed, return it unchanged."""
     try:
         return " ".join(shlex.split(argument))

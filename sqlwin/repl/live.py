@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from runtime.errors import AnalysisError
-from sqlwin.display.notation import shown_texts
+from sqlwin.display.notation import display_texts
 from sqlwin.display.status_line import fit_width
 from sqlwin.display.table import print_table
 
@@ -206,7 +206,7 @@ class _LatestByKey:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._schema = batch.schema
-        keys = [shown_texts(batch.column(i)).to_pylist() for i in self._keys]
+        keys = [display_texts(batch.column(i)).to_pylist() for i in self._keys]
         # as scalars, because Python has no dates after the year 9999
         for place, row in enumerate(zip(*batch.columns, strict=True)):
             key = tuple(texts[place] for texts in keys)
@@ -219,14 +219,14 @@ class _LatestByKey:
     def shown(self, room: int) -> list[pa.RecordBatch]:
         if self._schema is None:
             return []
-        rows = [self._rows[key] for key in sorted(self._rows, key=_in_order)[:room]]
+        rows = [self._rows[key] for key in sorted(self._rows, key=_sort_key)[:room]]
         arrays = [
             pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self._schema)
         ]
         return [pa.RecordBatch.from_arrays(arrays, schema=self._schema)]
 
 
-def _in_order(key: tuple[object, ...]) -> tuple[tuple[bool, float, str], ...]:
+def _sort_key(key: tuple[object, ...]) -> tuple[tuple[bool, float, str], ...]:
     """Return a sort key: numbers by value, NULL last."""
     return tuple((part is None, _number(part), str(part)) for part in key)
 

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from runtime.spec.figures import counted
-from sqlwin.console.formats import elapsed, writer_of
+from runtime.spec.figures import count_text
+from sqlwin.console.formats import elapsed_text, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import is_better_vertical, print_table, write_vertical
 from sqlwin.repl.commands import ReplOptions
@@ -130,23 +130,23 @@ class PromptPresenter:
         ):
             vertical = "on"
         if vertical != "on":
-            text, n_rows, is_cut = self._rendered(print_table, result, batches, _UNBOUNDED)
+            text, n_rows, is_cut = self._render(print_table, result, batches, _UNBOUNDED)
             # the rule below the names is as wide as the table
             needed = max(cell_len(Text.from_ansi(line).plain) for line in text.split("\n")[:2])
             if needed > width and vertical == "auto":
                 vertical = "on"
             elif needed > width and not self._pages():
-                text, n_rows, is_cut = self._rendered(print_table, result, batches, width)
+                text, n_rows, is_cut = self._render(print_table, result, batches, width)
                 needed = width
         if vertical == "on":
-            text, n_rows, is_cut = self._rendered(write_vertical, result, batches, width)
+            text, n_rows, is_cut = self._render(write_vertical, result, batches, width)
             needed = width
         is_long = text.count("\n") > height - _PROMPT_LINES
         if (is_long or needed > width) and self._pages():
             self._page(text, at_once=True)
         else:
             self._write(text)
-        self._say(counted(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
+        self._say(count_text(n_rows, "rows") + (" shown" if is_cut else "") + took, dim=True)
 
     def _show_stream(self, result: RowsResult, stream: StreamedRows, started: float) -> None:
         """Show rows as windows close, until the stream ends or the user presses q or Ctrl-C."""
@@ -193,7 +193,7 @@ class PromptPresenter:
 
     def _show_text(self, result: Result, started: float) -> None:
         """Write CSV, JSON and the like as it arrives, through a pager once the screen is full."""
-        with self._paged() as paged:
+        with self._page_of() as paged:
 
             def write(text: str) -> None:
                 self._thread.check()
@@ -202,13 +202,13 @@ class PromptPresenter:
             try:
                 writer = writer_of(self._options.format, to_file=False)
                 n_rows = writer(result.columns, self._batches(result, None), write)
-                message = counted(n_rows, "rows") + self._took(started)
+                message = count_text(n_rows, "rows") + self._took(started)
             except PagerClosed:
                 message = "the pager was closed before the end"
         self._say(message, dim=True)
         self._check_interrupted()
 
-    def _rendered(
+    def _render(
         self,
         show: Callable[..., tuple[int, bool]],
         result: Result,
@@ -240,14 +240,14 @@ class PromptPresenter:
 
     def _page(self, text: str, at_once: bool = False) -> None:
         try:
-            with self._paged() as paged:
+            with self._page_of() as paged:
                 if at_once:
                     paged.page()
                 paged.write(text)
         except PagerClosed:
             return  # read as far as the user wanted
 
-    def _paged(self) -> PagedText:
+    def _page_of(self) -> PagedText:
         height = shutil.get_terminal_size().lines
         command = pager_command() if self._pages() else None
         return PagedText(height - _PROMPT_LINES, self._write, command, on_page=self._note_paging)
@@ -299,10 +299,10 @@ class PromptPresenter:
             yield batch
 
     def _foot(self, n_rows: int, suffix: str, started: float) -> None:
-        self._say(counted(n_rows, "rows") + suffix + self._took(started), dim=True)
+        self._say(count_text(n_rows, "rows") + suffix + self._took(started), dim=True)
 
     def _took(self, started: float) -> str:
-        return f" ({elapsed(started)})" if self._options.timing else ""
+        return f" ({elapsed_text(started)})" if self._options.timing else ""
 
     def _say(self, text: str, dim: bool = False) -> None:
         console, stream = self._console(max(shutil.get_terminal_size().columns, 20))

@@ -142,14 +142,14 @@ def edit_file(path: Path) -> str:
         raise SetupError(f"cannot write {path}: {error.strerror}") from error
     try:
         with ctrl_d_ends_input():
-            done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+            process = subprocess.run([*shlex.split(editor), str(path)], check=False)
     except OSError as error:
         raise SetupError(
             f"cannot run the editor {editor}: {error.strerror}",
             hint="for example export EDITOR=nano",
         ) from error
-    if done.returncode:
-        raise SetupError(f"the editor {editor} exited with code {done.returncode}")
+    if process.returncode:
+        raise SetupError(f"the editor {editor} exited with code {process.returncode}")
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.errors import MissingAttributeError
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 from sqlwin.result.tables import pandas_frame, polars_frame
@@ -116,8 +116,8 @@ class StatementResult(ABC):
         if self.scan_counts is None:
             return self.statement_notes
         dropped = tuple(
-            f"{counted(n_rows, 'rows')} with NULL in `{column}` {'is' if n_rows == 1 else 'are'} "
-            "in no window (numNullRowTimeRecordsDropped)"
+            f"{count_text(n_rows, 'rows')} with NULL in `{column}` "
+            f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
             for column, n_rows in self.scan_counts.null_times()
         )
         return self.statement_notes + dropped
@@ -288,7 +288,7 @@ class ResultWithText(StatementResult):
 
     @property
     @abstractmethod
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         """The text to print."""
 
     @property
@@ -312,14 +312,14 @@ class ResultWithText(StatementResult):
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """Return a table whose only row is the text."""
-        return pa.table({"result": [self._shown]})
+        return pa.table({"result": [self._shown_text]})
 
     def _print(self, max_rows: int | None) -> None:
-        print(self._shown)
+        print(self._shown_text)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self._shown)}</pre>"
+        return f"<pre>{html.escape(self._shown_text)}</pre>"
 
     def _summary(self) -> str:
-        lines = self._shown.strip().splitlines() or [""]
+        lines = self._shown_text.strip().splitlines() or [""]
         return lines[0] + (" ..." if len(lines) > 1 else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runtime.batch.in_process import RowsHere
-from runtime.frames.arrow_tables import arrow_zone, as_of_schema, schema_in_zone
+from runtime.frames.arrow_tables import arrow_zone, cast_to_schema, schema_in_zone
 from runtime.spec.table import Column
 from sqlwin.result.rows import RunRecord, compute
 
@@ -48,7 +48,7 @@ class InProcessRows:
         """Yield the rows, at most `limit`."""
         rows = self.computed.batches(limit)
         while (batch := compute(self.run, lambda: next(rows, None), has_jobs=False)) is not None:
-            yield as_of_schema(batch, self.schema)
+            yield cast_to_schema(batch, self.schema)
 
     def dataframe(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that has not been computed."""

@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 )
 
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.arrow_tables import arrow_zone, as_of_schema, session_zone
-from runtime.frames.blobs import numbered
+from runtime.frames.arrow_tables import arrow_zone, cast_to_schema, session_zone
+from runtime.frames.blobs import number_columns
 from runtime.results.rows import DEFAULT_MOST_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
@@ -81,7 +81,7 @@ class SparkRows:
             yield from self._fetch(BatchRows.of(frame))
             return
         for batch in compute(self.run, frame.toArrow).to_batches():
-            yield as_of_schema(batch, self.schema)
+            yield cast_to_schema(batch, self.schema)
 
     def _fetch(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
         """Yield rows with this schema, fetched from tasks within `most_bytes`."""
@@ -90,7 +90,7 @@ class SparkRows:
             # only the first call starts jobs
             batch = compute(self.run, lambda: next(batches, None))
             while batch is not None:
-                yield as_of_schema(batch, self.schema)
+                yield cast_to_schema(batch, self.schema)
                 batch = compute(self.run, lambda: next(batches, None), has_jobs=False)
 
     def dataframe(self) -> DataFrame:
@@ -108,7 +108,7 @@ def arrow_ready(frame: DataFrame) -> DataFrame:
         F.col(f"_{i}").cast("string") if lacks else F.col(f"_{i}")
         for i, lacks in enumerate(lacking)
     )
-    return numbered(frame).select(*columns).toDF(*(field.name for field in fields))
+    return number_columns(frame).select(*columns).toDF(*(field.name for field in fields))
 
 
 def arrow_schema(frame: DataFrame, names: Sequence[str], time_zone: str) -> pa.Schema:

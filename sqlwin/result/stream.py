@@ -125,10 +125,10 @@ class StreamedRows:
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Start the stream, yield its rows, at most `limit`, and stop it."""
-        from runtime.frames.arrow_tables import as_of_schema
+        from runtime.frames.arrow_tables import cast_to_schema
 
         for batch in _run(self.opened, limit):
-            yield as_of_schema(batch, self.schema)
+            yield cast_to_schema(batch, self.schema)
 
     def dataframe(self) -> DataFrame:
         """Return the streaming DataFrame, which `writeStream` starts."""

@@ -23,7 +23,7 @@ def pandas_frame(table: Callable[[], pa.Table]) -> pd.DataFrame:
     """
     if find_spec("pandas") is None:
         raise _missing("pandas", "to_pandas()")
-    return _as_pandas(table())
+    return _to_pandas(table())
 
 
 def polars_frame(columns: list[str], table: Callable[[], pa.Table]) -> pl.DataFrame:
@@ -54,7 +54,7 @@ def _missing(package: str, feature: str) -> MissingPackageError:
     )
 
 
-def _as_pandas(table: pa.Table) -> pd.DataFrame:
+def _to_pandas(table: pa.Table) -> pd.DataFrame:
     # imports PySpark
     from sqlwin.display.python_values import leaves_calendar, python_values
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.errors import ExecutionError
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.display.plan_page import plan_frame
 from sqlwin.display.table import write_stream_table
 from sqlwin.result.base import ResultWithRows, ResultWithText
@@ -55,11 +55,11 @@ class RowsResult(ResultWithRows):
         Its methods raise SqlwinError where Spark fails.
         """
         # imports PySpark
-        from sqlwin.dataframes import with_translated_errors
+        from sqlwin.dataframes import translate_errors_of
 
         with self._translate_errors():
             frame = self.data.dataframe()
-        return frame if self.errors is None else with_translated_errors(frame, self.errors)
+        return frame if self.errors is None else translate_errors_of(frame, self.errors)
 
     @property
     def columns(self) -> list[str]:
@@ -163,7 +163,7 @@ class TableResult(ResultWithRows):
         yield from self.table.slice(0, limit).to_batches()
 
     def _summary(self) -> str:
-        return f"{super()._summary()}; {counted(self.table.num_rows, 'rows')}"
+        return f"{super()._summary()}; {count_text(self.table.num_rows, 'rows')}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,7 +182,7 @@ class ExplainResult(ResultWithText):
     document: dict[str, Any] | None = None
 
     @property
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
@@ -202,7 +202,7 @@ class MessageResult(ResultWithText):
     message: str
 
     @property
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         return self.message
 
 
@@ -231,7 +231,7 @@ class InsertResult(ResultWithText):
         return
 
     @property
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         return self.message
 
 
@@ -257,5 +257,5 @@ class StreamResult(ResultWithText):
         return self.stream.query
 
     @property
-    def _shown(self) -> str:
+    def _shown_text(self) -> str:
         return self.message

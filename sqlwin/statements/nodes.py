@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from planner.sql.nodes import TableOptions
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.table import TableColumn, Watermark
 
 Name = tuple[str, ...]
@@ -65,7 +65,7 @@ class Use(SparkStatement):
             return "SET CATALOG spark_catalog"
         if self.kind != "CATALOG" and lower_name in (DEFAULTS, DEFAULTS[1:]):
             return "USE spark_catalog.default"
-        name = quoted(*self.name)
+        name = quote_name(*self.name)
         if self.kind == "CATALOG":
             return f"SET CATALOG {name}"
         return f"USE DATABASE {name}" if self.kind else f"USE {name}"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.render import quote_string
-from runtime.names import quoted
+from runtime.names import quote_name
 from sqlwin.parser.strings import string_value
 from sqlwin.statements.split import StatementText
 
@@ -41,4 +41,4 @@ def unambiguous_quotes(
         else:
             # A backslash in a name is an ordinary character.
             name = raw[1:-1].replace('""', '"')
-            yield token, TokenType.IDENTIFIER, name, quoted(name)
+            yield token, TokenType.IDENTIFIER, name, quote_name(name)

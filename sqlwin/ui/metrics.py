@@ -57,11 +57,11 @@ class _Collector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics. Called by Prometheus' client."""
-        yield from _of_streams(self._snapshot.streams)
-        yield from _of_statements(self._snapshot.statements)
+        yield from _stream_metrics(self._snapshot.streams)
+        yield from _statement_metrics(self._snapshot.statements)
 
 
-def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
+def _stream_metrics(streams: Iterable[StreamView]) -> Iterator[Metric]:
     # a stream restarted under the same name has the same labels: the latest one counts
     by_labels = {
         _labels(stream): stream for stream in sorted(streams, key=lambda stream: stream.begun)
@@ -91,10 +91,10 @@ def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
         for phase, seconds in sorted(stream.phases.items()):
             phases.add_metric((*labels, phase), seconds)
     yield from (batches, phases)
-    yield from _of_operators(by_labels)
+    yield from _operator_metrics(by_labels)
 
 
-def _of_operators(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric]:
+def _operator_metrics(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric]:
     operator_labels = (*_STREAM, "operator")
     rows = GaugeMetricFamily(
         "sqlwin_stream_state_rows", "Partials in state.", labels=operator_labels
@@ -131,7 +131,7 @@ def _of_operators(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric
     yield from (rows, size, watermark, lag, holds)
 
 
-def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
+def _statement_metrics(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
     count = GaugeMetricFamily(
         "sqlwin_statements",
         "Recent statements, by state.",

@@ -204,7 +204,7 @@ class _Guard:
         await self._inner(scope, receive, send)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
-        if not is_own_host(request.headers.get("host", "")):
+        if not is_this_machine(request.headers.get("host", "")):
             return _plain_text("this page is served only to 127.0.0.1 and localhost", 421)
         kind, _, bearer = request.headers.get("authorization", "").partition(" ")
         token = (
@@ -219,7 +219,7 @@ class _Guard:
         return None
 
 
-def is_own_host(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Return whether the Host of a request is this machine, on any port."""
     return re.sub(r":\d+$", "", host.strip().lower()) in _OWN_NAMES
 
@@ -293,7 +293,7 @@ def serve(session: Watched, port: int | None = None) -> Page:
         running = next(
             iter(sorted(servers, key=lambda candidate: candidate.watchers.find(own) is None)), None
         )
-        server = running or _Server(_bound(port))
+        server = running or _Server(_bind(port))
         _servers[server.port] = server
         server.watchers.add(session)
         if running is None:
@@ -301,7 +301,7 @@ def serve(session: Watched, port: int | None = None) -> Page:
         return Page(server, own)
 
 
-def _bound(port: int | None) -> socket.socket:
+def _bind(port: int | None) -> socket.socket:
     """Return a socket bound to a port of this machine.
 
     Raises:

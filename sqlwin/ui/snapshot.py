@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from planner.explain.build import query_document
-from planner.explain.document import Document, masked_document, to_json
+from planner.explain.document import Document, mask_document, to_json
 from runtime.redaction import Mask
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.session import is_remote
 from runtime.spark.status import StageProgress, TaggedJobs
-from runtime.streaming.status import OperatorStatus, clock, held_back_by, watermark_text
-from sqlwin.display.notation import is_number, shown_texts
+from runtime.streaming.status import OperatorStatus, blocking_source, clock, watermark_text
+from sqlwin.display.notation import display_texts, is_number
 from sqlwin.execution.activity import Activity, StatementRun, StatementState
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.history import BatchPoint
@@ -62,7 +62,7 @@ class Watched:
     spark_ui: str | None = None
 
 
-def watched_session(
+def session_to_watch(
     activity: Activity, streams: Streams, spark: SparkSession, mask: Callable[[], Mask]
 ) -> Watched:
     """Return the parts of a session that the page shows."""
@@ -159,7 +159,7 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
 def _operator(
     number: int, operator: OperatorStatus, incomplete: Sequence[str], now: float
 ) -> OperatorView:
-    holding = {held_back_by(operator), *(f"`{name}`" for name in incomplete)}
+    holding = {blocking_source(operator), *(f"`{name}`" for name in incomplete)}
     return OperatorView(
         number,
         *_watermark(operator.watermark_us, operator.has_ended, now),
@@ -220,7 +220,7 @@ def thin_points(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ..
 def latest_view(into: str, rows: pa.Table) -> LatestView:
     """Return rows as text for the page."""
     batch = rows.combine_chunks().to_batches()[0]
-    columns = [shown_texts(column, uniform=False).to_pylist() for column in batch.columns]
+    columns = [display_texts(column, uniform=False).to_pylist() for column in batch.columns]
     return LatestView(
         into,
         tuple(rows.column_names),
@@ -292,7 +292,7 @@ def plan_of(session: Watched, number: int) -> dict[str, object] | None:
         return None
     mask, zone = session.mask().text, session.time_zone()
     queries = [
-        masked_document(query_document(plan, plan.sql.strip(), zone), mask)
+        mask_document(query_document(plan, plan.sql.strip(), zone), mask)
         for plan in list(run.plans)
     ]
     document: dict[str, object] = to_json(Document(tuple(queries)))

@@ -1,8 +1,8 @@
-"""Benchmarks: `python -m tests.bench`. Every engine on the same rows in the same run.
+"""Benchmarks: `python -m tests.bench`. Every engine reads the same rows in the same run.
 
-Results are compared before a time counts. What is printed are ratios to sqlwin's time, the best of
-the timed runs of each; what takes over a minute runs once. Where a peer would copy rows for hours,
-it and sqlwin run on fewer rows, as the table says.
+Results are compared before a time counts. The table shows each engine's time divided by sqlwin's.
+Times are the best of several runs; a run of more than a minute is not repeated. Where a peer would
+copy rows for hours, it and sqlwin run on fewer rows, and the table says so.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ Digest = tuple[float, ...]
 
 @dataclass
 class Outcome:
-    """One engine on one case: its seconds, or why there are none; `own` are sqlwin's beside it."""
+    """One engine on one case: its seconds, or why there are none.
+
+    `own` has sqlwin's seconds on the same rows.
+    """
 
     seconds: list[float] = field(default_factory=list)
     digest: Digest | None = None
     note: str = ""
     own: float | None = None
-    peak_bytes: int = 0  # of the largest Python worker
+    peak_bytes: int = 0  # bytes of the largest Python worker
 
     @property
     def best(self) -> float | None:
@@ -44,7 +47,7 @@ class Outcome:
 
 
 def main() -> None:
-    """Run the cases asked for and print the table."""
+    """Run the selected cases and print the table."""
     options = _options()
     console = Console()
     conf = {"spark.sql.session.timeZone": "UTC"}
@@ -79,7 +82,7 @@ def _matrix(
         rows = _rows_with_result(case, options.rows)
         outcomes = run_case(session, case, rows, options, console)
         ratios[case.name] = _ratios(outcomes)
-        if options.svg:  # a run that is cut short has a chart too
+        if options.svg:  # written after each case, for runs that are interrupted
             chart.save(ratios, f"{options.rows:,} rows", options.svg)
         table.add_row(case.name, f"{rows:,}", *_cells(outcomes, options.peers))
         console.print(f"{case.name}, {rows:,} rows: {_plain(outcomes)}")
@@ -87,7 +90,7 @@ def _matrix(
 
 
 def _rows_with_result(case: Case, rows: int) -> int:
-    """As many of the rows as have a result that can be waited for."""
+    """Return a number of rows, at most `rows`, whose result fits the time limit."""
     n_windows = case.keys * (data.DAY_US // case.step_us)
     if n_windows <= peers.MOST_WINDOWS:
         return rows
@@ -97,12 +100,14 @@ def _rows_with_result(case: Case, rows: int) -> int:
 def run_case(
     session: sqlwin.Session, case: Case, rows: int, options: argparse.Namespace, console: Console
 ) -> dict[str, Outcome]:
-    """Time a case on sqlwin and on every peer, each result compared with sqlwin's.
+    """Time a case on sqlwin and on every peer. Each result is compared with sqlwin's.
 
-    A peer that copies rows into windows may get fewer rows; then so does sqlwin, beside it.
+    A peer that copies rows into windows may get fewer rows. sqlwin then runs on those rows too.
     """
     with workers_peak() as memory:
-        outcomes = {"sqlwin": _timed(_engine("sqlwin", session, case, rows, options), options.runs)}
+        outcomes = {
+            "sqlwin": _time_engine(_engine("sqlwin", session, case, rows, options), options.runs)
+        }
     outcomes["sqlwin"].peak_bytes = memory.peak
     own_of_rows = {rows: outcomes["sqlwin"]}
     for name in options.peers:
@@ -113,8 +118,8 @@ def run_case(
             continue
         if fewer not in own_of_rows:
             own_engine = _engine("sqlwin", session, case, fewer, options)
-            own_of_rows[fewer] = _timed(own_engine, options.runs)
-        own, outcome = own_of_rows[fewer], _timed(engine, options.runs)
+            own_of_rows[fewer] = _time_engine(own_engine, options.runs)
+        own, outcome = own_of_rows[fewer], _time_engine(engine, options.runs)
         outcome.own = own.best
         if fewer < rows:
             outcome.note = f" on {fewer:,} rows"
@@ -134,8 +139,8 @@ def _engine(
     return peers.ENGINES[name](session, case, path, options.into)
 
 
-def _timed(engine: Engine | None, runs: int) -> Outcome:
-    """The engine's digest, then its times; once only where a run takes over a minute."""
+def _time_engine(engine: Engine | None, runs: int) -> Outcome:
+    """Return the engine's digest, then its times. A run of more than a minute is not repeated."""
     assert engine is not None
     try:
         outcome = Outcome(digest=engine.digest())
@@ -159,7 +164,7 @@ def _same(left: Digest, right: Digest) -> bool:
 
 
 def _ratios(outcomes: dict[str, Outcome]) -> dict[str, chart.Ratio]:
-    """How many times sqlwin's time each peer took, where both ran."""
+    """Return each peer's time divided by sqlwin's, where both ran."""
     return {
         name: chart.Ratio(o.best / o.own, o.note)
         for name, o in outcomes.items()

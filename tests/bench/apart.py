@@ -1,6 +1,6 @@
-"""An engine in a process of its own: whatever memory it took is free again once it is closed.
+"""Run an engine in its own process, so that its memory is free again once it is closed.
 
-And should memory run out, it is that process that the kernel ends, not the JVM and not this one.
+If memory runs out, the kernel kills that process instead of the JVM or this one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 
 class EngineFailed(RuntimeError):
-    """An engine could not do what it was asked; the message is short enough for a table."""
+    """An engine failed. The message is short enough for a table."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`run` computes all rows of the result; `digest` computes them and sums them up.
+    """`run` computes all rows of the result. `digest` computes them and returns aggregates of them.
 
-    `close` gives back what it holds.
+    `close` releases its memory and files.
     """
 
     run: Callable[[], object]
@@ -30,21 +30,20 @@ class Engine:
 
 
 def apart(make: Callable[[], Engine]) -> Engine:
-    """The engine that `make`, which has to be picklable, makes in another process.
+    """Return an engine that `make`, a picklable function, creates in another process.
 
-    Its functions raise `EngineFailed` where those of the other process raise anything, or where
-    that process is gone.
+    Its functions raise `EngineFailed` if the other process raises an exception or dies.
     """
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, make), daemon=True)
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=_serve, args=(child_end, make), daemon=True)
     process.start()
-    there.close()
+    child_end.close()
 
     def ask(what: str) -> Any:
         try:
-            here.send(what)
-            error, answer = here.recv()
+            parent_end.send(what)
+            error, answer = parent_end.recv()
         except (EOFError, OSError):
             process.join()
             raise EngineFailed(f"ended by signal {-(process.exitcode or 0)}") from None
@@ -53,7 +52,7 @@ def apart(make: Callable[[], Engine]) -> Engine:
         return answer
 
     def close() -> None:
-        here.close()
+        parent_end.close()
         process.join()
 
     return Engine(lambda: ask("run"), lambda: ask("digest"), close)
@@ -76,11 +75,11 @@ def _serve(connection: Connection, make: Callable[[], Engine]) -> None:
 
 
 def _nothing(_: object) -> None:
-    """The rows stay here."""
+    """Return nothing: the rows stay in this process."""
 
 
 def _be_the_first_to_go() -> None:
-    """Where Linux runs out of memory, it is to end this process."""
+    """Ask Linux to kill this process first if memory runs out."""
     score = Path("/proc/self/oom_score_adj")
     if score.exists():
         score.write_text("1000")

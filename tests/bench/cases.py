@@ -1,4 +1,4 @@
-"""The benchmark's queries, each in the words of every engine."""
+"""The benchmark's queries in the SQL of every engine."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Case:
     key_type: str = "int"
     distinct: bool = False
     approximate: bool = False
-    hot: float = 0.0  # the part of the rows that one key has, besides its even share
-    step_seconds: int = 0  # instead of `step`, for slides below a minute
-    n_open: int = 0  # so many sessions are open at any moment, where that is what matters
+    hot: float = 0.0  # fraction of the rows with the first key, in addition to its even share
+    step_seconds: int = 0  # replaces `step` for slides below a minute
+    n_open: int = 0  # number of sessions open at the same time, for cases about that
 
     @property
     def name(self) -> str:
-        """What the table of results calls it."""
+        """Name in the table of results."""
         step = _length(self.step_us)
         window = f"{self.kind} {step}" + (f" / {_length(self.size_us)}" if self.overlap > 1 else "")
         what = ", COUNT(DISTINCT)" if self.distinct else ""
@@ -44,31 +44,33 @@ class Case:
 
     @property
     def size_us(self) -> int:
-        """The window's length."""
+        """Length of the window."""
         return self.size * MINUTE_US
 
     @property
     def step_us(self) -> int:
-        """The slide or step; the size of TUMBLE."""
+        """Slide or step; for TUMBLE the size."""
         return self.step_seconds * 1_000_000 or self.step * MINUTE_US
 
     @property
     def is_of_values(self) -> bool:
-        """Whether values are distinguished."""
+        """Whether the case counts distinct values."""
         return self.distinct or self.approximate
 
     def rows_for(self, rows: int, most_copies: int) -> int:
-        """As many of the rows as make no more than so many copies in windows."""
+        """Return the number of rows, at most `rows`, that make at most `most_copies` copies in
+        windows.
+        """
         copies = self.overlap if self.kind != "CUMULATE" else (self.overlap + 1) // 2
         return min(rows, most_copies // copies)
 
     @property
     def overlap(self) -> int:
-        """How many windows a row is in, for CUMULATE at most."""
+        """Number of windows that contain a row; for CUMULATE the maximum."""
         return self.size_us // self.step_us
 
     def aggregates(self, sum_of: str = "price") -> str:
-        """The aggregates, spelled alike everywhere."""
+        """Return the aggregates, spelled alike for every engine."""
         if self.approximate:
             return "APPROX_COUNT_DISTINCT(price) AS n"
         if self.distinct:
@@ -77,7 +79,7 @@ class Case:
 
     @property
     def digest(self) -> str:
-        """One row that differs if the result does."""
+        """Return SQL for one row that differs if the result does."""
         if self.is_of_values:
             return "COUNT(*), SUM(n), MIN(n), MAX(n)"
         return "COUNT(*), SUM(s), SUM(n), SUM(a), SUM(m)"
@@ -91,7 +93,7 @@ def _length(us: int) -> str:
 
 
 def sqlwin_sql(case: Case) -> str:
-    """The query in sqlwin's words, over the table `events`."""
+    """Return sqlwin's query over the table `events`."""
     step = f"INTERVAL '{case.step_us // 1_000_000}' SECOND"
     size = f"INTERVAL '{case.size}' MINUTE"
     lengths = step if case.kind in ("TUMBLE", "SESSION") else f"{step}, {size}"
@@ -104,7 +106,7 @@ def sqlwin_sql(case: Case) -> str:
 
 
 def spark_sql(case: Case) -> str:
-    """Spark's own window(), or for CUMULATE the rows copied into their windows."""
+    """Return the query with Spark's own window(); for CUMULATE, rows are copied into their windows."""
     if case.kind != "CUMULATE":
         size, step = f"{case.size_us // 1_000_000} seconds", f"{case.step_us // 1_000_000} seconds"
         window = (
@@ -121,7 +123,7 @@ def spark_sql(case: Case) -> str:
 
 
 def duckdb_expanding(case: Case, path: Path) -> str:
-    """DuckDB, each row copied into its windows."""
+    """Return DuckDB's query, which copies each row into its windows."""
     step, size = case.step_us, case.size_us
     first = f"(t - t % {step} + {step})"
     last = f"(t - t % {step} + {size})" if case.kind == "HOP" else f"(t - t % {size} + {size})"
@@ -134,7 +136,7 @@ def duckdb_expanding(case: Case, path: Path) -> str:
 
 
 def _with_bounds(case: Case, windows: str) -> str:
-    """The windows of DuckDB with the columns that sqlwin's have, instead of their end in us."""
+    """Replace the window end in microseconds by sqlwin's window columns."""
     start = f"(e - 1) // {case.size_us} * {case.size_us}"
     if case.kind != "CUMULATE":
         start = f"e - {case.size_us}"
@@ -145,7 +147,10 @@ def _with_bounds(case: Case, windows: str) -> str:
 
 
 def duckdb_slices(case: Case, path: Path) -> str | None:
-    """DuckDB, slices written by hand: a GROUP BY of rows, then the slices copied; None if not so."""
+    """Return DuckDB's query with hand-written slices: GROUP BY rows, then copy slices.
+
+    None if impossible.
+    """
     if case.is_of_values or case.kind == "TUMBLE":
         return None
     step, size = case.step_us, case.size_us
@@ -171,7 +176,7 @@ _WINDOWS = [
     ("CUMULATE", 1440, 60),
 ]
 
-# Every window with every number and type of keys; then what is of interest for one of them.
+# Every window with every number and type of keys; then variants of single windows.
 MATRIX = [
     Case(kind, size, 0, keys=keys, key_type=key_type, step_seconds=seconds)
     for kind, size, seconds in _WINDOWS
@@ -187,7 +192,7 @@ MATRIX = [
     Case("TUMBLE", 1440, 1440, keys=10_000_000, distinct=True),
 ]
 
-# What runs by default: each window once, and what may go wrong with HOP.
+# Default cases: each window once, and HOP's difficult variants.
 HEADLINES = [
     case
     for case in MATRIX
@@ -197,20 +202,20 @@ HEADLINES = [
 
 
 def case_of(window: str, keys: int) -> Case:
-    """The case with a window as the table of results calls it.
+    """Return the case with a window named as in the table of results.
 
     Raises:
-        ValueError: it is written otherwise.
+        ValueError: No window has that name.
     """
-    found = _WINDOW.fullmatch(window)
-    if found is None:
+    result = _WINDOW.fullmatch(window)
+    if result is None:
         raise ValueError(f"no window: {window}; write TUMBLE 1 min, HOP 1 min / 1 h, SESSION 90 s")
-    if found.group(1):
-        size = int(found.group(2))
+    if result.group(1):
+        size = int(result.group(2))
         return Case("TUMBLE", size, size, keys=keys)
-    if found.group(8):
-        gap = int(found.group(9)) * (60 if found.group(10) == "min" else 1)
+    if result.group(8):
+        gap = int(result.group(9)) * (60 if result.group(10) == "min" else 1)
         return Case("SESSION", 0, 0, keys=keys, step_seconds=gap)
-    slide = int(found.group(4)) * (60 if found.group(5) == "min" else 1)
-    size = int(found.group(6)) * (60 if found.group(7) == "h" else 1)
+    slide = int(result.group(4)) * (60 if result.group(5) == "min" else 1)
+    size = int(result.group(6)) * (60 if result.group(7) == "h" else 1)
     return Case("HOP", size, 0, keys=keys, step_seconds=slide)

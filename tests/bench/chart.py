@@ -1,4 +1,4 @@
-"""The results as a picture: how many times sqlwin's time the others took."""
+"""Draw the results: each peer's time as a multiple of sqlwin's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NAMES = {
     "duckdb-slices": "DuckDB, slices written by hand",
     "polars": "Polars group_by_dynamic",
 }
-_GAP = 0.8  # between two cases, in bars
+_GAP = 0.8  # space between two cases, in bars
 _INCHES = 0.17  # a bar
-_ROOM = 0.3  # to the right of the longest bar, as a part of the axis
+_ROOM = 0.3  # space to the right of the longest bar, as a fraction of the axis
 
 
 class Ratio(NamedTuple):
-    """How many times sqlwin's time a peer took; `note` stands behind it."""
+    """A peer's time divided by sqlwin's. `note` is printed next to the bar."""
 
     times: float
     note: str = ""
@@ -28,9 +28,9 @@ def save(ratios: Mapping[str, Mapping[str, Ratio]], title: str, path: Path) -> N
     """Draw bars by case and peer on a logarithmic scale.
 
     Args:
-        ratios: by case, by peer.
-        title: what stands above.
-        path: where the SVG goes.
+        ratios: Ratios by case, then by peer.
+        title: Title of the chart.
+        path: SVG file to write.
     """
     import matplotlib
 
@@ -52,7 +52,7 @@ def save(ratios: Mapping[str, Mapping[str, Ratio]], title: str, path: Path) -> N
     figure, axes = pyplot.subplots(figsize=(9, 1.3 + _INCHES * y))
     for name in peers:
         places, shown = zip(*rows[name], strict=True)
-        # from sqlwin's time on: to the left of it are those that took less
+        # the axis begins at sqlwin's time; bars to the left are faster
         widths = [ratio.times - 1 for ratio in shown]
         bars = axes.barh(places, widths, 0.9, left=1, label=_NAMES[name])
         axes.bar_label(bars, [_text(ratio) for ratio in shown], padding=3, fontsize=8)

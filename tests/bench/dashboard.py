@@ -1,7 +1,7 @@
-"""Four windows over one table in one statement set, beside the finest of them alone.
+"""Time four windows over one table in one statement set, compared with the finest of them alone.
 
-`python -m tests.bench.dashboard`. What the set writes is compared with each window's own query
-before a time counts; timed runs write to the connector `blackhole`.
+`python -m tests.bench.dashboard`. The set's results are compared with each window's own query
+before a time counts. Timed runs write to the connector `blackhole`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import sqlwin
 from tests.bench import data
 
-# At most so many times the finest window alone
+# Maximum ratio to the finest window alone
 BAR = 1.5
 
 WINDOWS = {"minute": 60, "five_minutes": 300, "hour": 3_600, "day": 86_400}
@@ -27,7 +27,7 @@ _DIGEST = "COUNT(*), SUM(s), SUM(n), SUM(a), SUM(m), MIN(window_start), MAX(wind
 
 
 def query(seconds: int) -> str:
-    """One window of the dashboard."""
+    """Return the query of one window of the dashboard."""
     return (
         "SELECT key, window_start, window_end, SUM(price) AS s, COUNT(*) AS n, AVG(val) AS a, "
         "MAX(price) AS m FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
@@ -36,13 +36,15 @@ def query(seconds: int) -> str:
 
 
 def statement_set(sink: str) -> str:
-    """All windows into tables `<sink>_<name>`."""
+    """Return the statement set that writes all windows into tables `<sink>_<name>`."""
     inserts = [f"INSERT INTO {sink}_{name} {query(seconds)};" for name, seconds in WINDOWS.items()]
     return f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END"
 
 
 def measure(session: sqlwin.Session, path: Path, runs: int) -> tuple[float, float]:
-    """(seconds of the finest window alone, seconds of the statement set), the best of `runs`."""
+    """Return (seconds of the finest window alone, seconds of the statement set), each the best of
+    `runs`.
+    """
     session.execute(
         "CREATE OR REPLACE TABLE events WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{path}')"
@@ -70,7 +72,7 @@ def measure(session: sqlwin.Session, path: Path, runs: int) -> tuple[float, floa
 
 
 def summary(alone: float, together: float) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     verdict = "within" if together <= BAR * alone else "above"
     return (
         f"four windows in one statement set: {together:.2f} s, the finest alone {alone:.2f} s, "
@@ -91,7 +93,7 @@ def _same(left: object, right: object) -> bool:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.dashboard", description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the table")
     parser.add_argument("--keys", type=int, default=1_000, help="different keys")

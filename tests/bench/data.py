@@ -1,4 +1,4 @@
-"""Rows for benchmarks: a day of events in Parquet, the same ones for the same arguments."""
+"""Rows for benchmarks: a day of events in Parquet, equal for equal arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISORDER_SECONDS = 2
 START_US = 1_767_225_600_000_000  # 2026-01-01
 
 ROW_GROUP = 1_000_000
-# From so many on several processes write files at a time
+# Number of rows from which several processes write the files
 MANY_ROWS = 20_000_000
 
 
@@ -31,19 +31,19 @@ def make(
     files: int | None = None,
     hours: float = 24,
 ) -> Path:
-    """A directory with Parquet files: ts TIMESTAMP_NTZ, key, price BIGINT, val DOUBLE.
+    """Return a directory with Parquet files: ts TIMESTAMP_NTZ, key, price BIGINT, val DOUBLE.
 
-    Times rise over a day with up to DISORDER_SECONDS of disorder, and from file to file. Files that
-    are there are taken.
+    Times rise over a day, and from file to file, with up to DISORDER_SECONDS of disorder. Existing
+    files are reused.
 
     Args:
-        directory: where data of all benchmarks lie.
-        rows: how many rows.
-        keys: how many different keys.
+        directory: Directory for the data of all benchmarks.
+        rows: Number of rows.
+        keys: Number of distinct keys.
         key_type: `int` or `string`.
-        hot: which part of the rows has the first key, besides its even share.
-        files: how many files; None: as many as make large ones.
-        hours: over how many hours the times rise.
+        hot: Fraction of the rows with the first key, in addition to its even share.
+        files: Number of files. None chooses as many as make large files.
+        hours: Length of the time range.
     """
     path = directory / f"events-{rows}-{keys}-{key_type}-{hot:g}"
     if files is not None:
@@ -56,10 +56,10 @@ def make(
     firsts = list(enumerate(range(0, rows, rows_per_file)))
     write = partial(_write_file, path, rows, rows_per_file, keys, key_type, hot, span_us)
     if rows < MANY_ROWS:
-        for each in firsts:
-            write(each)
+        for item in firsts:
+            write(item)
     else:
-        # a million rows at a time in each
+        # a million rows at a time per process
         with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as writers:
             list(writers.map(write, firsts))
     (path / "_DONE").touch()
@@ -76,7 +76,7 @@ def _write_file(
     span_us: int,
     file: tuple[int, int],
 ) -> None:
-    """Write a file of a directory, which has a number and a first row."""
+    """Write one file of a directory, given its number and its first row."""
     number, first = file
     rng = np.random.default_rng([20260101, number])
     disorder_us = DISORDER_SECONDS * 1_000_000

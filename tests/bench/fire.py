@@ -1,21 +1,25 @@
-"""What a firing micro-batch costs in a stream's operator: `python -m tests.bench.fire`. No Spark.
+r"""Time a stream operator's micro-batches that fire windows: `python -m tests.bench.fire`.
 
-One key group; a micro-batch is one slide of event time, in which every key has a row, and fires
-what ends with it. With `--bucket-mb` the key group is cut into sub-buckets when it has more than
-that, as a stream does. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch.
-Windows with `+` between them are those of a statement set, which share their slices. Blobs are in a
-dictionary, so what is left out is Spark: ingest, the exchange and RocksDB. Times are of the CPU.
-`--cold` is a worker that has to read all of its state. With `--prefill` so many minutes are in state
-before the first fire, whose own windows have fired: what a day's overlap costs is
+No Spark.
 
-    python -m tests.bench.fire --keys 100000 --prefill 1440 --batches 20 --skip 10 \\
+One key group. Each micro-batch is one slide of event time, in which every key has a row, and fires
+the windows that end with it. State is a dictionary of blobs, so the times (of the CPU) exclude
+ingest, the exchange and RocksDB.
+
+`--bucket-mb` splits the key group into sub-buckets above that size, as a stream does. For SESSION,
+`--keys` sessions are open, and `--rows` of them end in each micro-batch. Windows joined by `+` are
+those of a statement set, which share their slices. `--cold` measures a worker that reads all of
+its state. `--prefill` puts that many minutes into state, whose windows have fired, before the first
+fire. So the cost of a day's overlap is
+
+    python -m tests.bench.fire --keys 100000 --prefill 1440 --batches 20 --skip 10 \
         --bucket-mb 256 --window "HOP 1 min / 1 d" --window "TUMBLE 1 min"
 
-With `--some` only so many keys, drawn at random, have a row in a micro-batch, and with `--per-minute`
-as many micro-batches are a minute, of which the last one fires what ends with it. What early firing
-costs where one key in a hundred got rows, in one of four key groups of 100,000 keys, is
+With `--some`, only that many random keys have a row in a micro-batch. With `--per-minute`, a minute
+has that many micro-batches, and the last one fires. So the cost of early firing where one key in a
+hundred has new rows, in one of four key groups of 100,000 keys, is
 
-    python -m tests.bench.fire --keys 25000 --some 250 --per-minute 4 --prefill 60 --batches 24 \\
+    python -m tests.bench.fire --keys 25000 --some 250 --per-minute 4 --prefill 60 --batches 24 \
         --skip 8 --window "HOP 1 min / 1 h, early"
 """
 
@@ -97,7 +101,7 @@ WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
     ),
     "SESSION 30 min": (None, None),
 }
-# What statement sets have: windows that share their slices
+# Windows of statement sets, which share their slices
 SETS: dict[str, tuple[AlignedWindow, ...]] = {
     "TUMBLE 1 min + HOP 1 min / 1 h": (Tumble(MINUTE), Hop(MINUTE, 60 * MINUTE)),
     "HOP 1 min / 1 h + HOP 5 min / 1 d": (
@@ -118,12 +122,12 @@ _SESSION_PARTIALS = (
 )
 
 
-# Seconds, rows that it emits, bytes in state, put and got; sub-buckets, bytes of all blobs
+# Seconds, emitted rows, bytes in state, written and read; sub-buckets, bytes of all blobs
 _Fire = tuple[float, int, int, int, int, int, int]
 
 
 class Blobs(dict[str, bytes]):
-    """State in memory; bytes written and read are counted."""
+    """State in memory. Counts the bytes written and read."""
 
     n_written = n_read = 0
 
@@ -140,7 +144,7 @@ class Blobs(dict[str, bytes]):
         self.pop(name, None)
 
     def sizes(self) -> tuple[int, int]:
-        """How many sub-buckets there are, and the bytes of all blobs."""
+        """Return the number of sub-buckets and the bytes of all blobs."""
         n_bytes = sum(map(len, self.values()))
         return n_buckets_of(decode_metadata(self[METADATA])) or 1, n_bytes
 
@@ -188,24 +192,24 @@ def main() -> None:
             fires = (
                 _sessions(options) if window is None else _fires(_spec(window, updates), options)
             )
-        made = list(fires)[skip:]
-        seconds = np.array([each[0] for each in made]) * 1e3
-        rows, state = made[-1][1:3]
-        # beside blobs, which Spark keeps elsewhere
-        peak = peak_memory_bytes() - made[-1][6]
+        measured = list(fires)[skip:]
+        seconds = np.array([item[0] for item in measured]) * 1e3
+        rows, state = measured[-1][1:3]
+        # in addition to blobs, which Spark stores elsewhere
+        peak = peak_memory_bytes() - measured[-1][6]
         table.add_row(
             name,
             *(f"{value:,.0f}" for value in (*np.percentile(seconds, (50, 90, 100)), rows)),
             f"{state / 1e6:,.1f}",
-            *(f"{np.mean([each[i] for each in made]) / 1e3:,.0f}" for i in (3, 4)),
-            str(made[-1][5]),
+            *(f"{np.mean([item[i] for item in measured]) / 1e3:,.0f}" for i in (3, 4)),
+            str(measured[-1][5]),
             f"{peak / 1e6:,.0f}",
         )
     Console(width=140).print(table)
 
 
 def _spec(window: AlignedWindow, updates: UpdateRules | None) -> WindowSpec:
-    """What an INSERT by itself does."""
+    """Return the operator's spec for a lone INSERT."""
     aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
     lateness_us = 0 if updates is None else updates.allowed_lateness_us
     store = choose_slice_store(aggregation.window, has_allowed_lateness=lateness_us > 0)
@@ -214,8 +218,12 @@ def _spec(window: AlignedWindow, updates: UpdateRules | None) -> WindowSpec:
 
 
 def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
-    """What the INSERTs of a set do, whose slices are a minute or some minutes."""
-    names = ("key", "$slice_end", *(name for each in ACCUMULATORS for name in each.columns))
+    """Return the operator's spec for the INSERTs of a set, whose slices are some minutes long."""
+    names = (
+        "key",
+        "$slice_end",
+        *(name for accumulator in ACCUMULATORS for name in accumulator.columns),
+    )
     columns = tuple((name, name) for name in names)
     readers = tuple(
         StreamReader(
@@ -232,13 +240,13 @@ def _set_spec(windows: Sequence[AlignedWindow]) -> WindowSpec:
 
 
 def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
-    """What each micro-batch takes."""
+    """Yield the measurements of each micro-batch."""
     windows, updates = [reader.aggregation.window for reader in spec.shared.readers], spec.updates
     n_slices = max(w.slices_per_window for w in windows if not isinstance(w, SessionWindow))
     bound = MemoryBound(Place(("key",), 1, 0), options.bucket_mb << 20)
     store, rng = Blobs(), np.random.default_rng(5)
     CACHE.clear()
-    for rows in _prefilled(rng, options, updates):
+    for rows in _history(rng, options, updates):
         mark = options.prefill * MINUTE
         batch = MicroBatch(rows, [SourceProgress(0, mark, mark, 1)])
         for _ in process(store, partial(WindowOperator, spec), batch, bound):
@@ -263,7 +271,7 @@ def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
         begun, n_rows, state = time.process_time(), 0, 0
         for output in process(store, partial(WindowOperator, spec), batch, bound):
             if isinstance(output.result, Status):
-                # that of the first reader: the others share its state
+                # the first reader's, because the others share its state
                 state = state or output.result.n_bytes
             elif isinstance(output.result, pa.RecordBatch):
                 n_rows += output.result.num_rows
@@ -271,14 +279,14 @@ def _fires(spec: WindowSpec, options: argparse.Namespace) -> Iterator[_Fire]:
         yield seconds, n_rows, state, store.n_written - put, store.n_read - got, *store.sizes()
 
 
-def _prefilled(
+def _history(
     rng: np.random.Generator, options: argparse.Namespace, updates: UpdateRules | None
 ) -> Iterator[list[pa.Table]]:
-    """The micro-batches before the first one that is timed: rows of all keys in each minute."""
+    """Yield the micro-batches before the first timed one: rows of all keys in each minute."""
     every, n_keys = np.arange(options.keys), options.keys
     yield []
     if updates is not None and updates.early is not None:
-        # at once, as each micro-batch emits all windows that it has rows for
+        # all at once, because a micro-batch emits all windows that have rows
         ends = np.repeat(np.arange(1, options.prefill + 1) * MINUTE, n_keys)
         if options.prefill:
             yield [_partials(rng, len(ends), ends, np.tile(every, options.prefill))]
@@ -288,7 +296,7 @@ def _prefilled(
 
 
 def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
-    """The same for SESSION of 30 min: of all keys in turn some have a row in a micro-batch."""
+    """Yield the same for SESSION with a gap of 30 min: the keys take turns in having a row."""
     window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
     aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
     spec = SessionSpec(
@@ -299,14 +307,14 @@ def _sessions(options: argparse.Namespace) -> Iterator[_Fire]:
     n_turns = max(1, options.keys // options.rows)
     CACHE.clear()
     for number in range(options.batches):
-        # all sessions are open at once, and a turn of them ends while another one begins
+        # all sessions are open at once; some end while others begin
         begun_us = number * 40 * MINUTE // n_turns
         keys = (number % n_turns) * options.rows + rng.permutation(options.rows)
         times = np.full(options.rows, begun_us)
         ones = np.ones(options.rows, np.int64)
         columns = [keys, times, ones, times, times, ones]
         names = ["key", "$slice_end", "n", FIRST_TIME, LAST_TIME, "$rows"]
-        table = pa.table([pa.array(each) for each in columns], names)
+        table = pa.table([pa.array(column) for column in columns], names)
         if options.cold:
             CACHE.clear()
         put, got = store.n_written, store.n_read
@@ -329,7 +337,7 @@ def _partials(
     ones = np.ones(n_rows, np.int64)
     columns = [keys, ends, ones, values, values, ones]
     names = ["key", "$slice_end", "n", "total", "largest", "$rows"]
-    return pa.table([pa.array(each) for each in columns], names)
+    return pa.table([pa.array(column) for column in columns], names)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Rows of a topic beside a loop of `consume()` and `json.loads`: `python -m tests.bench.kafka`.
+"""Compare reading a Kafka topic with a loop of `consume()` and `json.loads`: `python -m
+tests.bench.kafka`.
 
-Both read the same messages of librdkafka's mock of a broker, a process of its own on the same cores.
-The loop does nothing with the rows; sqlwin counts and adds them up by key and minute. Beside them is
-the loop in a process for each core, with a share of the partitions each, and what librdkafka takes
-alone: `consume()` without looking at what came. Times are the best of some runs, after one that
-does not count; results are checked.
+All readers read the same messages from librdkafka's mock broker, which runs in its own process on
+the same cores. The loop discards the rows; sqlwin counts and sums them by key and minute. Also
+measured: one loop per core, each with a share of the partitions, and `consume()` alone. Times are
+the best of several runs after one that does not count. Results are checked.
 
-With its own settings librdkafka looks again only after a second at a queue that was full, so that
-the loop waits for most of its time. It is measured with that, and with the settings that sqlwin
-makes its clients with. What each takes of the cores is printed too, without what the broker takes.
+With default settings, librdkafka waits a second before it polls a queue that was full, so the loop
+spends most of its time waiting. It is measured with those settings and with sqlwin's. The table
+also shows the CPU time of each reader, without the broker's.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from rich.table import Table
 import sqlwin
 
 PARTITIONS = 4
-# The mock drops what is older than some megabytes of a partition
+# The mock broker drops all but the last megabytes of a partition
 _ROWS_OF_TOPIC = 500_000
 _KEYS = 1_000
 _FIRST_S = 1_777_600_800
-# Those of `runtime.connectors.kafka.properties` that are about waiting
+# The settings in `runtime.connectors.kafka.properties` about waiting
 _PROMPT = {"fetch.queue.backoff.ms": "10", "fetch.wait.max.ms": "20"}
 
 
 def main() -> None:
-    """Run both and print the table; or be the broker."""
+    """Run all readers and print the table; or run as the broker."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.kafka", description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
@@ -65,7 +65,7 @@ def _topics(n_rows: int) -> list[str]:
 
 
 def _serve(n_rows: int) -> None:
-    """Have messages until the standard input ends."""
+    """Serve messages until standard input ends."""
     producer = Producer({
         "test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0, "linger.ms": 50,
         "compression.type": "lz4", "queue.buffering.max.messages": 200_000,
@@ -89,24 +89,24 @@ def _serve(n_rows: int) -> None:
 def _compare(address: str, options: argparse.Namespace) -> Table:
     table = Table("what", "rows", "s", "rows/s", "times the loop", "s of a core")
     n_rows, runs = options.rows, range(options.runs)
-    each = [range(PARTITIONS)]
+    one_share = [range(PARTITIONS)]
     shares = [range(core, PARTITIONS, options.cores) for core in range(options.cores)]
 
     def best(shares: Sequence[Sequence[int]], work: Work, prompt: bool) -> tuple[float, float]:
         config = _PROMPT if prompt else {}
         return min(_loops(address, n_rows, shares, work, config) for _ in runs)
 
-    found = {}
-    for prompt, said in ((False, ""), (True, ", sqlwin's settings")):
-        found |= {
-            f"consume() and json.loads{said}": best(each, json.loads, prompt),
-            f"the same in {options.cores} processes{said}": best(shares, json.loads, prompt),
-            f"consume() alone{said}": best(each, len, prompt),
+    actual = {}
+    for prompt, suffix in ((False, ""), (True, ", sqlwin's settings")):
+        actual |= {
+            f"consume() and json.loads{suffix}": best(one_share, json.loads, prompt),
+            f"the same in {options.cores} processes{suffix}": best(shares, json.loads, prompt),
+            f"consume() alone{suffix}": best(one_share, len, prompt),
         }
-    loop = found["consume() and json.loads"][0]
+    loop = actual["consume() and json.loads"][0]
     if not options.loops:
-        found["sqlwin"] = (_sqlwin(address, options), 0.0)
-    for name, (seconds, cpu_seconds) in found.items():
+        actual["sqlwin"] = (_sqlwin(address, options), 0.0)
+    for name, (seconds, cpu_seconds) in actual.items():
         cells = (f"{n_rows:,}", f"{seconds:.2f}", f"{n_rows / seconds:,.0f}")
         of_cores = f"{cpu_seconds:.2f}" if cpu_seconds else ""
         table.add_row(name, *cells, f"{loop / seconds:.1f}", of_cores)
@@ -123,7 +123,7 @@ def _loops(
     work: Work,
     config: Mapping[str, str],
 ) -> tuple[float, float]:
-    """Loops in a process each: seconds from the first message to the last, and of a core."""
+    """Run one loop per process. Return seconds from the first message to the last, and CPU seconds."""
     asked = [(address, n_rows, share, work, config) for share in shares]
     with get_context("spawn").Pool(len(shares)) as pool:
         times = pool.starmap(_loop, asked, chunksize=1)
@@ -134,9 +134,9 @@ def _loops(
 def _loop(
     address: str, n_rows: int, partitions: Sequence[int], work: Work, config: Mapping[str, str]
 ) -> tuple[float, float, float]:
-    """When a loop over all messages of some partitions had its first one, and its last.
+    """Return the times of the first and the last message of some partitions, and CPU seconds.
 
-    Beside them what the process took of a core, librdkafka's threads too.
+    The CPU seconds include librdkafka's threads.
     """
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
@@ -145,9 +145,9 @@ def _loop(
     places = [TopicPartition(t, p, 0) for t in _topics(n_rows) for p in partitions]
     cpu_before = time.process_time()
     consumer.assign(places)
-    wanted = sum(len(range(p, n_rows, PARTITIONS)) for p in partitions)
+    expected = sum(len(range(p, n_rows, PARTITIONS)) for p in partitions)
     n_read, started = 0, 0.0
-    while n_read < wanted:
+    while n_read < expected:
         for message in consumer.consume(1000, timeout=1):
             started = started or time.time()
             assert message.error() is None, message.error()

@@ -1,6 +1,6 @@
-"""What the inner loops cost, a row or a window: `python -m tests.bench.kernels`. No Spark.
+"""Time the inner loops per row or per window: `python -m tests.bench.kernels`. No Spark.
 
-One core, the best of some runs, on the rows of the benchmarks.
+Runs on one core, on the rows of the benchmarks; times are the best of several runs.
 """
 
 from __future__ import annotations
@@ -91,20 +91,42 @@ def main() -> None:
     add("read", "rows", options.rows, lambda: _n_read(source))
     for name, partials in (("sums", SUMS), ("distinct", SET), ("registers", REGISTERS)):
         step = _step(source, Tumble(MINUTE), partials, options.key_type)
-        sent = add(f"read and aggregate, {name}", "rows", options.rows, lambda s=step: _partials(s))
-        add(f"cut into buckets, {name}", "partials", sent.num_rows, lambda t=sent: _cut(t))
-        add(f"blobs, {name}", "partials", sent.num_rows, lambda t=sent: _there_and_back(t))
-        kept = [pack(piece) for piece in pieces(sent)]
-        size = f"state of {sum(map(len, kept)) / sent.num_rows:.1f} bytes a partial"
-        add(f"{size}, pack, {name}", "partials", sent.num_rows, lambda t=sent: _packed(t))
-        add(f"{size}, unpack, {name}", "partials", sent.num_rows, lambda k=kept: _unpacked(k))
+        partials_sent = add(
+            f"read and aggregate, {name}", "rows", options.rows, lambda s=step: _partials(s)
+        )
+        add(
+            f"cut into buckets, {name}",
+            "partials",
+            partials_sent.num_rows,
+            lambda t=partials_sent: _cut(t),
+        )
+        add(
+            f"blobs, {name}",
+            "partials",
+            partials_sent.num_rows,
+            lambda t=partials_sent: _there_and_back(t),
+        )
+        kept = [pack(piece) for piece in pieces(partials_sent)]
+        size = f"state of {sum(map(len, kept)) / partials_sent.num_rows:.1f} bytes a partial"
+        add(
+            f"{size}, pack, {name}",
+            "partials",
+            partials_sent.num_rows,
+            lambda t=partials_sent: _pack(t),
+        )
+        add(
+            f"{size}, unpack, {name}",
+            "partials",
+            partials_sent.num_rows,
+            lambda k=kept: _unpack(k),
+        )
         for title, window in WINDOWS:
-            n_windows = sum(batch.num_rows for batch in _windows(sent, window, partials))
+            n_windows = sum(batch.num_rows for batch in _windows(partials_sent, window, partials))
             add(
                 f"{title}, {name}",
                 "windows",
                 n_windows,
-                lambda t=sent, w=window, p=partials: list(_windows(t, w, p)),
+                lambda t=partials_sent, w=window, p=partials: list(_windows(t, w, p)),
             )
     Console().print(table)
 
@@ -152,7 +174,7 @@ def _partials(step: ScanLocalStep) -> pa.Table:
     batches = [
         batch
         for split in plan_splits(step.source.files, (), 4)
-        for batch in aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
+        for batch in aggregate(plan, map(plan.rows, rows.rows_of_split(split)), pa.Table.to_batches)
     ]
     return pa.Table.from_batches(batches)
 
@@ -165,11 +187,11 @@ def _there_and_back(table: pa.Table) -> pa.Table:
     return from_blobs([to_blob(table, "lz4")])
 
 
-def _packed(table: pa.Table) -> int:
+def _pack(table: pa.Table) -> int:
     return sum(len(pack(piece)) for piece in pieces(table))
 
 
-def _unpacked(blobs: list[bytes]) -> int:
+def _unpack(blobs: list[bytes]) -> int:
     return sum(unpack(blob).num_rows for blob in blobs)
 
 

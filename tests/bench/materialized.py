@@ -1,12 +1,12 @@
-"""A materialized table: what it costs, what it saves, DuckDB beside it.
+"""Measure a materialized table: its cost, its savings, and DuckDB's time on the same rows.
 
-As large as it is meant for, where rows take 4.5 GB of disk, and DuckDB at most 4 GB of memory:
+At the intended size, rows take 4.5 GB of disk and DuckDB up to 4 GB of memory:
 
     python -m tests.bench.materialized --rows 200000000 --data bench-data --keep
 
-Results are compared before times count: windows from slices with those from rows and with DuckDB's.
-Rows are made a million at a time, and removed in the end unless they were there before, or
-`--keep`. What is being done is said on standard error, with the seconds since the start.
+Windows from slices are compared with windows from rows and with DuckDB's before times count. Rows
+are generated a million at a time, and removed at the end unless they existed before or `--keep` is
+given. Each step is announced on standard error, with the seconds since the start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HOP = (
 )
 ONE_KEY = HOP.format(" WHERE key = 7 AND ts >= {}")
 DIGEST = "COUNT(*) AS windows, SUM(s) AS s, SUM(n) AS n, SUM(m) AS m, MAX(window_end) AS last"
-# Windows of DuckDB: each bucket of a minute in the 60 windows that it is in
+# DuckDB's windows: each one-minute bucket copied into its 60 windows
 DUCK_HOP = (
     "SELECT key, t + (w * INTERVAL 1 MINUTE) AS window_end, sum(s) AS s, sum(n) AS n, max(m) AS m "
     "FROM ({}), range(1, 61) AS r(w) GROUP BY ALL"
@@ -57,17 +57,17 @@ STARTED = time.perf_counter()
 
 
 def doing(what: str) -> None:
-    """Say what comes next."""
+    """Announce the next step on standard error."""
     print(f"[{time.perf_counter() - STARTED:6.0f} s] {what}", file=sys.stderr, flush=True)
 
 
 def say(line: str) -> None:
-    """Print a figure at once: a run of hours may be stopped."""
+    """Print a figure at once, because a run of hours may be stopped."""
     print(line, flush=True)
 
 
 def seconds(action: Callable[[], object], runs: int = 1) -> float:
-    """How long an action takes, the best of some runs."""
+    """Return the duration of an action, the best of several runs."""
     best = float("inf")
     for _ in range(runs):
         started = time.perf_counter()
@@ -77,42 +77,42 @@ def seconds(action: Callable[[], object], runs: int = 1) -> float:
 
 
 def n_bytes(path: Path) -> int:
-    """The bytes of all files in a directory."""
+    """Return the total size of the files in a directory."""
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def rewrite(session: sqlwin.Session, is_on: bool) -> None:
-    """Answer from slices, or from rows."""
+    """Let queries read slices, or rows."""
     session.execute(f"SET 'sqlwin.materialized.rewrite' = '{str(is_on).lower()}'")
 
 
 def more_rows(path: Path, name: str, n_rows: int, keys: int, first_us: int, span_us: int) -> None:
-    """A file more, with times at random in a span."""
-    made = np.random.default_rng(len(name))
-    times = np.sort(made.integers(first_us, first_us + span_us, n_rows))
+    """Write one more file, with random times in a time span."""
+    rng = np.random.default_rng(len(name))
+    times = np.sort(rng.integers(first_us, first_us + span_us, n_rows))
     columns = {
         "ts": pa.array(times).cast(pa.timestamp("us")),
-        "key": made.integers(0, keys, n_rows),
-        "price": made.integers(0, 10_000, n_rows),
-        "val": made.random(n_rows),
+        "key": rng.integers(0, keys, n_rows),
+        "price": rng.integers(0, 10_000, n_rows),
+        "val": rng.random(n_rows),
     }
     pq.write_table(pa.table(columns), path / f"{name}.parquet")
 
 
 def same_rows(session: sqlwin.Session, sql: str, con: duckdb.DuckDBPyConnection, duck: str) -> int:
-    """The number of windows, which are the same from slices, from rows and in DuckDB.
+    """Return the number of windows, after checking that slices, rows and DuckDB give the same.
 
     Raises:
-        AssertionError: they are not.
+        AssertionError: They differ.
     """
-    found = []
+    actual = []
     for is_on in (True, False):
         rewrite(session, is_on)
-        found.append(tuple(session.sql(f"SELECT {DIGEST} FROM ({sql})").collect()[0]))
-    found.append(con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone() or ())
+        actual.append(tuple(session.sql(f"SELECT {DIGEST} FROM ({sql})").collect()[0]))
+    actual.append(con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone() or ())
     rewrite(session, is_on=True)
-    assert found[0] == found[1] == tuple(found[2]), found
-    return int(found[0][0])
+    assert actual[0] == actual[1] == tuple(actual[2]), actual
+    return int(actual[0][0])
 
 
 def main() -> None:
@@ -127,7 +127,7 @@ def main() -> None:
     options = parser.parse_args()
     options.data.mkdir(parents=True, exist_ok=True)
     doing(f"{options.rows:,} rows are made in {options.data}, if they are not there")
-    there = {each.name for each in options.data.iterdir()}
+    existing = {item.name for item in options.data.iterdir()}
     try:
         source = data.make(options.data, options.rows, options.keys, files=8, hours=options.hours)
         # on the same file system, so that files are linked and not copied
@@ -137,9 +137,9 @@ def main() -> None:
             _measure(base, base.parent, options)
             _late_rows_of_a_year(base.parent, options)
     finally:
-        for each in options.data.iterdir():
-            if each.name not in there and not options.keep:
-                shutil.rmtree(each)
+        for item in options.data.iterdir():
+            if item.name not in existing and not options.keep:
+                shutil.rmtree(item)
 
 
 def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
@@ -152,14 +152,14 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
     session.execute(f"CREATE TABLE events WITH ('connector'='filesystem', 'path'='{base}', "
                     "'format'='parquet'); CREATE TABLE nowhere (key BIGINT, window_end TIMESTAMP, "
                     "s BIGINT, n BIGINT, m BIGINT) WITH ('connector' = 'blackhole')")  # fmt: skip
-    made = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}') AS {DEFINITION}"
+    create = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}') AS {DEFINITION}"
     doing("the plain query")
     plain = seconds(lambda: session.execute(f"INSERT INTO nowhere {DEFINITION}"), runs)
     doing("CREATE MATERIALIZED TABLE")
-    build = seconds(lambda: session.execute(made))
+    build = seconds(lambda: session.execute(create))
     for _ in range(runs - 1):
         session.execute("DROP MATERIALIZED TABLE m")
-        build = min(build, seconds(lambda: session.execute(made)))
+        build = min(build, seconds(lambda: session.execute(create)))
     buckets = DUCK_BUCKETS.format(base)
     doing("DuckDB's table of buckets; windows from slices, from rows and from buckets")
     con.sql(f"CREATE TABLE buckets AS {buckets}")
@@ -185,8 +185,8 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
             f"({from_rows / sliced:.1f} times)")  # fmt: skip
     for what, sql in (("rows", buckets), ("buckets", "FROM buckets")):
         duck = DUCK_HOP.format(sql)
-        taken = seconds(lambda: con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone(), 1)  # noqa: B023
-        say(f"  DuckDB from {what}: {taken:.2f} s")
+        elapsed = seconds(lambda: con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone(), 1)  # noqa: B023
+        say(f"  DuckDB from {what}: {elapsed:.2f} s")
 
     doing("one key's last day")
     (result,) = session.execute(one_key)
@@ -197,8 +197,8 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
         f"SELECT * FROM ({DUCK_HOP.format('FROM buckets WHERE key = 7')}) WHERE window_end > "
         f"{bound.replace('_NTZ', '')}"
     )
-    taken = seconds(lambda: con.execute(duck_key).fetchall(), 5)
-    say(f"  DuckDB from buckets: {taken:.3f} s")
+    elapsed = seconds(lambda: con.execute(duck_key).fetchall(), 5)
+    say(f"  DuckDB from buckets: {elapsed:.3f} s")
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{kept}'); {one_key}"
     command = [sys.executable, "-m", "sqlwin", "run", "-e", script]
     quiet = {"env": {**os.environ, "SQLWIN_ENGINE": "off"}, "capture_output": True, "check": True}
@@ -211,10 +211,10 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
         doing(f"{name}, and REFRESH")
         more_rows(base, name.replace(" ", "-"), n_rows, options.keys, first, span)
         started = time.perf_counter()
-        (done,) = session.execute("ALTER MATERIALIZED TABLE m REFRESH")
-        taken = time.perf_counter() - started
-        say(f"{name}: {taken:.2f} s, {100 * taken / build:.0f} % of the build (at most 5 % and 1 s: "
-              f"{0.05 * build + 1:.2f} s); {done.message}")  # fmt: skip
+        (outcome,) = session.execute("ALTER MATERIALIZED TABLE m REFRESH")
+        elapsed = time.perf_counter() - started
+        say(f"{name}: {elapsed:.2f} s, {100 * elapsed / build:.0f} % of the build (at most 5 % and 1 s: "
+              f"{0.05 * build + 1:.2f} s); {outcome.message}")  # fmt: skip
     doing("the same windows once more")
     con.sql(f"CREATE OR REPLACE TABLE buckets AS {buckets}")
     same_rows(session, HOP.format(""), con, DUCK_HOP.format("FROM buckets"))
@@ -223,7 +223,7 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
 
 
 def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnection) -> None:
-    """What the partials take on disk, in several ways."""
+    """Print the size of the partials on disk in several encodings."""
     slices = DeltaTable(str(kept)).to_pyarrow_table()
     plain = directory / "partials.parquet"
     pq.write_table(slices, plain, compression="zstd")
@@ -234,24 +234,24 @@ def _sizes(kept: Path, base: Path, directory: Path, con: duckdb.DuckDBPyConnecti
         "DETACH size",
     ):
         other.execute(sql).fetchall()
-    found = DeltaTable(str(kept)).file_uris()
-    taken = sum(Path(each.removeprefix("file://")).stat().st_size for each in found)
-    say(f"on disk: {len(slices):,} partials by key and slice, {taken / 1e6:.1f} MB in "
-          f"{len(found)} files ({taken / len(slices):.1f} bytes each; {n_bytes(kept) / 1e6:.1f} MB "
+    actual = DeltaTable(str(kept)).file_uris()
+    n_bytes_on_disk = sum(Path(item.removeprefix("file://")).stat().st_size for item in actual)
+    say(f"on disk: {len(slices):,} partials by key and slice, {n_bytes_on_disk / 1e6:.1f} MB in "
+          f"{len(actual)} files ({n_bytes_on_disk / len(slices):.1f} bytes each; {n_bytes(kept) / 1e6:.1f} MB "
           f"with older versions); one Parquet file of the same {plain.stat().st_size / 1e6:.1f} MB, "
           f"DuckDB's table {(directory / 'size.db').stat().st_size / 1e6:.1f} MB, "
           f"rows {n_bytes(base) / 1e6:.1f} MB")  # fmt: skip
 
 
 def _late_rows_of_a_year(directory: Path, options: argparse.Namespace) -> None:
-    """One file of 10,000 rows over a year: only slices that they touch are written, counted."""
+    """Add one file of 10,000 rows over a year, and count the slices that are rewritten."""
     n_rows, n_keys, hours = max(100_000, options.rows // 20), 100, 365 * 24
     doing(f"a year of {n_rows:,} rows")
     year = data.make(directory / "year", n_rows, n_keys, files=8, hours=hours)
     session = sqlwin.connect()
     session.execute(f"CREATE TABLE year WITH ('connector'='filesystem', 'path'='{year}', "
                     "'format'='parquet')")  # fmt: skip
-    made = seconds(
+    build_seconds = seconds(
         lambda: session.execute(
             f"CREATE MATERIALIZED TABLE y WITH ('path' = '{directory}/y') AS "
             + DEFINITION.replace("TABLE events", "TABLE year").replace("MINUTE", "HOUR")
@@ -262,11 +262,11 @@ def _late_rows_of_a_year(directory: Path, options: argparse.Namespace) -> None:
     slot = late["ts"].cast(pa.int64()).to_numpy() // data.HOUR_US
     touched = len(set(zip(slot.tolist(), late["key"].to_pylist(), strict=True)))
     started = time.perf_counter()
-    (done,) = session.execute("ALTER MATERIALIZED TABLE y REFRESH")
-    taken = time.perf_counter() - started
-    assert f"10,000 rows read, {touched:,} partials written" in done.message, done.message
-    say(f"10,000 late rows over a year of {n_rows:,}: {taken:.2f} s ({made:.2f} s to build), "
-          f"{touched:,} slices touched; {done.message}")  # fmt: skip
+    (outcome,) = session.execute("ALTER MATERIALIZED TABLE y REFRESH")
+    elapsed = time.perf_counter() - started
+    assert f"10,000 rows read, {touched:,} partials written" in outcome.message, outcome.message
+    say(f"10,000 late rows over a year of {n_rows:,}: {elapsed:.2f} s ({build_seconds:.2f} s to build), "
+          f"{touched:,} slices touched; {outcome.message}")  # fmt: skip
     session.close()
 
 

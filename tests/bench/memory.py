@@ -1,4 +1,4 @@
-"""Memory of the processes of a run: this one, the JVM below it, and the Python workers. Linux only.
+"""Measure the memory of a run's processes: this one, its JVM, and the Python workers. Linux only.
 
 `python -m tests.bench.memory` prints the peaks while 1, 10 and 100 million rows are fetched.
 """
@@ -18,7 +18,7 @@ _RESET_PEAK = "5"
 
 
 class Memory:
-    """Peaks in bytes: of the largest worker, of all workers together, of the JVM, of this process."""
+    """Peaks in bytes: the largest worker, all workers together, the JVM, this process."""
 
     peak = 0
     together = 0
@@ -34,19 +34,19 @@ def workers_peak() -> Iterator[Memory]:
         _write(f"/proc/{pid}/clear_refs", _RESET_PEAK)
 
     def look() -> None:
-        found = workers()
-        memory.peak = max(memory.peak, *map(_peak, found), 0)
-        memory.together = max(memory.together, sum(map(resident, found)))
+        result = workers()
+        memory.peak = max(memory.peak, *map(_peak, result), 0)
+        memory.together = max(memory.together, sum(map(resident, result)))
         memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
         memory.driver = max(memory.driver, resident(os.getpid()))
 
-    with _watched(look):
+    with _watch(look):
         yield memory
 
 
 @contextmanager
 def tree_peak(pid: int) -> Iterator[Memory]:
-    """Watch a process and all below it: the JVM, or where it has none all of them."""
+    """Watch a process and its descendants: the JVM, or all of them if there is no JVM."""
     memory = Memory()
     jvm = _below(_is_jvm, pid)
     others = [] if jvm else [pid, *below(pid)]
@@ -55,13 +55,13 @@ def tree_peak(pid: int) -> Iterator[Memory]:
         memory.together = max(memory.together, sum(map(resident, others)))
         memory.jvm = max(memory.jvm, *map(resident, jvm), 0)
 
-    with _watched(look):
+    with _watch(look):
         yield memory
 
 
 @contextmanager
-def _watched(look: Callable[[], None]) -> Iterator[None]:
-    """Look every now and then, and once more at the end."""
+def _watch(look: Callable[[], None]) -> Iterator[None]:
+    """Sample at intervals, and once more at the end."""
     stopped = threading.Event()
 
     def watch() -> None:
@@ -79,27 +79,27 @@ def _watched(look: Callable[[], None]) -> Iterator[None]:
 
 
 def workers() -> list[int]:
-    """Processes of PySpark's daemon and its forks, below this one."""
+    """Return the processes of PySpark's daemon and its forks below this process."""
     return _below(lambda command: "daemon" in command)
 
 
 def jvms() -> list[int]:
-    """The JVM that this process started."""
+    """Return the JVM that this process started."""
     return _below(_is_jvm)
 
 
 def below(pid: int) -> list[int]:
-    """All processes below one."""
+    """Return all descendants of a process."""
     return _below(lambda command: True, pid)
 
 
 def resident(pid: int) -> int:
-    """The resident set of a process, in bytes; 0 once it is gone."""
+    """Return the resident set of a process in bytes; 0 once it has ended."""
     return _status(pid, "VmRSS:")
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """The processor time that some processes have taken so far."""
+    """Return the CPU time of some processes so far."""
     ticks = 0
     for pid in pids:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
@@ -113,7 +113,7 @@ def _is_jvm(command: str) -> bool:
 
 
 def _below(is_wanted: Callable[[str], bool], root: int | None = None) -> list[int]:
-    """Processes below one, or this one."""
+    """Return this process or its descendants that match a condition."""
     root = os.getpid() if root is None else root
     parent: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -147,7 +147,7 @@ def _status(pid: int, name: str) -> int:
 
 
 def _read(path: str) -> str:
-    """A file that may be gone with its process by now."""
+    """Return the text of a file in /proc; empty if its process has ended."""
     try:
         return Path(path).read_text(errors="replace")
     except OSError:
@@ -158,7 +158,7 @@ def _write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text)
     except OSError:
-        return  # gone, or not ours to reset: its peak is then that of its life
+        return  # the process has ended, or belongs to another user: use its lifetime peak
 
 
 def main() -> None:

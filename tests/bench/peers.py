@@ -1,4 +1,4 @@
-"""The engines that are compared, each behind two functions: one that runs, one that digests."""
+"""The engines that are compared. Each has a function that runs and one that returns a digest."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tests.bench import cases
 from tests.bench.apart import Engine, apart
 from tests.bench.cases import Case
 
-# Engines that copy rows into their windows are not asked for more copies than this: they and sqlwin
-# then run on fewer rows. 1.2 billion copies take Spark some minutes.
+# Maximum number of copies that an engine may make of rows. Above this, it and sqlwin run on fewer
+# rows. 1.2 billion copies take Spark minutes.
 MOST_COPIES = 1_200_000_000
 EXPANDING = ("spark", "duckdb")
-# So many windows, at most, are asked of anyone.
+# Maximum number of windows per engine.
 MOST_WINDOWS = 2_000_000_000
 
 
-# Where rows go: nowhere, as far as an engine can do without them; to Parquet; to an Arrow table
+# Target of the rows: discarded where possible, Parquet, or an Arrow table
 SINKS = ("noop", "parquet", "arrow")
 
 
-def _emptied(path: Path, name: str) -> Path:
-    """Where an engine writes Parquet, without what is there."""
-    found = path.parent / f"written-{name}"
-    shutil.rmtree(found, ignore_errors=True)
-    return found
+def _empty_directory(path: Path, name: str) -> Path:
+    """Return an empty directory for an engine's Parquet files."""
+    actual = path.parent / f"written-{name}"
+    shutil.rmtree(actual, ignore_errors=True)
+    return actual
 
 
 def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine:
-    """sqlwin over the table `events`."""
+    """Return sqlwin over the table `events`."""
     session.execute(
         f"CREATE OR REPLACE TABLE events WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{path}')"
@@ -47,7 +47,7 @@ def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path, sink: str) ->
         else:
             session.execute(
                 f"DROP TABLE IF EXISTS written; CREATE TABLE written WITH ('connector' = "
-                f"'filesystem', 'format' = 'parquet', 'path' = '{_emptied(path, 'sqlwin')}') "
+                f"'filesystem', 'format' = 'parquet', 'path' = '{_empty_directory(path, 'sqlwin')}') "
                 f"AS {query}"
             )
 
@@ -72,7 +72,7 @@ def _spark(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine
         elif sink == "arrow":
             rows.toArrow()
         else:
-            rows.write.parquet(str(_emptied(path, "spark")))
+            rows.write.parquet(str(_empty_directory(path, "spark")))
 
     def digest() -> tuple[float, ...]:
         table()
@@ -85,7 +85,7 @@ def _duckdb(query: str, case: Case, path: Path, sink: str) -> Engine:
     import duckdb
 
     con = duckdb.connect()
-    # by itself it takes most of the memory, of which Spark has half
+    # otherwise it takes most of the memory, and Spark has half of it
     con.execute(
         "SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '6GB'; "
         "SET enable_progress_bar = false"
@@ -97,7 +97,7 @@ def _duckdb(query: str, case: Case, path: Path, sink: str) -> Engine:
         elif sink == "arrow":
             con.sql(query).to_arrow_table()
         else:
-            written = _emptied(path, "duckdb")
+            written = _empty_directory(path, "duckdb")
             con.execute(f"COPY ({query}) TO '{written}' (FORMAT parquet, PER_THREAD_OUTPUT)")
 
     return Engine(
@@ -110,7 +110,7 @@ def _duckdb(query: str, case: Case, path: Path, sink: str) -> Engine:
 
 def _duckdb_expanding(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
     if case.approximate:
-        return None  # another sketch, and so other estimates
+        return None  # another sketch, so estimates differ
     query = cases.duckdb_expanding(case, path)
     return _apart(session, partial(_duckdb, query, case, path, sink))
 
@@ -121,7 +121,7 @@ def _duckdb_slices(session: sqlwin.Session, case: Case, path: Path, sink: str) -
 
 
 def _polars_dynamic(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
-    """group_by_dynamic: HOP and TUMBLE. It has no CUMULATE."""
+    """Return Polars' group_by_dynamic for HOP and TUMBLE. It has no CUMULATE."""
     if case.kind == "CUMULATE" or case.approximate:
         return None
     return _apart(session, partial(_polars, case, path, sink))
@@ -147,7 +147,7 @@ def _polars(case: Case, path: Path, sink: str) -> Engine:
             period=f"{case.size_us}us",
             group_by="key",
             closed="left",
-            # without it the windows that begin before the first row are left out
+            # otherwise windows that begin before the first row are left out
             offset=f"-{case.size_us - case.step_us}us",
         )
         return windows.agg(aggregates).collect()
@@ -163,7 +163,7 @@ def _polars(case: Case, path: Path, sink: str) -> Engine:
         if sink == "arrow":
             frame.to_arrow()
         elif sink == "parquet":
-            written = _emptied(path, "polars")
+            written = _empty_directory(path, "polars")
             written.mkdir()
             frame.write_parquet(written / "part-0.parquet", compression="snappy")
 
@@ -171,7 +171,7 @@ def _polars(case: Case, path: Path, sink: str) -> Engine:
 
 
 def _apart(session: sqlwin.Session, make: Callable[[], Engine]) -> Engine:
-    """An engine in its own process, with the memory that Spark's last queries left behind."""
+    """Return an engine in its own process, with the memory that Spark's last queries left free."""
     context = session.spark.sparkContext
     context._jvm.System.gc()  # type: ignore[union-attr]
     return apart(make)

@@ -1,4 +1,4 @@
-"""How time and memory grow with the rows: a tenth of them, all, ten times as many."""
+"""Measure how time and memory grow: with a tenth of the rows, all rows, and ten times as many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ CASES = [Case("HOP", 60, 1), Case("HOP", 60, 1, keys=100_000), Case("HOP", 60, 1
 
 
 def run(session: sqlwin.Session, directory: Path, rows: int, runs: int, console: Console) -> Table:
-    """Each case on three sizes; a run counts once its result has as many rows in its windows."""
+    """Run each case on three sizes.
+
+    A run counts if its windows contain the expected number of rows.
+    """
     table = Table("case", "rows", "s", "of the size before", "peak of a worker, MB")
     for case in CASES:
         before = None

@@ -1,4 +1,4 @@
-"""A stream of rows that are made up, for minutes: whether memory and lag stay flat."""
+"""Run a stream of generated rows for minutes, to see whether memory and lag stay flat."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _QUERY = """
 
 
 def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: Console) -> None:
-    """HOP 5 s / 1 min over `datagen`; a line a minute.
+    """Run HOP 5 s / 1 min over `datagen` and print a line each minute.
 
-    What each line reports: rows read so far; of the last micro-batch its rows, seconds, how far its
-    watermark is behind processing time; what is in state; resident memory of the JVM, and of the Python
-    workers together; the cores that were busy since the line before; late rows.
+    Each line reports the rows read so far; of the last micro-batch its rows, seconds, and the lag
+    of its watermark behind processing time; the size of the state; the resident memory of the JVM
+    and of all Python workers; the cores busy since the previous line; and late rows.
 
     Args:
-        session: a session.
-        minutes: how long.
-        rate: rows a second.
-        keys: how many different keys.
-        console: what is printed on.
+        session: Session.
+        minutes: Duration.
+        rate: Rows per second.
+        keys: Number of distinct keys.
+        console: Console to print on.
     """
     table = Table(
         "minute", "rows", "rows/s", "batch s", "lag s", "state rows", "state MB", "JVM MB",
@@ -68,7 +68,7 @@ def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: 
             while time.monotonic() < until:
                 time.sleep(1)
                 if not query.isActive:
-                    query.awaitTermination()  # raises what it failed with
+                    query.awaitTermination()  # raises the stream's error
                 for report in recent_reports(query):
                     if report.batch > last_batch:
                         last_batch = report.batch

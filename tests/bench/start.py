@@ -1,9 +1,9 @@
-"""How long the first answer takes: `python -m tests.bench.start [--runs N]`.
+"""Measure the time to the first answer: `python -m tests.bench.start [--runs N]`.
 
-Each figure is of a whole process, from its start to its end; the prompt's of the time until the
-first answer stands on the screen. Cold: Spark has to be started. Warm: the background engine is
-there. DuckDB (from Python) and `spark-sql` run the same windows over the same file, written with
-what they have. Last comes where the seconds of a cold start go.
+Each figure is the duration of a whole process; for the prompt, the time until the first answer is
+on the screen. Cold: Spark has to start. Warm: the background engine is running. DuckDB (from
+Python) and `spark-sql` run the same windows over the same file with their own SQL. The last table
+shows how the seconds of a cold start are spent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUICKSTART = "queries/quickstart.sql"
 FLIGHTS = "queries/data/flights.parquet"
 _SECONDS = 180
 _SQLWIN = [sys.executable, "-m", "sqlwin"]
-# The windows of queries/quickstart.sql for engines without HOP: each row copied into its 24
+# The windows of queries/quickstart.sql for engines without HOP: each row copied into 24 windows
 _COPIED = """
     SELECT origin, s + INTERVAL 15 MINUTES * w - INTERVAL 6 HOURS AS window_start,
            s + INTERVAL 15 MINUTES * w AS window_end, COUNT(*) AS departures,
@@ -49,25 +49,25 @@ _SPARK = """
 
 
 def environment(runtime: Path, **more: str) -> dict[str, str]:
-    """What commands see: an engine of their own in `runtime`, nothing that switches it off."""
+    """Return the environment of commands: a separate engine in `runtime`, with nothing disabled."""
     kept = {k: v for k, v in os.environ.items() if k not in ("CI", "SQLWIN_ENGINE")}
     return {**kept, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(ROOT), **more}
 
 
 def seconds_of(command: list[str], env: Mapping[str, str], cwd: Path = ROOT) -> float:
-    """How long a command takes that has to succeed."""
+    """Return the duration of a command, which must succeed."""
     started = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=cwd, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False
     )
-    taken = time.perf_counter() - started
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
-    return taken
+    elapsed = time.perf_counter() - started
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed: {process.stderr[-2000:]}")
+    return elapsed
 
 
 def prompt_seconds(env: Mapping[str, str]) -> float:
-    """How long it takes from starting the prompt to the first answer."""
+    """Return the time from starting the prompt to the first answer."""
     started = time.perf_counter()
     child = pexpect.spawn(
         _SQLWIN[0],
@@ -87,7 +87,7 @@ def prompt_seconds(env: Mapping[str, str]) -> float:
 
 @contextmanager
 def warm(runtime: Path) -> Iterator[dict[str, str]]:
-    """An environment with an engine that has run the query once."""
+    """Provide an environment whose engine has run the query once."""
     env = environment(runtime)
     try:
         seconds_of([*_SQLWIN, "run", QUICKSTART], env)
@@ -97,19 +97,19 @@ def warm(runtime: Path) -> Iterator[dict[str, str]]:
 
 
 def pieces(env: Mapping[str, str]) -> list[tuple[str, float]]:
-    """A cold run of the query, cut into what it waits for: names and seconds."""
+    """Return the phases of a cold run of the query: names and seconds."""
     command = [sys.executable, "-m", "tests.bench.start", "--in-pieces"]
     started = time.time()
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     ended = time.time()
-    found = [(name, at) for name, at in json.loads(done.stderr.splitlines()[-1])]
-    found.append(("Python ends", ended))
-    begun = [started, *(at for _, at in found)]
-    return [(name, at - before) for (name, at), before in zip(found, begun, strict=False)]
+    result = [(name, at) for name, at in json.loads(process.stderr.splitlines()[-1])]
+    result.append(("Python ends", ended))
+    begun = [started, *(at for _, at in result)]
+    return [(name, at - before) for (name, at), before in zip(result, begun, strict=False)]
 
 
 def run_in_pieces() -> None:
-    """Run the query in this process, and print what was over when, as JSON to standard error."""
+    """Run the query in this process, and print the end of each phase as JSON to standard error."""
     from sqlwin.cli.app import main as command
 
     ends: list[tuple[str, float]] = []
@@ -122,8 +122,8 @@ def run_in_pieces() -> None:
         from sqlwin.result import RowsResult
 
         ending("Python's modules, while Java starts")
-        StartingJvm.answer = _followed(StartingJvm.answer, lambda: ending("Java"))
-        RowsResult.batches = _preceded(
+        StartingJvm.answer = _run_then(StartingJvm.answer, lambda: ending("Java"))
+        RowsResult.batches = _run_after(
             RowsResult.batches, lambda: ending("parsing, planning, analysis")
         )
         session = opened(*args, **options)
@@ -138,16 +138,16 @@ def run_in_pieces() -> None:
         print(json.dumps(ends), file=sys.stderr)
 
 
-def _followed(function: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
+def _run_then(function: Callable[..., Any], then: Callable[[], None]) -> Callable[..., Any]:
     def both(*args: Any) -> Any:
-        found = function(*args)
+        result = function(*args)
         then()
-        return found
+        return result
 
     return both
 
 
-def _preceded(function: Callable[..., Any], first: Callable[[], None]) -> Callable[..., Any]:
+def _run_after(function: Callable[..., Any], first: Callable[[], None]) -> Callable[..., Any]:
     def both(*args: Any) -> Any:
         first()
         return function(*args)
@@ -170,7 +170,7 @@ def main() -> None:
 
     def row(name: str, time_it: Callable[[], float]) -> None:
         figures = [time_it() for _ in range(runs)]
-        console.print(f"{name}: {', '.join(f'{each:.2f}' for each in figures)}")
+        console.print(f"{name}: {', '.join(f'{figure:.2f}' for figure in figures)}")
         table.add_row(name, f"{min(figures):.2f}", f"{max(figures):.2f}")
 
     with tempfile.TemporaryDirectory(prefix="sqlwin-bench-") as directory:
@@ -193,16 +193,16 @@ def main() -> None:
         home, spark_sql = _spark_sql(runtime)
         spark_env = {**cold, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
         row("spark-sql", lambda: seconds_of(spark_sql, spark_env, runtime))
-        found = sorted((pieces(cold) for _ in range(runs)), key=lambda run: sum(s for _, s in run))
+        result = sorted((pieces(cold) for _ in range(runs)), key=lambda run: sum(s for _, s in run))
     console.print(table)
     spent = Table("where a cold run's seconds go", "s, in the best run")
-    for name, seconds in found[0]:
+    for name, seconds in result[0]:
         spent.add_row(name, f"{seconds:.2f}")
     console.print(spent)
 
 
 def _spark_sql(directory: Path) -> tuple[Path, list[str]]:
-    """PySpark's home, and the command, which leaves nothing outside of `directory`."""
+    """Return PySpark's home and the command, which writes only below `directory`."""
     import pyspark
 
     home = Path(pyspark.__file__).parent

@@ -1,8 +1,8 @@
-"""The same rows in several places: a disk of this machine, an S3 server on it, tables of lakes.
+"""Read the same rows from several places: a local disk, an S3 server on this machine, lake tables.
 
-The server is moto, in a process of its own. It runs on the cores that sqlwin has, which that of a
-store does not: so it is to cost little, and what it costs is printed. moto copies a whole file for
-each part of it that is asked for; here the kernel sends parts of files, see `_Parts`.
+The server is moto in its own process. It shares sqlwin's cores, unlike a real store, so it must
+cost little; its cost is printed. moto copies a whole file for each requested range; `_Parts` lets
+the kernel send ranges instead.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(
     storages: list[str],
     console: Console,
 ) -> Table:
-    """Time a TUMBLE and a HOP over each storage; the speed beside that of the first one."""
+    """Time a TUMBLE and a HOP over each storage, with the speed relative to the first one."""
     chosen = [next(c for c in cases.HEADLINES if c.kind == kind) for kind in _CASES]
     table = Table("case", *(f"{name}, s" for name in storages), title=f"{rows:,} rows")
     with served() as (store, server):
@@ -57,7 +57,7 @@ def run(
             for name in storages:
                 options = _table(name, store, path)
                 before = _cpu_seconds(server)
-                seconds, digest = _timed(session, case, options, runs)
+                seconds, digest = _time_case(session, case, options, runs)
                 per_run = (_cpu_seconds(server) - before) / (runs + 1)
                 assert expected in (None, digest), f"{name} gives {digest}, not {expected}"
                 first, expected = first or seconds, digest
@@ -70,26 +70,26 @@ def run(
     return table
 
 
-def _timed(
+def _time_case(
     session: sqlwin.Session, case: cases.Case, options: dict[str, str], runs: int
 ) -> tuple[float, tuple[object, ...]]:
-    """The best time, and the digest of the result."""
-    said = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
-    session.execute(f"CREATE OR REPLACE TABLE events WITH ({said})")
+    """Return the best time, and the digest of the result."""
+    options_sql = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    session.execute(f"CREATE OR REPLACE TABLE events WITH ({options_sql})")
     query = cases.sqlwin_sql(case)
     digest = session.sql(f"SELECT {case.digest} FROM ({query})").collect()[0]
-    taken = []
+    elapsed = []
     for _ in range(runs):
         started = time.perf_counter()
         session.sql(query).write.format("noop").mode("overwrite").save()
-        taken.append(time.perf_counter() - started)
-    return min(taken), tuple(round(float(each), 6) for each in digest)
+        elapsed.append(time.perf_counter() - started)
+    return min(elapsed), tuple(round(float(item), 6) for item in digest)
 
 
 def _table(storage: str, store: ObjectStore, path: Path) -> dict[str, str]:
-    """The options of the table with the rows of `path` in a storage, where they are put first."""
+    """Copy the rows of `path` to a storage and return the options of the table over them."""
     if storage in ("local", "s3"):
-        place = str(path) if storage == "local" else _uploaded(store, path)
+        place = str(path) if storage == "local" else _upload(store, path)
         return {"connector": "filesystem", "format": "parquet", "path": place}
     directory = path.with_name(f"{path.name}-{storage}").absolute()
     if storage == "delta":
@@ -108,11 +108,11 @@ def _table(storage: str, store: ObjectStore, path: Path) -> dict[str, str]:
 
 
 def _batches(path: Path) -> pa.RecordBatchReader:
-    found = ds.dataset(path, format="parquet")
-    return pa.RecordBatchReader.from_batches(found.schema, found.to_batches())
+    result = ds.dataset(path, format="parquet")
+    return pa.RecordBatchReader.from_batches(result.schema, result.to_batches())
 
 
-def _uploaded(store: ObjectStore, path: Path) -> str:
+def _upload(store: ObjectStore, path: Path) -> str:
     opened = store.store()
     system = filesystem_of(opened)
     for file in sorted(path.glob("*.parquet")):
@@ -123,7 +123,7 @@ def _uploaded(store: ObjectStore, path: Path) -> str:
 
 
 def _server_speed(store: ObjectStore, path: Path) -> float:
-    """What one reader gets that does nothing else, in megabytes a second."""
+    """Return the megabytes per second of a reader that does nothing else."""
     opened = store.store()
     files = sorted(path.glob("*.parquet"))
     started, n_bytes = time.perf_counter(), 0
@@ -135,9 +135,9 @@ def _server_speed(store: ObjectStore, path: Path) -> float:
 
 
 class _Parts(WSGIRequestHandler):
-    """Sends parts of files from a disk, of which moto is asked once for each; the rest is moto's.
+    """Sends ranges of files from disk. moto sees each file once; it serves all other requests.
 
-    A connection goes on after such a part, as those of stores do.
+    A connection stays open after such a response, as in real stores.
     """
 
     _files: ClassVar[dict[str, IO[bytes]]] = {}
@@ -161,7 +161,7 @@ class _Parts(WSGIRequestHandler):
             start += os.sendfile(self.connection.fileno(), file.fileno(), start, stop - start)
 
     def _file(self) -> IO[bytes] | None:
-        """What is there by the path that is asked for."""
+        """Return the file at the requested path, or None."""
         if self.path not in self._files:
             environ = {k: v for k, v in self.make_environ().items() if k != "HTTP_RANGE"}
             body, status, _ = run_wsgi_app(self.server.app, environ)
@@ -175,14 +175,14 @@ class _Parts(WSGIRequestHandler):
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What a process has taken of cores so far."""
+    """Return the CPU time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def served() -> Iterator[tuple[ObjectStore, int]]:
-    """The server in a process of its own, and the number of that."""
+    """Provide the server in its own process, and the process's number."""
     command = [sys.executable, "-m", "tests.bench.storage"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
         assert p.stdin is not None and p.stdout is not None

@@ -1,4 +1,4 @@
-"""Engines of the benchmarks in processes of their own."""
+"""Benchmark engines in separate processes."""
 
 from __future__ import annotations
 

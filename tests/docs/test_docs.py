@@ -1,7 +1,7 @@
-"""The README and the pages of docs/: what stands in their blocks is what a run gives.
+"""The blocks of the README and of docs/ show the actual output of their commands.
 
-How a block says what it comes from is described in `tests.docs.pages`. `--update-goldens` rewrites the
-blocks that are not right.
+`tests.docs.pages` describes how a block names its source. `--update-goldens` rewrites outdated
+blocks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.docs.pages import PAGES, Block
 from tests.goldens import ROOT
 from tests.marks import among
 
-# Where pages have files that a statement writes
+# Directory of files that a page's statements write
 DATA = "/data/"
 # The same below the working directory
 BELOW = "out/"
-# Pages whose blocks take no time
+# Pages whose blocks run fast
 QUICK = ["docs/install.md", "docs/windows.md"]
-# At the end of a command: only what it prints on standard output
+# Suffix of a command that shows only its standard output
 QUIET = " 2>/dev/null"
 
 
@@ -92,12 +92,12 @@ def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
 
 
 def place_of_files(text: str) -> str:
-    """Return where statements of a page write their files."""
+    """Return the directory to which a page's statements write their files."""
     return BELOW if f"'{BELOW}" in text else DATA
 
 
 def outputs(text: str, directory: Path) -> Iterator[tuple[int, str]]:
-    """What the blocks of a page should show, by where their text starts."""
+    """Yield the expected content of a page's blocks, by the offset of their text."""
     names: dict[str, Any] = {"session": sqlwin.connect()}
     printed, sql = "", ""
     for block in pages.blocks(text):
@@ -117,7 +117,9 @@ def outputs(text: str, directory: Path) -> Iterator[tuple[int, str]]:
 
 
 def table_of(session: sqlwin.Session, sql: str) -> str:
-    """The rows of the last statement, as the command line shows them; no blanks at line ends."""
+    """Return the rows of the last statement as the command line shows them, without trailing
+    blanks.
+    """
     *_, last = session.execute(sql)
     if not last.columns:
         return ""
@@ -128,7 +130,7 @@ def table_of(session: sqlwin.Session, sql: str) -> str:
 
 
 def printed_by(program: str, names: dict[str, Any]) -> str:
-    """What a program prints; `names` are those it knows, and those it makes."""
+    """Return the output of a program; `names` are its variables, before and after."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(program, "<block>", "exec"), names)
@@ -136,7 +138,7 @@ def printed_by(program: str, names: dict[str, Any]) -> str:
 
 
 def output_of(block: Block, sql: str, directory: Path) -> str:
-    """What a command of `sqlwin` prints, on both of its outputs."""
+    """Return both outputs of a `sqlwin` command."""
     program, *arguments = shlex.split(block.command.removesuffix(QUIET))
     assert program == "sqlwin"
     script = block.fields.get("input")

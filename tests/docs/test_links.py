@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere, and every page is found from the start."""
+"""Links between pages have targets, and every page is reachable from the start page."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ _NAMED = re.compile(r"`(docs/[a-z0-9_.-]+)`")
 
 
 def links(page: str) -> Iterator[tuple[str, str]]:
-    """The files of this tree that a page links to, with the heading, which may be empty."""
+    """Yield the files in this repository that a page links to, each with its heading, which may be
+    empty.
+    """
     text = _CODE.sub("", (ROOT / page).read_text())
     for target in _LINK.findall(text):
         if re.match(r"[a-z]+:", target):
             continue
         path, _, heading = target.partition("#")
-        there = (ROOT / page).parent / unquote(path) if path else ROOT / page
-        yield there.resolve().relative_to(ROOT).as_posix(), heading
+        existing = (ROOT / page).parent / unquote(path) if path else ROOT / page
+        yield existing.resolve().relative_to(ROOT).as_posix(), heading
 
 
 def anchors(page: str) -> set[str]:
-    """What links to the headings of a page call them, as GitHub makes it of their words."""
+    """Return the anchors that GitHub derives from a page's headings."""
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     plain = [re.sub(r"[`*]|\]\(.*?\)|\[", "", heading) for heading in _HEADING.findall(text)]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
@@ -62,11 +64,11 @@ def test_the_index_names_every_page_of_the_documents() -> None:
 
 
 def test_every_page_is_found_from_the_readme() -> None:
-    found, to_read = set[str](), ["README.md"]
+    result, to_read = set[str](), ["README.md"]
     while to_read:
         page = to_read.pop()
-        if page not in found and Path(page).suffix == ".md":
-            found.add(page)
+        if page not in result and Path(page).suffix == ".md":
+            result.add(page)
             to_read += [target for target, _ in links(page)]
-    assert set(DOCUMENTS) - found == set()
+    assert set(DOCUMENTS) - result == set()
     assert INDEX in {target for target, _ in links("README.md")}

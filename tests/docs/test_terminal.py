@@ -1,4 +1,4 @@
-"""What the pages show of terminals is what a terminal shows: typed, waited for, read."""
+"""The terminals on the pages show what a real terminal shows."""
 
 from __future__ import annotations
 
@@ -42,21 +42,19 @@ def test_what_a_page_shows_of_a_terminal_is_what_one_shows(
 ) -> None:
     directory = tmp_path_factory.mktemp("d")
     text = pages.read(page)
-    found = list(pages.blocks(text))
+    result = list(pages.blocks(text))
     actual = {
         **dict(
             at_the_prompt(
-                [b for b in found if b.origin == "prompt"], directory, SIZES.get(page, SIZE)
+                [b for b in result if b.origin == "prompt"], directory, SIZES.get(page, SIZE)
             )
         ),
-        **dict(on_the_screen([b for b in found if b.origin == "terminal"], directory)),
+        **dict(on_the_screen([b for b in result if b.origin == "terminal"], directory)),
     }
     pages.check(page, text, actual, update_goldens)
 
 
-def started(
-    directory: Path, command: str, *arguments: str, size: tuple[int, int] = SIZE
-) -> Terminal:
+def start(directory: Path, command: str, *arguments: str, size: tuple[int, int] = SIZE) -> Terminal:
     return Terminal(
         ROOT,
         *arguments,
@@ -72,11 +70,11 @@ def started(
 def at_the_prompt(
     blocks: list[Block], directory: Path, size: tuple[int, int]
 ) -> Iterator[tuple[int, str]]:
-    """What `sqlwin repl` shows when the blocks of a page are typed, one after the other."""
+    """Type the blocks of a page at `sqlwin repl` and yield its answers."""
     if not blocks:
         return
     place = place_of_files("\n".join(block.text for block in blocks))
-    prompt = started(directory, "repl", size=size)
+    prompt = start(directory, "repl", size=size)
     prompt.see(PROMPT)
     for block in blocks:
         begin = prompt.screen.text().rindex(PROMPT)
@@ -85,24 +83,24 @@ def at_the_prompt(
                 prompt.shows("Spark is starting")
                 shown = prompt.screen.text()[begin:]
             case "menu":
-                enter(prompt, typed(block)[0][:-1])
+                enter(prompt, typed_statements(block)[0][:-1])
                 prompt.type(block.fields["typed"])
                 open_menu(prompt, [line.strip() for line in block.text.splitlines()[2:-1]])
                 shown = prompt.screen.text()[begin:]
                 prompt.type(_CTRL_C)
                 prompt.see(PROMPT)
             case _:
-                for lines in typed(block):
+                for lines in typed_statements(block):
                     enter(prompt, [line.replace(f"'{place}", f"'{directory}/") for line in lines])
                     prompt.see(PROMPT)
-                shown = since(prompt, begin)
+                shown = text_since(prompt, begin)
                 give_up = time.monotonic() + SECONDS
                 while block.fields.get("until", "") not in shown:
                     assert time.monotonic() < give_up, shown
                     begin = prompt.screen.text().rindex(PROMPT)
-                    enter(prompt, typed(block)[-1])
+                    enter(prompt, typed_statements(block)[-1])
                     prompt.see(PROMPT)
-                    shown = since(prompt, begin)
+                    shown = text_since(prompt, begin)
         shown = shown.replace(f"{directory}/", place)
         yield block.start, block.part("\n".join(filter(str.strip, shown.splitlines())))
     prompt.leave()
@@ -120,14 +118,14 @@ def open_menu(prompt: Terminal, entries: list[str]) -> None:
     wait_until(is_open, SECONDS, every_s=0.2, explain=prompt.screen.text)
 
 
-def since(prompt: Terminal, begin: int) -> str:
-    """What stands between a prompt and the last one."""
+def text_since(prompt: Terminal, begin: int) -> str:
+    """Return the text between a prompt and the last one."""
     text = prompt.screen.text()
     return text[begin : text.rindex(PROMPT)]
 
 
-def typed(block: Block) -> list[list[str]]:
-    """The statements of a transcript, each in lines."""
+def typed_statements(block: Block) -> list[list[str]]:
+    """Return the statements of a transcript, each as lines."""
     statements: list[list[str]] = []
     for line in block.text.splitlines():
         if first := _FIRST.fullmatch(line):
@@ -145,7 +143,7 @@ def enter(prompt: Terminal, lines: list[str]) -> None:
 
 
 def on_the_screen(blocks: list[Block], directory: Path) -> Iterator[tuple[int, str]]:
-    """What a terminal shows of the commands of a page, and of Ctrl-C to each."""
+    """Yield the screens of a page's terminal commands, and their output after Ctrl-C."""
     screen: Terminal | None = None
     for block in blocks:
         if block.command == "^C":
@@ -159,13 +157,13 @@ def on_the_screen(blocks: list[Block], directory: Path) -> Iterator[tuple[int, s
             if screen is not None and screen.child.isalive():
                 screen.type(_CTRL_C)
                 assert screen.leave("") == 130
-            screen = started(directory, command, *arguments)
-            lines = so_much(screen, block)
+            screen = start(directory, command, *arguments)
+            lines = wait_for_screen(screen, block)
         yield block.start, block.part("\n".join(lines))
 
 
-def so_much(screen: Terminal, block: Block) -> list[str]:
-    """The first lines of a screen and its last one, the status, as soon as they are so many."""
+def wait_for_screen(screen: Terminal, block: Block) -> list[str]:
+    """Wait for enough lines; return the first lines of a screen and its last one, the status."""
     n_lines = len(block.text.splitlines())
     give_up = time.monotonic() + SECONDS
     while time.monotonic() < give_up:

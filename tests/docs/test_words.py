@@ -1,4 +1,4 @@
-"""Messages and operators that pages speak of are those of the program."""
+"""Messages and operators that the pages quote exist in the program."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from tests.docs import pages
 from tests.goldens import ROOT
 
-# First column of the page's tables of messages: `...` stands for parts that vary
+# First column of the pages' tables of messages: `...` stands for variable parts
 _TABLES = re.findall(
     r"^\| message \| .*\n\|.*\n((?:\|.*\n)+)", pages.read("docs/troubleshooting.md"), re.MULTILINE
 )
 MESSAGES = [m for rows in _TABLES for m in re.findall(r"^\| `(.+?)` \|", rows, re.MULTILINE)]
 _PHYSICAL = re.compile(r"^== Optimized Physical Plan ==\n(.+?)\n\n", re.DOTALL | re.MULTILINE)
-# What stands for a value that a message has in it
+# Placeholder for a value in a message
 _VALUE = "\N{HORIZONTAL ELLIPSIS}"
 
 
 @cache
 def known_messages() -> tuple[str, ...]:
-    """All texts of the code, with a sign for each value in them, and first lines of goldens."""
+    """Return all texts in the code, with a mark for each value, and the first lines of goldens."""
     goldens = [path.read_text().split("\n")[0] for path in (ROOT / "tests/errors").glob("*.err")]
     texts: list[str] = []
     for package in ("sqlwin", "planner", "runtime"):
@@ -47,8 +47,8 @@ def test_there_are_messages() -> None:
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_a_heading_is_one_that_the_program_gives(message: str) -> None:
     literal = [re.escape(part.strip()) for part in message.split("...")]
-    wanted = re.compile(".*".join(literal), re.DOTALL)
-    assert any(wanted.fullmatch(text) for text in known_messages())
+    expected = re.compile(".*".join(literal), re.DOTALL)
+    assert any(expected.fullmatch(text) for text in known_messages())
 
 
 def test_every_line_of_a_physical_plan_is_explained() -> None:

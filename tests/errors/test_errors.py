@@ -1,4 +1,4 @@
-"""Error messages as golden files: each NAME.sql must fail, with the report in NAME.err."""
+"""Error messages as golden files: each NAME.sql must fail with the report in NAME.err."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ _SCHEMA = json.loads((ROOT / "docs/explain.schema.json").read_text())
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Fail unless a document follows the schema, and every id in it names an operator."""
+    """Check that a document matches the schema, and that its ids name operators."""
     jsonschema.validate(document, _SCHEMA)
     for query in document["queries"]:
         for tree in (query["trees"] or {}).values():
-            ids = [each["id"] for each in tree["operators"]]
+            ids = [item["id"] for item in tree["operators"]]
             assert len(set(ids)) == len(ids)
             assert tree["root"] == ids[0]
-            inputs = [source for each in tree["operators"] for source in each["inputs"]]
-            # an operator that several others read is there once
+            inputs = [source for item in tree["operators"] for source in item["inputs"]]
+            # an operator with several readers occurs once
             assert {*inputs, tree["root"]} == set(ids)
         if query["trees"]:
-            physical = {each["id"] for each in query["trees"]["physical"]["operators"]}
+            physical = {item["id"] for item in query["trees"]["physical"]["operators"]}
             assert {window["operator"] for window in query["windows"]} <= physical
             if query["analysis"]:
                 assert set(query["analysis"]["operators"]) == physical

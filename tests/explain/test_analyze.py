@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE: the counts are those that are taken independently, with plain Spark SQL."""
+"""EXPLAIN ANALYZE: its counts equal independent counts in plain Spark SQL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOP = """
     ORDER BY n DESC, origin, window_end
     LIMIT 7
 """
-# the Arrow scan does not evaluate UPPER, so this goes through Spark
+# the Arrow scan does not evaluate UPPER, so Spark reads the rows
 CONDITIONS = {"arrow": "carrier = 'UA'", "spark": "UPPER(carrier) = 'UA'"}
 
 
@@ -30,15 +30,15 @@ def number(db: sqlwin.Session, query: str) -> int:
 
 
 def operators(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The figures by the operator's name, the topmost of a name."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in query["trees"]["physical"]["operators"]:
-        found.setdefault(each["name"], query["analysis"]["operators"][each["id"]])
-    return found
+    """Return the figures by operator name, the topmost operator of each name."""
+    actual: dict[str, dict[str, Any]] = {}
+    for item in query["trees"]["physical"]["operators"]:
+        actual.setdefault(item["name"], query["analysis"]["operators"][item["id"]])
+    return actual
 
 
 def counts(db: sqlwin.Session, condition: str) -> dict[str, int]:
-    """Rows at each step, by definition: windows by copying rows."""
+    """Return the number of rows at each step, by definition: rows are copied into windows."""
     db.spark.read.parquet("queries/data/flights.parquet").createOrReplaceTempView("raw")
     kept = f"SELECT * FROM raw WHERE {condition}"
     windows = f"""
@@ -62,25 +62,25 @@ def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session
     expected = counts(flights, CONDITIONS["arrow"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
     check_document({"version": 2, "queries": [query]})
-    found = operators(query)
-    scan = found["ArrowScanLocalWindowAggregate"]
+    actual = operators(query)
+    scan = actual["ArrowScanLocalWindowAggregate"]
     assert scan["rows_in"] == expected["rows"]
     assert scan["counters"]["rows_filtered_out"] == expected["rows"] - expected["kept"]
-    # every task emits each key and slice once; this file is one split
-    assert scan["rows_out"] == found["Exchange"]["rows_out"] == expected["slices"]
+    # every task emits each key and slice once, and this file is one split
+    assert scan["rows_out"] == actual["Exchange"]["rows_out"] == expected["slices"]
     assert scan["reduction"] == pytest.approx(expected["kept"] / expected["slices"])
-    merged = found["GlobalWindowAggregate"]
+    merged = actual["GlobalWindowAggregate"]
     assert merged["rows_in"] == expected["slices"]
     assert merged["rows_out"] == expected["windows"]
-    assert found["Calc"]["rows_out"] == expected["large"]
-    assert found["Sort"]["rows_in"] == expected["large"]
-    assert found["Limit"]["rows_out"] == query["analysis"]["rows_out"] == 7
-    assert found["Exchange"]["bytes_out"] > 0
-    for each in (scan, merged):
-        assert each["seconds"] > 0
-        assert each["peak_memory_bytes"] > 1 << 20
-    ids = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
-    ran = [{ids[each] for each in stage["operators"]} for stage in query["analysis"]["stages"]]
+    assert actual["Calc"]["rows_out"] == expected["large"]
+    assert actual["Sort"]["rows_in"] == expected["large"]
+    assert actual["Limit"]["rows_out"] == query["analysis"]["rows_out"] == 7
+    assert actual["Exchange"]["bytes_out"] > 0
+    for item in (scan, merged):
+        assert item["seconds"] > 0
+        assert item["peak_memory_bytes"] > 1 << 20
+    ids = {item["id"]: item["name"] for item in query["trees"]["physical"]["operators"]}
+    ran = [{ids[item] for item in stage["operators"]} for stage in query["analysis"]["stages"]]
     assert ran == [{"ArrowScanLocalWindowAggregate"}, {"GlobalWindowAggregate"}]
 
 
@@ -89,15 +89,15 @@ def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> 
     expected = counts(flights, CONDITIONS["spark"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["spark"]), analyze=True)
     check_document({"version": 2, "queries": [query]})
-    found = operators(query)
-    local = found["LocalWindowAggregate"]
+    actual = operators(query)
+    local = actual["LocalWindowAggregate"]
     assert (local["rows_in"], local["rows_out"]) == (expected["kept"], expected["slices"])
     assert local["reduction"] == pytest.approx(expected["kept"] / expected["slices"])
-    # Spark aggregates, and has the time and the memory of that in its UI
+    # Spark aggregates and reports time and memory in its UI
     assert local["seconds"] is local["peak_memory_bytes"] is None
-    assert found["Exchange"]["rows_in"] == expected["slices"]
-    assert found["GlobalWindowAggregate"]["rows_out"] == expected["windows"]
-    assert found["Calc"]["rows_out"] == expected["large"]
+    assert actual["Exchange"]["rows_in"] == expected["slices"]
+    assert actual["GlobalWindowAggregate"]["rows_out"] == expected["windows"]
+    assert actual["Calc"]["rows_out"] == expected["large"]
     assert "== Execution ==" in query["text"]
 
 
@@ -106,10 +106,10 @@ def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Se
     flights.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     expected = counts(flights, CONDITIONS["arrow"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
-    found = operators(query)
+    actual = operators(query)
     # every row is in three windows of three hours that begin every hour
-    assert found["WindowTableFunction"]["rows_out"] == 3 * expected["kept"]
-    assert found["WindowAggregate"]["rows_out"] == expected["windows"]
+    assert actual["WindowTableFunction"]["rows_out"] == 3 * expected["kept"]
+    assert actual["WindowAggregate"]["rows_out"] == expected["windows"]
 
 
 def test_insert_writes_its_rows_and_a_select_leaves_nothing(
@@ -155,6 +155,6 @@ def test_rows_that_are_printed_are_counted(
 ) -> None:
     flights.execute("CREATE OR REPLACE TABLE shown (dest STRING) WITH ('connector' = 'print')")
     insert = "INSERT INTO shown SELECT dest FROM flights LIMIT 3"
-    [found] = flights.explain_queries(insert, analyze=True)
+    [actual] = flights.explain_queries(insert, analyze=True)
     assert len(capsys.readouterr().out.splitlines()) == 3
-    assert found["analysis"]["rows_out"] == operators(found)["Sink"]["rows_in"] == 3
+    assert actual["analysis"]["rows_out"] == operators(actual)["Sink"]["rows_in"] == 3

@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE of streams: what it counts is what a model in plain Python counts."""
+"""EXPLAIN ANALYZE of streams: its counts equal those of a model in plain Python."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOP = """
 
 
 def model() -> dict[str, Any]:
-    """Rows, partials, late rows and windows, by definition: times are seconds of the day."""
+    """Return rows, partials, late rows and windows, by definition; times are seconds of the day."""
     watermark = None
     n_kept = n_partials = n_late = 0
     windows: dict[int, int] = {}
@@ -58,7 +58,7 @@ def model() -> dict[str, Any]:
             for end in (slice_end, slice_end + 300, slice_end + 600):
                 if end > closed:
                     windows[end] = windows.get(end, 0) + 1
-        # a watermark comes with every row, whatever filters drop later
+        # every row carries a watermark, including filtered ones
         watermark = max(closed, max(times.values()) - 60)
     return {"kept": n_kept, "partials": n_partials, "late": n_late, "windows": windows}
 
@@ -69,35 +69,35 @@ def test_a_stream_that_ends_is_counted_to_its_end(fresh_session: sqlwin.Session)
     least = 40
     [query] = fresh_session.explain_queries(HOP.format(least=least), analyze=True)
     check_document({"version": 2, "queries": [query]})
-    found = operators(query)
-    assert found["TableSourceScan"]["rows_out"] == N_ROWS
-    local = found["LocalWindowAggregate"]
+    actual = operators(query)
+    assert actual["TableSourceScan"]["rows_out"] == N_ROWS
+    local = actual["LocalWindowAggregate"]
     assert (local["rows_in"], local["rows_out"]) == (expected["kept"], expected["partials"])
     assert local["reduction"] == pytest.approx(expected["kept"] / expected["partials"])
-    assert found["Exchange"]["rows_out"] == expected["partials"]
-    assert found["Exchange"]["bytes_out"] > 0
-    merged = found["GlobalWindowAggregate"]
+    assert actual["Exchange"]["rows_out"] == expected["partials"]
+    assert actual["Exchange"]["bytes_out"] > 0
+    merged = actual["GlobalWindowAggregate"]
     assert merged["rows_in"] == expected["partials"]
     assert merged["rows_out"] == len(expected["windows"])
     large = sum(n > least for n in expected["windows"].values())
     assert 0 < large < len(expected["windows"])
-    assert found["Calc"]["rows_out"] == query["analysis"]["rows_out"] == large
-    for each in (local, merged):
-        assert each["seconds"] > 0
-        assert each["peak_memory_bytes"] > 1 << 20
+    assert actual["Calc"]["rows_out"] == query["analysis"]["rows_out"] == large
+    for item in (local, merged):
+        assert item["seconds"] > 0
+        assert item["peak_memory_bytes"] > 1 << 20
     stream = query["analysis"]["stream"]
     assert (stream["ended"], stream["rows_in"]) == ("input", N_ROWS)
-    # three with rows, and one that ends the input
+    # three with rows, and one for the end of input
     assert stream["micro_batches"]["count"] == 4
     assert stream["micro_batches"]["phases"]["computing"] > 0
     [operator] = stream["window_operators"]
     assert operator["late_rows"] == expected["late"] > 0
     assert operator["is_at_end_of_input"]
     assert operator["state_rows"] == 0 < operator["most_state_rows"]
-    ids = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
-    ran = [{ids[each] for each in stage["operators"]} for stage in query["analysis"]["stages"]]
+    ids = {item["id"]: item["name"] for item in query["trees"]["physical"]["operators"]}
+    ran = [{ids[item] for item in stage["operators"]} for stage in query["analysis"]["stages"]]
     assert {"LocalWindowAggregate"} in ran
-    assert any("GlobalWindowAggregate" in each for each in ran)
+    assert any("GlobalWindowAggregate" in item for item in ran)
     text = query["text"]
     assert "ran to the end of its input" in text
     assert f"late: {expected['late']} rows dropped" in text
@@ -120,8 +120,8 @@ def test_a_stream_without_an_end_is_measured_for_a_while(fresh_session: sqlwin.S
     assert query["analysis"]["seconds"] >= 4
     [operator] = stream["window_operators"]
     assert operator["next_window_end_us"] > operator["watermark_us"]
-    found = operators(query)
-    assert found["LocalWindowAggregate"]["rows_in"] == stream["rows_in"] > 0
+    actual = operators(query)
+    assert actual["LocalWindowAggregate"]["rows_in"] == stream["rows_in"] > 0
     assert query["analysis"]["rows_out"] == 0
     assert "next window ends at" in (result.text or "")
 
@@ -169,8 +169,8 @@ def test_rows_are_counted_where_windows_are_ranked_and_where_there_are_none(
               FROM ({HOP.format(least=0)})) WHERE r <= 3""",
         analyze=True,
     )
-    found = operators(query)
-    rank = found["WindowRank"]
+    actual = operators(query)
+    rank = actual["WindowRank"]
     assert rank["rows_in"] == len(expected["windows"])
     assert rank["seconds"] > 0 and rank["peak_memory_bytes"] > 0
     assert query["analysis"]["rows_out"] == len(expected["windows"])

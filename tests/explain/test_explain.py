@@ -1,6 +1,6 @@
 """Plans as golden files: each NAME.sql is explained into NAME.plan.
 
-The first line of a case may say `-- strategies: AUTO, ONE_PHASE`: it is then explained under each.
+The first line of a case may be `-- strategies: AUTO, ONE_PHASE`: it is then explained under each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the planner asks, answered without a session: tables without views, some of them streams."""
+"""The planner's catalog without a session: tables without views, some of them streams."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from runtime.spec.slices import SliceTable
 
 
 class Catalog:
-    """Some streams; whatever else is named is bounded, and read by Spark.
+    """Some streams; every other table is bounded and read by Spark.
 
     Args:
-        streams: the streams.
-        columns: what every query has.
+        streams: Streams.
+        columns: Columns of every query.
     """
 
     def __init__(self, *streams: StreamTable, columns: Schema = ()) -> None:

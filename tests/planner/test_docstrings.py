@@ -1,6 +1,6 @@
-"""Examples in the planner's docstrings: they are run, and every rule has one.
+"""Run the examples in the planner's docstrings. Every rule has one.
 
-Those of rules call `before_after(rule, sql, ...)`, which plans queries over two tables of the same
+Examples of rules call `before_after(rule, sql, ...)`, which plans queries over two tables of the same
 columns, `trips` (Parquet files) and `rides` (a stream), without Spark.
 """
 
@@ -57,7 +57,7 @@ HOURLY = SliceTable(
 
 
 class Catalog(Tables):
-    """The tables `trips` and `rides`; names and types of queries are as sqlglot infers them."""
+    """The tables `trips` and `rides`; names and types of queries are inferred by sqlglot."""
 
     def __init__(self, has_slices: bool = False) -> None:
         super().__init__(STREAM)
@@ -80,21 +80,21 @@ class Catalog(Tables):
             name: {c.name: c.type.replace("timestamp_ntz", "timestamp") for c in columns}
             for name, columns in tables.items()
         }
-        known = MappingSchema(schema, dialect="spark", normalize=False)
+        mapping = MappingSchema(schema, dialect="spark", normalize=False)
         text = exp.maybe_parse(to_sql(query), dialect="spark")
-        typed = annotate_types(qualify(text, schema=known, dialect="spark"), schema=known)
+        typed = annotate_types(qualify(text, schema=mapping, dialect="spark"), schema=mapping)
         return tuple(Column(item.alias_or_name, _type(item)) for item in typed.selects)
 
 
 def _type(item: exp.Expr) -> str:
-    found = item.type.sql(dialect="spark").lower()
-    return "timestamp_ntz" if found == "timestamp" else found
+    result = item.type.sql(dialect="spark").lower()
+    return "timestamp_ntz" if result == "timestamp" else result
 
 
 def before_after(rule: str, *queries: str) -> None:
-    """Print plans before and after a rule, as EXPLAIN draws them, from where they differ.
+    """Print plans before and after a rule, as EXPLAIN draws them, from the first difference.
 
-    The rules that stand before it have been applied to both.
+    The rules before it have been applied to both.
     """
     catalog: Any = Catalog(rule in ("answer_from_slices", "narrow_slices"))
     options = Options(catalog=catalog)
@@ -105,10 +105,10 @@ def before_after(rule: str, *queries: str) -> None:
             break
         plans = after
     describe = physical_operators if rule in _PHYSICAL_RULES else logical_operators
-    for title, found, others in (("before", plans, after), ("after", after, plans)):
+    for title, result, others in (("before", plans, after), ("after", after, plans)):
         print(f"{title}:")
         drawn: set[int] = set()
-        for plan, other in zip(found, others, strict=True):
+        for plan, other in zip(result, others, strict=True):
             while _differ_below(plan, other):
                 (plan,), (other,) = plan.inputs, other.inputs
             print("\n".join(tree(plan, describe, drawn)))
@@ -118,10 +118,10 @@ Plans = Sequence[Node]
 
 
 def _steps(rule: str, options: Options) -> Iterator[tuple[str, Callable[[Plans], Plans]]]:
-    """What is done to plans one after the other, with the name of each step."""
+    """Yield the steps applied to plans, in order, with their names."""
 
     def staged(stage: Stage) -> tuple[str, Callable[[Plans], Plans]]:
-        rules = [each for each in stage.rules if each.__name__ == rule] or stage.rules
+        rules = [entry for entry in stage.rules if entry.__name__ == rule] or stage.rules
         only = [Stage(stage.name, rules)]
 
         def run(plans: Plans) -> Plans:
@@ -153,16 +153,16 @@ def _differ_below(plan: Node, other: Node) -> bool:
 
 
 def modules() -> list[str]:
-    """All modules of the planner, and one below it with examples."""
-    found = pkgutil.walk_packages(planner.__path__, "planner.")
-    return [*(m.name for m in found), "runtime.spec.intervals"]
+    """Return all modules of the planner, and one below it with examples."""
+    result = pkgutil.walk_packages(planner.__path__, "planner.")
+    return [*(m.name for m in result), "runtime.spec.intervals"]
 
 
 def examples(module: str) -> list[doctest.DocTest]:
     finder = doctest.DocTestFinder(exclude_empty=True)
     names = {"before_after": before_after}
-    found = finder.find(importlib.import_module(module), extraglobs=names)
-    return [test for test in found if test.examples]
+    result = finder.find(importlib.import_module(module), extraglobs=names)
+    return [test for test in result if test.examples]
 
 
 EXAMPLES = {test.name: test for module in modules() for test in examples(module)}

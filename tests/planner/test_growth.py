@@ -1,4 +1,4 @@
-"""What planning costs: about as much more as a statement is longer, and however deep it is."""
+"""Planning cost grows linearly with the length of a statement, at any depth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {"ts": "timestamp_ntz", "x": "bigint", **{f"k{i}": "int" for i in range(
 
 
 class Catalog(Tables):
-    """One table, whose name does not matter; types of columns go by their names."""
+    """A table of any name; column types follow from column names."""
 
     def __init__(self, *, is_stream: bool, types: Mapping[str, str] = TYPES) -> None:
         super().__init__()
@@ -51,12 +51,12 @@ class Catalog(Tables):
         assert isinstance(query, exp.Select)
         for cte in query.ctes:
             known = {**known, cte.alias.lower(): self._schema(cte.this, known)}
-        found: list[Column] = []
+        result: list[Column] = []
         for item in query.expressions:
             if item.is_star:
                 source = query.args["from_"].this
                 is_table = isinstance(source, exp.Table)
-                found += (
+                result += (
                     known.get(source.name.lower(), self.columns)
                     if is_table
                     else self._schema(source, known)
@@ -64,13 +64,13 @@ class Catalog(Tables):
             else:
                 name = item.alias_or_name
                 is_time = name.startswith("window_")
-                found.append(
+                result.append(
                     Column(name, "timestamp_ntz" if is_time else self.types.get(name, "bigint"))
                 )
-        return tuple(found)
+        return tuple(result)
 
 
-def planned(sql: str, *, is_stream: bool = False) -> Catalog:
+def plan_and_lower(sql: str, *, is_stream: bool = False) -> Catalog:
     """Plan and lower a query."""
     catalog = Catalog(is_stream=is_stream)
     with deep_trees(sql):
@@ -83,10 +83,10 @@ def planned(sql: str, *, is_stream: bool = False) -> Catalog:
 
 
 def cost(sql: str, *, is_stream: bool = False) -> int:
-    """How many functions are called to plan and lower a query."""
+    """Return the number of function calls that planning and lowering a query takes."""
     # counts in C: a function for `sys.setprofile` takes several times as long
     with Profile() as profile:
-        planned(sql, is_stream=is_stream)
+        plan_and_lower(sql, is_stream=is_stream)
     return sum(entry.callcount for entry in profile.getstats())
 
 
@@ -195,7 +195,7 @@ def test_thousands_of_groupings_cost_little_each() -> None:
 def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
     keys = numbers("k{0} + {0}", ", ", 30)
     with pytest.raises(AnalysisError) as raised:
-        planned(f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED}, CUBE ({keys})")
+        plan_and_lower(f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED}, CUBE ({keys})")
     assert raised.value.message == (
         "GROUP BY expands to 1,073,741,824 grouping sets, but the maximum is 16,384"
     )
@@ -217,7 +217,7 @@ def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
 )
 def test_a_thousand_operators_are_not_too_deep(query: Callable[[int], str]) -> None:
     limit = sys.getrecursionlimit()
-    planned(query(1000))
+    plan_and_lower(query(1000))
     assert sys.getrecursionlimit() == limit
 
 

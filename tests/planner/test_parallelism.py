@@ -1,11 +1,11 @@
-"""Over how many tasks and buckets a window aggregation is spread."""
+"""Number of tasks and buckets of a window aggregation."""
 
 import pytest
 
 from planner.nodes.logical import SqlQuery
 from planner.nodes.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.optimizer import ParallelismOptions
-from planner.parallelism import with_parallelism
+from planner.parallelism import set_parallelism
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import FileScan
 from runtime.spec.scan import ScanSource
@@ -27,7 +27,7 @@ def scan(n_rows, window=MINUTELY):
 
 
 def spread(local, keys=("key",), **options):
-    [exchange] = with_parallelism([Exchange((), local, keys)], ParallelismOptions(**options))
+    [exchange] = set_parallelism([Exchange((), local, keys)], ParallelismOptions(**options))
     return exchange.partitions, exchange.buckets
 
 

@@ -1,4 +1,4 @@
-"""Every file in queries/ runs as it stands; what it prints is a golden file."""
+"""Every file in queries/ runs unchanged; its output is a golden file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.runtime.connectors.kafka.broker import Broker, broker
 
 __all__ = ["broker"]
 HERE = Path(__file__).parent
-# Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
+# Nexmark's queries have no order, and are compared with DuckDB's results instead of golden files.
 EVERY_QUERY = sorted(
     path for path in (goldens.ROOT / "queries").rglob("*.sql") if path.parent.name != "nexmark"
 )
-# Streams whose input is unbounded say so in their first lines
+# Unbounded streams say so in their first lines
 ENDLESS = [path for path in EVERY_QUERY if "-- Runs until Ctrl-C." in path.read_text()]
 QUERIES = [path for path in EVERY_QUERY if path not in ENDLESS]
 LONG = [

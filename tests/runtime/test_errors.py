@@ -1,4 +1,4 @@
-"""How an error shows its place."""
+"""The position in an error's report."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from runtime.spark.messages import ErrorText, error_text, names_in
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
 
 
-def shown(sql: str, token: str, width: int | None) -> tuple[str, str]:
-    """The line of SQL and the line of carets."""
+def caret_lines(sql: str, token: str, width: int | None) -> tuple[str, str]:
+    """Return the line of SQL and the line of carets."""
     place = Position.at(sql, sql.index(token), len(token))
     error = SqlwinError("it does not exist", position=place, sql=sql, hint="write another")
     message, at, line, carets, hint = error.report(width).split("\n")
@@ -24,26 +24,26 @@ def shown(sql: str, token: str, width: int | None) -> tuple[str, str]:
 
 def test_a_line_that_is_too_long_for_the_screen_is_cut_around_its_place() -> None:
     for token in ("SELECT", "column_20", "column_39", "flights"):
-        line, carets = shown(LONG, token, 80)
+        line, carets = caret_lines(LONG, token, 80)
         assert len(line) <= 79
         assert line[carets.index("^") : len(carets)] == token
         assert line.startswith("    …") == (token not in ("SELECT",))
         assert line.endswith("…") == (token in ("SELECT", "column_20"))
-    assert shown(LONG, "column_20", None)[0] == "    " + LONG
+    assert caret_lines(LONG, "column_20", None)[0] == "    " + LONG
 
 
 def test_a_short_line_is_shown_as_it_is() -> None:
-    assert shown("SELECT nope", "nope", 80) == ("    SELECT nope", "           ^^^^")
+    assert caret_lines("SELECT nope", "nope", 80) == ("    SELECT nope", "           ^^^^")
 
 
 def test_carets_stand_under_letters_that_are_two_columns_wide() -> None:
-    line, carets = shown("SELECT '\u6771\u4eac', nope", "nope", 80)
+    line, carets = caret_lines("SELECT '\u6771\u4eac', nope", "nope", 80)
     assert line == "    SELECT '\u6771\u4eac', nope"
     assert carets == " " * (4 + len("SELECT '") + 4 + len("', ")) + "^^^^"
 
 
 def test_tabs_before_the_place_are_kept() -> None:
-    assert shown("\tSELECT nope", "nope", 80)[1] == "    \t       ^^^^"
+    assert caret_lines("\tSELECT nope", "nope", 80)[1] == "    \t       ^^^^"
 
 
 def test_a_mistyped_keyword_gets_the_word_that_was_meant() -> None:
@@ -60,7 +60,7 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
         error_text(condition, {"sessionCatalog": "spark_catalog", "identifier": name})
         for name in ("`no``cat`.`db`.`t`", "`default_catalog`.`db`.`t`")
     ]
-    assert [(each.message, each.kind, each.subject) for each in filter(None, texts)] == [
+    assert [(text.message, text.kind, text.subject) for text in filter(None, texts)] == [
         ("catalog `no`cat` does not exist", ErrorKind.UNKNOWN_CATALOG, "no`cat"),
         (
             "table `default_catalog.db.t` does not exist",
@@ -79,7 +79,7 @@ def test_a_table_that_is_not_there_but_a_file_of_its_name_is_told_how_files_are_
         error_text("TABLE_OR_VIEW_NOT_FOUND", {"relationName": name})
         for name in ("`sales`.`csv`", "`sales`", "`sale`.`csv`")
     ]
-    assert [each.hint for each in filter(None, hints)] == [
+    assert [item.hint for item in filter(None, hints)] == [
         "to read the file of that name, quote it: 'sales.csv'",
         "use SHOW TABLES to list tables",
         "use SHOW TABLES to list tables",
@@ -91,7 +91,7 @@ def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
         error_text("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"})
         for name in ("SPLIT_INDEX", "nope")
     ]
-    assert [each[:2] for each in filter(None, texts)] == [
+    assert [text[:2] for text in filter(None, texts)] == [
         (
             "function `SPLIT_INDEX` does not exist",
             "use Spark's SPLIT_PART(text, delimiter, n), which counts from 1",

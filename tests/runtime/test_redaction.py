@@ -1,4 +1,4 @@
-"""What looks secret is masked, and nothing else."""
+"""Secrets are masked, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs are values: frozen, and free of objects that live in one process."""
+"""Specs are frozen values without process-local objects."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LIVE = re.compile(r"\b(object|Callable|DataFrame|SparkSession|Lock)\b")
 
 def specs() -> Iterator[type]:
     for module in pkgutil.iter_modules(runtime.spec.__path__):
-        found = import_module(f"runtime.spec.{module.name}")
-        for value in vars(found).values():
+        result = import_module(f"runtime.spec.{module.name}")
+        for value in vars(result).values():
             if isinstance(value, type) and is_dataclass(value):
                 yield value
 

@@ -1,4 +1,4 @@
-"""Temporary files go with the process that made them; a killed one's go with the next start."""
+"""Temporary files are removed with the process that made them, or at the next start after a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.goldens import ROOT
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs locks of directories")
 
-# Makes a directory and a log, says where, and ends when its input does
+# Makes a directory and a log, prints their paths, and ends when its input does
 MAKE = """
 import sys
 from runtime.logs import append_trace, open_log
@@ -39,8 +39,8 @@ HOUR_S = 3600
 def process(
     above: Path, *arguments: str, program: str = MAKE
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process with a directory of its own, and the directory."""
-    found = subprocess.Popen(
+    """Start a process with a temporary directory, and yield both."""
+    result = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
         env={k: v for k, v in os.environ.items() if k != "SQLWIN_LOG_FILE"}
@@ -49,17 +49,17 @@ def process(
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert found.stdin is not None and found.stdout is not None
+    assert result.stdin is not None and result.stdout is not None
     try:
-        yield found, Path(found.stdout.readline().strip())
+        yield result, Path(result.stdout.readline().strip())
     finally:
-        found.stdin.close()
-        found.stdout.close()
-        found.wait()
+        result.stdin.close()
+        result.stdout.close()
+        result.wait()
 
 
 def age(*paths: Path) -> None:
-    """Let paths look as if nobody had changed them for an hour."""
+    """Make paths look unchanged for an hour."""
     for path in paths:
         os.utime(path, times=(time.time() - HOUR_S,) * 2, follow_symlinks=False)
 

@@ -26,12 +26,12 @@ SESSION = f"TABLE(SESSION(TABLE data, DESCRIPTOR(ts), INTERVAL '{GAP_US // 1_000
 
 
 def in_sqlwin(name: str) -> str:
-    """What `{window}` is for sqlwin."""
+    """Return sqlwin's SQL for `{window}`."""
     return SESSION if name == "session" else WINDOWS[name].call
 
 
 def in_duckdb(name: str) -> str:
-    """What `{window}` is for DuckDB."""
+    """Return DuckDB's SQL for `{window}`."""
     return f"windowed_{name}"
 
 

@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 import sqlwin
-from runtime.frames.arrow_tables import as_of_schema
+from runtime.frames.arrow_tables import cast_to_schema
 from sqlwin.display.python_values import python_rows
 from sqlwin.result import Result, RowsResult, StreamedRows
 from sqlwin.result.in_process import InProcessRows
@@ -296,7 +296,7 @@ class FileRun:
             assert not isinstance(stream, str), stream
             stream.wait()
         for number, table in tables:
-            batches = [as_of_schema(batch, result.data.schema) for batch in table.to_batches()]
+            batches = [cast_to_schema(batch, result.data.schema) for batch in table.to_batches()]
             yield number, [tuple(row) for batch in batches for row in python_rows(batch)]
 
     def _count_batches(self, sqls: Sequence[str]) -> int:

@@ -63,7 +63,7 @@ class _Paragraph:
 
 def read_records(path: Path) -> list[Record]:
     """Return the records of a file, with loops unrolled."""
-    return list(_unrolled(list(_paragraphs(path.read_text())), {}))
+    return list(_unroll(list(_paragraphs(path.read_text())), {}))
 
 
 def fill(record: Record, **values: str) -> Record:
@@ -109,7 +109,7 @@ def _paragraphs(text: str) -> Iterator[_Paragraph]:
             prose, lines = [], []
 
 
-def _unrolled(paragraphs: list[_Paragraph], bound: dict[str, str]) -> Iterator[Record]:
+def _unroll(paragraphs: list[_Paragraph], bound: dict[str, str]) -> Iterator[Record]:
     position = 0
     while position < len(paragraphs):
         paragraph = paragraphs[position]
@@ -120,7 +120,7 @@ def _unrolled(paragraphs: list[_Paragraph], bound: dict[str, str]) -> Iterator[R
         end = _end_of_loop(paragraphs, position)
         _, name, *values = paragraph.lines[0].split()
         for value in (v.replace("~", " ") for v in values):
-            yield from _unrolled(paragraphs[position + 1 : end], {**bound, name: value})
+            yield from _unroll(paragraphs[position + 1 : end], {**bound, name: value})
         position = end + 1
 
 

@@ -33,15 +33,15 @@ def create_table(record: Record, directory: Path) -> str:
         ]
         write_next(path, pa.table(arrays, [column for column, _ in columns]))
     chosen = [option.partition("=")[::2] for option in options]
-    given = {
+    table_options = {
         "connector": "filesystem",
         "path": str(path),
         "format": "parquet",
         "max-files-per-trigger": "1",
         **dict(chosen),
     }
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
-    return f"CREATE TABLE {name} ({record.sql}) WITH ({listed})"
+    options_text = ", ".join(f"'{key}' = '{value}'" for key, value in table_options.items())
+    return f"CREATE TABLE {name} ({record.sql}) WITH ({options_text})"
 
 
 def count_micro_batches(record: Record) -> int:

@@ -1,4 +1,4 @@
-"""Every way to the rows of a query fails with errors of sqlwin."""
+"""Every way to fetch a query's rows fails with sqlwin's errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FRAMES: dict[str, Callable[[DataFrame], object]] = {
     "writer": lambda frame: frame.write.format("noop").mode("overwrite").save(),
     "cache": lambda frame: frame.localCheckpoint(),
 }
-# Spark evaluates the first two while it plans, the others while it runs
+# Spark evaluates the first two while planning, the others while running
 FAILING = {
     "SELECT CAST('x' AS INT) AS v": "'x' is not a valid INT",
     "SELECT 1 / 0 AS v": "division by zero",

@@ -1,4 +1,4 @@
-"""The dialect that sqlglot finds by name: parsed, formatted, transpiled."""
+"""The dialect registered with sqlglot: parsing, formatting, transpiling."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json')"""
 
 def test_sqlglot_finds_it_by_the_entry_point_of_the_package(tmp_path: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (found,) = project["entry-points"]["sqlglot.dialects"].items()
-    assert found == ("sqlwin", "sqlwin.dialect:SqlWin")
-    # as pip would write it, for an environment in which an older version is installed
+    (result,) = project["entry-points"]["sqlglot.dialects"].items()
+    assert result == ("sqlwin", "sqlwin.dialect:SqlWin")
+    # as pip would write it, for an environment with an older installed version
     info = tmp_path / "sqlwin_dialect-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sqlwin-dialect\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[sqlglot.dialects]\nsqlwin = sqlwin.dialect:SqlWin\n")
     program = (
-        "import sys, sqlglot, sqlwin.parser.parser;"  # which has a dialect of its own
+        "import sys, sqlglot, sqlwin.parser.parser;"  # which has its own dialect
         f"sys.path.insert(0, {str(tmp_path)!r});"
         f"tree = sqlglot.parse_one({f'SELECT * FROM {TUMBLE}'!r}, read='sqlwin');"
         "print(tree.sql('sqlwin'))"
@@ -110,7 +110,7 @@ def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "write", "said"),
+    ("sql", "write", "message"),
     [
         (
             f"SELECT * FROM {TUMBLE}",
@@ -135,10 +135,10 @@ def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
         ("SHOW STREAMS", "spark", "sqlwin's statement SHOW"),
     ],
 )
-def test_what_another_system_has_nothing_for_is_said(sql: str, write: str, said: str) -> None:
+def test_what_another_system_has_nothing_for_is_said(sql: str, write: str, message: str) -> None:
     with pytest.raises(UnsupportedError) as raised:
         sqlglot.transpile(sql, read=SqlWin, write=write)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert sqlglot.transpile(sql, SqlWin, write, unsupported_level=ErrorLevel.IGNORE)
 
 

@@ -1,4 +1,4 @@
-"""Rows that Python holds, under a name in SQL: registered, and as variables of a notebook."""
+"""Python data under a name in SQL: registered, and as notebook variables."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_files_are_registered_and_read_by_each_query(
     times = pa.array([at("2026-01-01"), at("2026-01-02")], pa.timestamp("us"))
     path = tmp_path / "it's.parquet"
     pq.write_table(pa.table({"at": times}), path)
-    for given in (path, str(path), f"{tmp_path}/*.parquet"):
-        fresh_session.register("files", given, time_column="at")
+    for source in (path, str(path), f"{tmp_path}/*.parquet"):
+        fresh_session.register("files", source, time_column="at")
         assert fresh_session.sql("SELECT COUNT(*) FROM files").first() == (2,)
     assert "LocalWindowAggregate" in fresh_session.explain(
         "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE files, DESCRIPTOR(at), "
@@ -180,7 +180,7 @@ def test_other_variables_are_no_tables(data: object) -> None:
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
-    """The variables of an interactive Python."""
+    """Return the variables of an interactive Python."""
     variables: dict[str, object] = {}
     monkeypatch.setattr("sqlwin.session.interactive_variables", lambda: variables)
     return variables

@@ -1,4 +1,4 @@
-"""What notebooks show, and the cell magic, in IPython's own shell without Spark."""
+"""Display in notebooks and the cell magic, in IPython's shell without Spark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FakeSession:
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An IPython with the extension and a session."""
+    """Provide an IPython shell with the extension and a session."""
     shell = start_ipython() or get_ipython()  # type: ignore[name-defined]  # noqa: F821
     shell.run_line_magic("load_ext", "sqlwin")
     shell.run_line_magic("reload_ext", "sqlwin")
@@ -65,24 +65,24 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    found: list[Any] = []
-    monkeypatch.setattr(notebook, "display", found.append)
-    return found
+    actual: list[Any] = []
+    monkeypatch.setattr(notebook, "display", actual.append)
+    return actual
 
 
 def test_a_result_is_a_table_with_numbers_at_the_right_and_null_distinguished():
-    found = TableResult("SHOW", table(3))._repr_html_()
-    assert "a&lt;b</td>" in found
-    assert found.count(">NULL</span>") == 2
-    assert found.count("text-align:right") == 4
-    assert "3 rows" in found
+    actual = TableResult("SHOW", table(3))._repr_html_()
+    assert "a&lt;b</td>" in actual
+    assert actual.count(">NULL</span>") == 2
+    assert actual.count("text-align:right") == 4
+    assert "3 rows" in actual
 
 
 def test_of_a_large_result_the_first_rows_are_shown():
     rows = table(MOST_ROWS + 5)
-    found = html_table(rows.column_names, rows.to_batches(max_chunksize=7))
-    assert found.count("<tr>") == MOST_ROWS + 1
-    assert f"the first {MOST_ROWS} rows" in found
+    actual = html_table(rows.column_names, rows.to_batches(max_chunksize=7))
+    assert actual.count("<tr>") == MOST_ROWS + 1
+    assert f"the first {MOST_ROWS} rows" in actual
 
 
 def test_no_rows_are_a_table_of_names():
@@ -91,15 +91,15 @@ def test_no_rows_are_a_table_of_names():
 
 def test_messages_and_plans_have_a_form_of_their_own():
     assert MessageResult("SET", "OK <b>")._repr_html_() == "<pre>OK &lt;b&gt;</pre>"
-    found = ExplainResult("EXPLAIN", "plan", to_json(DOCUMENT))._repr_html_()
-    assert found.startswith("<iframe srcdoc=")
+    actual = ExplainResult("EXPLAIN", "plan", to_json(DOCUMENT))._repr_html_()
+    assert actual.startswith("<iframe srcdoc=")
 
 
 def test_an_explanation_is_a_string_that_a_notebook_shows_as_a_picture():
-    found = Explanation(DOCUMENT, "text")
-    assert found == "the plan"
-    assert found.document == to_json(DOCUMENT)
-    assert found._repr_html_().startswith("<iframe srcdoc=")
+    actual = Explanation(DOCUMENT, "text")
+    assert actual == "the plan"
+    assert actual.document == to_json(DOCUMENT)
+    assert actual._repr_html_().startswith("<iframe srcdoc=")
 
 
 def test_the_magic_shows_every_result_and_its_notes(
@@ -132,7 +132,7 @@ def test_a_line_gives_its_last_result_which_the_notebook_shows(
 ) -> None:
     result = shell.run_line_magic("sqlwin", "SET 'a' = 'b'; SELECT 1 -- one")
     assert (result.kind, result.statement) == ("table", "SET 'a' = 'b'; SELECT 1 -- one")
-    assert [each.kind for each in shown] == ["ok"]
+    assert [item.kind for item in shown] == ["ok"]
     assert capsys.readouterr().out == "note: mind this\n"
     shell.run_line_magic("sqlwin", "--explain SELECT 1")
     assert shown[1:] == ["the plan"]
@@ -151,7 +151,7 @@ def test_a_chart_is_a_drawing_in_a_notebook_and_a_text_in_a_terminal(
     shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert shell.run_line_magic("sqlwin", "--chart SELECT 1") is None
-    (drawn,) = (each.data for each in shown if not isinstance(each, StatementResult))
+    (drawn,) = (item.data for item in shown if not isinstance(item, StatementResult))
     assert drawn.startswith("<svg") and ">a&lt;b</text>" in drawn
     shell.kernel = None
     shell.run_cell_magic("sqlwin", "--chart", "SELECT 1")
@@ -166,12 +166,12 @@ def test_an_error_has_its_caret_and_no_traceback(shell: Any) -> None:
 
 def test_the_first_cell_makes_a_session_for_the_next_ones(shell: Any, shown: list[Any]) -> None:
     del shell.user_ns["sqlwin_session"]
-    made: list[FakeSession] = []
-    notebook.load(shell, lambda: made.append(FakeSession()) or made[-1])
+    sessions: list[FakeSession] = []
+    notebook.load(shell, lambda: sessions.append(FakeSession()) or sessions[-1])
     shell.run_cell_magic("sqlwin", "", "SELECT 1")
     shell.run_cell_magic("sqlwin", "", "SELECT 2")
-    assert shell.user_ns["sqlwin_session"] is made[0]
-    assert len(made) == 1
+    assert shell.user_ns["sqlwin_session"] is sessions[0]
+    assert len(sessions) == 1
 
 
 def test_the_last_dataframe_gets_a_name(
@@ -195,7 +195,7 @@ class FakeStream:
 
 
 def streaming(interrupts: bool, n_batches: int) -> RowsResult:
-    """A stream of batches of 30 rows, which is interrupted or ends behind them."""
+    """Return a stream of batches of 30 rows that is interrupted or ends after them."""
     waited: list[bool] = []
 
     def start(take: Any) -> Any:
@@ -221,11 +221,11 @@ def streaming(interrupts: bool, n_batches: int) -> RowsResult:
 def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
     shell: Any, monkeypatch: pytest.MonkeyPatch, interrupts: bool
 ) -> None:
-    seen: list[str] = []
+    shown_tables: list[str] = []
 
     def display(shown: Any, display_id: bool) -> Any:
-        seen.append(shown.data)
-        return SimpleNamespace(update=lambda changed: seen.append(changed.data))
+        shown_tables.append(shown.data)
+        return SimpleNamespace(update=lambda changed: shown_tables.append(changed.data))
 
     monkeypatch.setattr(notebook, "display", display)
     result = streaming(interrupts, 2)
@@ -233,9 +233,9 @@ def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
         shell.user_ns["sqlwin_session"], "_run_script", lambda *_, **options: iter([result])
     )
     shell.run_cell_magic("sqlwin", "", "SELECT * FROM ticks")
-    assert len(seen) == 4
-    assert "0 rows · batch 7 · interrupt the cell to stop it" in seen[0]
-    assert "30 rows · batch 7" in seen[1] and ">29</td>" in seen[1]
-    assert "the last 50 of 60 rows · batch 7 · interrupt the cell" in seen[2]
-    assert ">10</td>" in seen[2] and ">9</td>" not in seen[2]
-    assert seen[3].endswith("the last 50 of 60 rows · batch 7</div>")
+    assert len(shown_tables) == 4
+    assert "0 rows · batch 7 · interrupt the cell to stop it" in shown_tables[0]
+    assert "30 rows · batch 7" in shown_tables[1] and ">29</td>" in shown_tables[1]
+    assert "the last 50 of 60 rows · batch 7 · interrupt the cell" in shown_tables[2]
+    assert ">10</td>" in shown_tables[2] and ">9</td>" not in shown_tables[2]
+    assert shown_tables[3].endswith("the last 50 of 60 rows · batch 7</div>")

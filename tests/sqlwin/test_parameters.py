@@ -63,8 +63,8 @@ def test_parameters_stand_wherever_a_literal_may(
     end = AT + timedelta(minutes=10)
     assert [tuple(row) for row in result.rows] == [("a", end), ("b", end)]
     assert ":size" in result.statement
-    ((made,),) = rows(fresh_session, "SHOW CREATE VIEW v")
-    assert "'a', 'b'" in made
+    ((definition,),) = rows(fresh_session, "SHOW CREATE VIEW v")
+    assert "'a', 'b'" in definition
 
 
 def test_values_in_order_over_several_statements(fresh_session: sqlwin.Session) -> None:

@@ -1,4 +1,4 @@
-"""Rows of results as Python has them."""
+"""Rows of results as Python objects."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Ended:
 
 
 class _WithoutPlan:
-    """A DataFrame whose plan does not tell how many rows it has at most."""
+    """A DataFrame whose plan has no maximum number of rows."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame

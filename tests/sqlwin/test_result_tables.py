@@ -1,4 +1,4 @@
-"""Results as tables of Arrow, pandas and Polars, what `show` prints, and how they look in a shell."""
+"""Results as Arrow, pandas and Polars tables, the output of `show`, and their repr."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TYPES = """
 
 
 class Ended:
-    """Starts a stream that has emitted tables and does or does not end."""
+    """Starts a stream that has emitted tables, and that has ended or not."""
 
     def __init__(self, *tables: pa.Table) -> None:
         self.tables = tables
@@ -63,7 +63,7 @@ class Ended:
 
 
 def stream(*tables: pa.Table, is_bounded: bool) -> RowsResult:
-    """A stream of one LONG column `n`."""
+    """Return a stream of one LONG column `n`."""
     frame: Any = SimpleNamespace(
         columns=["n"],
         schema=StructType([StructField("n", LongType())]),
@@ -80,8 +80,8 @@ def table(name: str = "n", *values: int | None) -> TableResult:
 def test_arrow_has_the_types_of_sql(fresh_session: sqlwin.Session) -> None:
     fresh_session.execute("SET 'table.local-time-zone' = 'America/Bogota'")
     (result,) = fresh_session.execute(TYPES)
-    found = result.to_arrow()
-    types = dict(zip(found.column_names, map(str, found.schema.types), strict=True))
+    actual = result.to_arrow()
+    types = dict(zip(actual.column_names, map(str, actual.schema.types), strict=True))
     assert types == {
         "d": "decimal128(38, 10)",
         "at": "timestamp[us, tz=America/Bogota]",
@@ -95,7 +95,7 @@ def test_arrow_has_the_types_of_sql(fresh_session: sqlwin.Session) -> None:
         "i": "int32",
         "l": "int64",
     }
-    (row,) = found.to_pylist()
+    (row,) = actual.to_pylist()
     at = datetime(2024, 5, 1, 17, tzinfo=UTC)
     assert row["d"] == Decimal("1.5") and row["day"] == date(2024, 5, 1)
     assert row["at"] == at.replace(microsecond=1) and row["many"] == [at]
@@ -110,37 +110,37 @@ def test_all_roads_to_arrow_give_one_schema(fresh_session: sqlwin.Session) -> No
     query = "SELECT id, now() AS at FROM range(0, 300000, 1, 3)"
     (large,) = fresh_session.execute(query)
     (none,) = fresh_session.execute(f"{query} WHERE id < 0")
-    found = large.to_arrow()
-    assert found.num_rows == 300_000 and found.column("id").to_pylist()[-1] == 299_999
-    assert found.schema == none.to_arrow().schema == large.to_arrow(limit=5).schema
+    actual = large.to_arrow()
+    assert actual.num_rows == 300_000 and actual.column("id").to_pylist()[-1] == 299_999
+    assert actual.schema == none.to_arrow().schema == large.to_arrow(limit=5).schema
     assert large.to_arrow(limit=5).num_rows == 5
 
 
 def test_pandas_keeps_whole_numbers_decimals_and_zones(fresh_session: sqlwin.Session) -> None:
     (result,) = fresh_session.execute(f"{TYPES} UNION ALL SELECT * FROM ({TYPES})")
-    found = result.to_pandas()
-    assert str(found.dtypes["at"]) == "datetime64[us, UTC]"
-    assert str(found.dtypes["i"]) == "Int32" and str(found.dtypes["l"]) == "int64"
-    assert found["i"].isna().all() and list(found["l"]) == [9007199254740993] * 2
-    assert found["m"][0] == {"a": 1} and found["d"][0] == Decimal("1.5")
+    actual = result.to_pandas()
+    assert str(actual.dtypes["at"]) == "datetime64[us, UTC]"
+    assert str(actual.dtypes["i"]) == "Int32" and str(actual.dtypes["l"]) == "int64"
+    assert actual["i"].isna().all() and list(actual["l"]) == [9007199254740993] * 2
+    assert actual["m"][0] == {"a": 1} and actual["d"][0] == Decimal("1.5")
 
 
 def test_polars_has_the_same_rows(fresh_session: sqlwin.Session) -> None:
     (result,) = fresh_session.execute(TYPES)
-    found = result.to_polars()
-    assert str(found.schema["d"]) == "Decimal(precision=38, scale=10)"
-    assert str(found.schema["at"]) == "Datetime(time_unit='us', time_zone='UTC')"
-    assert found["l"][0] == 9007199254740993 and found["at"][0] == datetime(
+    actual = result.to_polars()
+    assert str(actual.schema["d"]) == "Decimal(precision=38, scale=10)"
+    assert str(actual.schema["at"]) == "Datetime(time_unit='us', time_zone='UTC')"
+    assert actual["l"][0] == 9007199254740993 and actual["at"][0] == datetime(
         2024, 5, 1, 12, 0, 0, 1, tzinfo=UTC
     )
 
 
 def test_whole_numbers_with_nulls_stay_whole_in_pandas() -> None:
-    found = TableResult(
+    actual = TableResult(
         "SHOW", pa.Table.from_arrays([pa.array([2**60 + 1, None])] * 2, ["n", "n"])
     ).to_pandas()
-    assert [str(type_) for type_ in found.dtypes] == ["Int64", "Int64"]
-    assert found.iloc[0, 1] == 2**60 + 1 and found.iloc[1, 0] is pd.NA
+    assert [str(type_) for type_ in actual.dtypes] == ["Int64", "Int64"]
+    assert actual.iloc[0, 1] == 2**60 + 1 and actual.iloc[1, 0] is pd.NA
 
 
 def test_rows_about_the_session_and_messages_are_tables_too() -> None:
@@ -203,10 +203,10 @@ def test_reprs_are_one_short_line(fresh_session: sqlwin.Session) -> None:
 
 
 def test_an_attribute_of_other_results_is_one_clear_error() -> None:
-    done = InsertResult("INSERT", "INSERT INTO t: 3 rows", 3)
-    assert (done.row_count, done.stream, done.query) == (3, None, None)
+    outcome = InsertResult("INSERT", "INSERT INTO t: 3 rows", 3)
+    assert (outcome.row_count, outcome.stream, outcome.query) == (3, None, None)
     with pytest.raises(sqlwin.SqlwinError) as raised:
-        done.dataframe  # noqa: B018
+        outcome.dataframe  # noqa: B018
     assert str(raised.value) == (
         "the result has no attribute `dataframe`: its kind is `insert`\n"
         "  results of queries have it"

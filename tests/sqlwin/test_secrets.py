@@ -1,4 +1,4 @@
-"""One secret is put into every place that takes one, and shows up in none that shows something."""
+"""A secret is set in every place that accepts one, and appears in no output."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def events(tmp_path: Path, secret: str, name: str = "events") -> str:
     """
 
 
-def shown(session: sqlwin.Session, sql: str) -> str:
-    """All that a statement has to show; an error's report too."""
+def output_of(session: sqlwin.Session, sql: str) -> str:
+    """Return all output of a statement, including an error's report."""
     try:
         results = session.execute(sql)
     except SqlwinError as error:
@@ -64,8 +64,8 @@ def test_listings(db: sqlwin.Session) -> None:
         CREATE VIEW v AS SELECT '{JAAS}' AS text;
         SET 'spark.hadoop.fs.azure.account.key.acct' = '{SECRET}'
     """)
-    listed = [
-        shown(db, sql)
+    statements = [
+        output_of(db, sql)
         for sql in (
             "SHOW CREATE TABLE events",
             "SHOW CREATE TABLE k",
@@ -75,12 +75,14 @@ def test_listings(db: sqlwin.Session) -> None:
             "SET 'spark.hadoop.fs.azure.account.key.acct'",
         )
     ]
-    assert SECRET not in "\n".join(listed)
-    assert "'password' = '******'" in listed[0]
-    assert "'url' = 'jdbc:postgresql://u:******@host:5432/db?sslpassword=******&x=1'" in listed[0]
-    assert "'properties.sasl.jaas.config' = '******'" in listed[1]
-    assert "'properties.bootstrap.servers' = 'h:1'" in listed[1]
-    assert "******" in listed[5]
+    assert SECRET not in "\n".join(statements)
+    assert "'password' = '******'" in statements[0]
+    assert (
+        "'url' = 'jdbc:postgresql://u:******@host:5432/db?sslpassword=******&x=1'" in statements[0]
+    )
+    assert "'properties.sasl.jaas.config' = '******'" in statements[1]
+    assert "'properties.bootstrap.servers' = 'h:1'" in statements[1]
+    assert "******" in statements[5]
 
 
 def test_names_that_a_setting_adds(db: sqlwin.Session) -> None:
@@ -88,9 +90,9 @@ def test_names_that_a_setting_adds(db: sqlwin.Session) -> None:
     table = f"""CREATE TABLE p (v STRING) WITH (
         'connector' = 'spark', 'format' = 'text', 'power.plant' = '{secret}')"""
     db.execute(f"SET 'sqlwin.redaction.regex' = 'PLANT'; {table}")
-    assert "'power.plant' = '******'" in shown(db, "SHOW CREATE TABLE p")
-    assert secret not in shown(db, f"{table} AND")
-    assert "regular expression" in shown(db, "SET 'sqlwin.redaction.regex' = '('")
+    assert "'power.plant' = '******'" in output_of(db, "SHOW CREATE TABLE p")
+    assert secret not in output_of(db, f"{table} AND")
+    assert "regular expression" in output_of(db, "SET 'sqlwin.redaction.regex' = '('")
 
 
 @pytest.mark.parametrize(
@@ -109,13 +111,13 @@ def test_names_that_a_setting_adds(db: sqlwin.Session) -> None:
     ],
 )
 def test_errors(db: sqlwin.Session, sql: str) -> None:
-    said = shown(db, sql)
+    message = output_of(db, sql)
     if "raise_error" in sql:
         with pytest.raises(SqlwinError) as caught:
             _ = db.execute(sql)[0].rows
-        said = str(caught.value)
-    assert SECRET not in said
-    assert said
+        message = str(caught.value)
+    assert SECRET not in message
+    assert message
 
 
 def test_explain_and_descriptions_of_jobs(db: sqlwin.Session, spark: SparkSession) -> None:
@@ -125,7 +127,7 @@ def test_explain_and_descriptions_of_jobs(db: sqlwin.Session, spark: SparkSessio
         assert SECRET not in explained
         assert SECRET not in str(explained.document)
     assert "password' = '******'" in db.explain(query)
-    assert SECRET not in shown(db, f"EXPLAIN EXTENDED {query}")
+    assert SECRET not in output_of(db, f"EXPLAIN EXTENDED {query}")
     described = spark.sparkContext.getLocalProperty("spark.job.description")
     assert "OPTIONS('password' = '******')" in str(described)
 
@@ -138,7 +140,7 @@ def test_two_secrets_of_a_table_in_a_statement_stay_two(db: sqlwin.Session) -> N
 
 def test_logs(db: sqlwin.Session) -> None:
     secret = "another-secret-than-before"
-    # Java's part knows a secret by its name or its place in a URL alone
+    # The Java side recognises a secret only by its name or its place in a URL
     failing = f"SELECT raise_error('jdbc:x://u:{secret}@h?password={secret}&x=1')"
     with pytest.raises(SqlwinError):
         _ = db.execute(failing)[0].rows
@@ -161,9 +163,9 @@ def test_a_checkpoint_keeps_none_and_goes_on_with_another(
         db.execute(events(tmp_path, secret))
         hinted = WINDOWS.replace("events", f"events /*+ OPTIONS('x.token' = '{secret}') */")
         db.execute(f"INSERT INTO out {hinted}")
-        (stream,) = [each for each in db.streams.all() if each.state.value == "running"]
+        (stream,) = [item for item in db.streams.all() if item.state.value == "running"]
         wait_until(lambda stream=stream: stream.query.lastProgress)
-        assert SECRET not in shown(db, "SHOW STREAMS")
+        assert SECRET not in output_of(db, "SHOW STREAMS")
         stream.stop()
         assert not stream.failure(), number
     (kept,) = (tmp_path / "ck").iterdir()
@@ -196,24 +198,24 @@ def test_the_command_line_of_the_jvm_and_all_that_a_run_says(tmp_path: Path) -> 
         text=True,
         env={**os.environ, "SQLWIN_LOG_FILE": str(log), "SPARK_CONF_DIR": str(tmp_path)},
     )
-    seen: set[str] = set()
+    command_lines: set[str] = set()
     while process.poll() is None:
-        seen |= command_lines_of_children(process.pid)
+        command_lines |= command_lines_of_children(process.pid)
         time.sleep(0.05)
     assert process.stdout is not None
-    said = process.stdout.read()
-    assert "assert" in said
-    assert process.returncode == 3, said
-    assert any("java" in line for line in seen)
-    assert not [line for line in seen if SECRET in line or 'a b"c' in line]
-    assert SECRET not in said
+    output = process.stdout.read()
+    assert "assert" in output
+    assert process.returncode == 3, output
+    assert any("java" in line for line in command_lines)
+    assert not [line for line in command_lines if SECRET in line or 'a b"c' in line]
+    assert SECRET not in output
     assert SECRET not in log.read_text(errors="replace")
     assert log.stat().st_mode & 0o777 == 0o600
-    assert not re.search(r"Exception|Traceback", said)
+    assert not re.search(r"Exception|Traceback", output)
 
 
 def command_lines_of_children(parent: int) -> set[str]:
-    """Those of what a process has started; the one it was started with itself is the user's."""
+    """Return the command lines of a process's children, except the one that the user started."""
     own = (Path("/proc") / str(parent) / "cmdline").read_bytes()
     lines: set[str] = set()
     for directory in Path("/proc").glob("[0-9]*"):
@@ -221,7 +223,7 @@ def command_lines_of_children(parent: int) -> set[str]:
             status = (directory / "stat").read_text().rpartition(")")[2].split()
             if int(status[1]) == parent:
                 text = (directory / "cmdline").read_bytes()
-                if text != own:  # between fork and exec a child has the line of its parent
+                if text != own:  # between fork and exec, a child has its parent's command line
                     lines.add(text.replace(b"\0", b" ").decode(errors="replace"))
         except (OSError, IndexError):
             continue  # it has ended

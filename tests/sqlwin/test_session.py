@@ -1,4 +1,4 @@
-"""A session from outside: SQL in, rows out."""
+"""The Python API of a session."""
 
 from __future__ import annotations
 

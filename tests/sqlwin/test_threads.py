@@ -1,4 +1,4 @@
-"""Sessions and threads of one process, side by side."""
+"""Sessions and threads of one process, concurrently."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ N_THREADS = 4
 
 @pytest.fixture
 def sessions(spark: SparkSession) -> Iterator[list[sqlwin.Session]]:
-    """Two on one Spark session, and two on one each."""
+    """Provide two sessions on one Spark session, and two on separate ones."""
     drop_views(spark)
     on = [spark, spark, spark.newSession(), spark.newSession()]
-    found = [sqlwin.connect(each) for each in on]
-    yield found
-    for each in found:
-        each.close()
+    result = [sqlwin.connect(item) for item in on]
+    yield result
+    for item in result:
+        item.close()
     drop_views(spark)
 
 
 def side_by_side(works: list[Callable[[], None]]) -> None:
-    """Run them in a thread each, which all begin at once."""
+    """Run functions in threads that start together."""
     begin = threading.Barrier(len(works))
 
     def begun(work: Callable[[], None]) -> None:
@@ -43,8 +43,8 @@ def side_by_side(works: list[Callable[[], None]]) -> None:
         work()
 
     with ThreadPoolExecutor(len(works)) as pool:
-        for done in [pool.submit(begun, work) for work in works]:
-            done.result(300)
+        for future in [pool.submit(begun, work) for work in works]:
+            future.result(300)
 
 
 def rows(session: sqlwin.Session, sql: str) -> list[tuple[Any, ...]]:
@@ -198,8 +198,8 @@ print(SparkContext._active_spark_context)
 @pytest.mark.long
 @pytest.mark.spark
 def test_spark_ends_with_the_last_session_that_uses_it() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LAST_ONE_OUT],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    assert done.stdout.split() == ["42", "None", "43", "44", "None"], done.stderr
+    assert process.stdout.split() == ["42", "None", "43", "44", "None"], process.stderr

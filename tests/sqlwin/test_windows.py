@@ -1,4 +1,4 @@
-"""Session.windows: windows with triggers, evictors and functions of one's own, on Spark."""
+"""Session.windows: custom triggers, evictors and functions, on Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOON = datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 
 @pytest.fixture
 def visits(fresh_session: sqlwin.Session, tmp_path: Any) -> Iterator[sqlwin.Session]:
-    """Minutes after noon, visitors and pages; one row has no time."""
+    """Create a table of minutes after noon, visitors and pages; one row has no time."""
     rows = [(1, "ann", 5), (12, "bob", 2), (7, "ann", 1), (18, "ann", 4), (None, "bob", 9)]
     table = pa.table(
         {
@@ -42,7 +42,7 @@ def minutes(rows: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def test_a_whole_window_function_sees_the_rows_of_a_session(visits: sqlwin.Session) -> None:
-    found = visits.windows(
+    result = visits.windows(
         "visits",
         keys=["visitor"],
         time="ts",
@@ -54,8 +54,8 @@ def test_a_whole_window_function_sees_the_rows_of_a_session(visits: sqlwin.Sessi
         ),
         output="n int, pages array<bigint>, who string",
     )
-    assert found.columns == ["visitor", "window_start", "window_end", "n", "pages", "who"]
-    assert minutes(found.collect()) == [
+    assert result.columns == ["visitor", "window_start", "window_end", "n", "pages", "who"]
+    assert minutes(result.collect()) == [
         ("ann", 1, 13, 2, [5, 1], "ann"),
         ("ann", 18, 24, 1, [4], "ann"),
         ("bob", 12, 18, 1, [2], "bob"),
@@ -79,17 +79,17 @@ def test_a_trigger_puts_windows_out_early_and_an_evictor_drops_rows(
 
 
 def test_windows_that_end_before_a_row_are_out_before_it(visits: sqlwin.Session) -> None:
-    seen: Any = w.AggregateFunction(
+    aggregate: Any = w.AggregateFunction(
         lambda: 0, lambda n, row: n + row["pages"], lambda a, b: a + b, None, None
     )
-    found = visits.windows(
-        "visits", time="ts", window=w.hop("5 minutes", MINUTE * 10), function=seen,
+    result = visits.windows(
+        "visits", time="ts", window=w.hop("5 minutes", MINUTE * 10), function=aggregate,
         output="pages bigint", allowed_lateness="1 hour",
     )  # fmt: skip
     query = """SELECT window_start, window_end, SUM(pages) FROM TABLE(HOP(TABLE visits,
         DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES))
         GROUP BY window_start, window_end"""
-    assert minutes(found.collect()) == minutes(visits.sql(query).collect())
+    assert minutes(result.collect()) == minutes(visits.sql(query).collect())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import window_properties
 from planner.sql.build import is_number_literal
 from planner.streams.ranked_rows import rank_order
-from planner.streams.tables import comes_whole, streams_of
+from planner.streams.tables import arrives_at_once, streams_of
 from runtime.spec.expressions import RankOrder
 from runtime.spec.windows import SessionWindow
 
@@ -67,7 +67,7 @@ def without_order_of_stream(plan: Node, catalog: Catalog) -> tuple[Node, tuple[R
     if order is None or any(plan.query.args.get(key) for key in ("limit", "offset")):
         return plan, ()
     attached = window_properties(plan)
-    if attached is None or not comes_whole(plan, catalog) or not _is_in_step(plan, catalog):
+    if attached is None or not arrives_at_once(plan, catalog) or not _is_in_step(plan, catalog):
         return plan, ()
     names = [_output_name(ordered.this.unnest(), plan) for ordered in order.expressions]
     keys = [
@@ -100,19 +100,19 @@ def _is_in_step(node: Node, catalog: Catalog) -> bool:
 def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
     """Return the result column that an ORDER BY key names, if any."""
     names = [column.name for column in plan.schema]
-    folded = [name.lower() for name in names]
+    lower_names = [name.lower() for name in names]
     items = [item.unalias() for item in plan.query.expressions]
     if not plan.query.args.get("joins"):
         key, *items = [_unqualify(expr) for expr in (key, *items)]
     place: int | None = None
     if is_number_literal(key) and key.name.isdigit():
         place = int(key.name) - 1
-    elif isinstance(key, exp.Column) and not key.table and key.name.lower() in folded:
-        place = folded.index(key.name.lower())
+    elif isinstance(key, exp.Column) and not key.table and key.name.lower() in lower_names:
+        place = lower_names.index(key.name.lower())
     elif len(items) == len(names):
         texts = [canonical(item) for item in items]
         place = texts.index(canonical(key)) if canonical(key) in texts else None
-    if place is None or not 0 <= place < len(names) or folded.count(folded[place]) > 1:
+    if place is None or not 0 <= place < len(names) or lower_names.count(lower_names[place]) > 1:
         return None
     return names[place]
 

@@ -16,16 +16,16 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable, column_named
 from planner.lowering.batch import Lowering
-from planner.lowering.relational import expand_query, repeated_rows, select_from
+from planner.lowering.relational import expand_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
     guarded_items,
     has_column_names,
     is_complex,
     null_watermark,
-    numbered,
     only_if_kept,
     select_carried,
+    with_source_number,
 )
 from planner.nodes.logical import (
     Aggregate,
@@ -186,18 +186,16 @@ class OperatorRows:
             case GlobalWindowAggregate():
                 self.has_operator = True
                 select, source = self._operators.operator(node)
-                return numbered(select, self._number(source))
+                return with_source_number(select, self._number(source))
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 select, origin = self._operators.whole_windows(node)
                 if origin is None:
                     return None
                 self.has_operator = True
-                return numbered(select, self._number(origin))
+                return with_source_number(select, self._number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
-                return (
-                    None if inner is None else repeated_rows(inner, node, (*_CONTROL, *self._more))
-                )
+                return None if inner is None else repeat_rows(inner, node, (*_CONTROL, *self._more))
             case Expand():
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(key.expr) for key in node.keys):
@@ -319,17 +317,17 @@ class OperatorRows:
         names = output_names(query, relations)
         if names is not None and all(names):
             return tuple(names)
-        whole = query.unnest().copy()
-        if not isinstance(whole, exp.Query):
+        query_copy = query.unnest().copy()
+        if not isinstance(query_copy, exp.Query):
             return None
         needed = [
             exp.CTE(this=text.copy(), alias=exp.TableAlias(this=identifier(name)))
             for name, text in scope.items()
         ]
         if needed:
-            whole.set("with_", exp.With(expressions=needed))
+            query_copy.set("with_", exp.With(expressions=needed))
         schemas = {name: node.schema for name, node in relations.items()}
-        return tuple(c.name for c in self._catalog.analyze(whole, schemas))
+        return tuple(c.name for c in self._catalog.analyze(query_copy, schemas))
 
     # -- separate watermark rows -------------------------------------------------------------
 
@@ -342,7 +340,7 @@ class OperatorRows:
                 self._number(StreamSource(stream.name, "proctime"))
             return result
         for place in stream_tables(node, self._catalog):
-            result = self._with_marks(result, node, place)
+            result = self._add_marks(result, node, place)
         return result
 
     def _following(
@@ -360,10 +358,10 @@ class OperatorRows:
             if place[1].name in {source.name for source in self.sources}:
                 continue
             rows = select_from(query, *(name.copy() for name in names))
-            query = self._with_marks(rows, node, place)
+            query = self._add_marks(rows, node, place)
         return query
 
-    def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
+    def _add_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
         """Add the watermarks of a table to the rows of a node, as separate rows."""
         table, stream = place
         plain = bare_table(table)

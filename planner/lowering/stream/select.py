@@ -13,7 +13,7 @@ from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
+def with_source_number(select: exp.Select, number: exp.Expr) -> exp.Select:
     """Return a SELECT whose rows carry the watermark of the source with this number.
 
     The row that signals the end of the input applies to all sources.

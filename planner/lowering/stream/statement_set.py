@@ -112,4 +112,4 @@ class _ResultLowering(Lowering):
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         if node is not self._node:
             return super()._two_phases(node)
-        return self.of_windows(node, BatchWindowsStep(self._reader))
+        return self.select_windows(node, BatchWindowsStep(self._reader))

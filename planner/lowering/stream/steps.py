@@ -126,31 +126,33 @@ def lower_stream(
     """
 
     def lowering(late: LateSource | None) -> _StreamLowering:
-        made = _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
-        made.has_allowed_lateness = has_allowed_lateness
-        return made
+        stream_lowering = _StreamLowering(
+            catalog, time_zone, emits_updates, refusals, notes, named, late
+        )
+        stream_lowering.has_allowed_lateness = has_allowed_lateness
+        return stream_lowering
 
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
     if not emits_updates:
-        whole = plan
+        original = plan
         if is_taken:
             plan, limit = without_limit_of_stream(plan)
         plan, order = without_order_of_stream(plan, catalog)
-        if id(whole) in named:
-            named[id(plan)] = named[id(whole)]
+        if id(original) in named:
+            named[id(plan)] = named[id(original)]
     try:
         of_rows = lowering(None)
         of_rows.watermark = spark_watermark(plan, catalog)
         rows = of_rows.step(plan)
     except StreamRefusal as refusal:
-        raise refusal.placed_in(sql) from refusal
+        raise refusal.place_in(sql) from refusal
     try:
         late = late_source(plan, catalog)
         with_late = None if late is None else lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
-        return StreamSteps(rows, refusal.placed_in(sql), order, limit)
+        return StreamSteps(rows, refusal.place_in(sql), order, limit)
     return StreamSteps(rows, with_late, order, limit)
 
 
@@ -214,7 +216,7 @@ class _StreamLowering(WholeWindowsLowering):
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
             # A bounded table is read again with each micro-batch, so its rows are not counted.
-            return self.named(lower(node))
+            return self.select_all(lower(node))
         refuse_one_phase(node)
         match node:
             case GlobalWindowAggregate():
@@ -243,11 +245,11 @@ class _StreamLowering(WholeWindowsLowering):
             case _:
                 query = self._query(node)
         if self.watermark is not None:
-            self.watermark.compute_in(query, self._catalog, self.named)
-        query = self._with_row_kind(query, node)
+            self.watermark.compute_in(query, self._catalog, self.select_all)
+        query = self._row_kind_first(query, node)
         if id(node) not in self.labels or isinstance(node, TableScan):
             return query
-        return self.named(MeasuredStep(self.sql_step(query), self.label(node)))
+        return self.select_all(MeasuredStep(self.sql_step(query), self.label(node)))
 
     def with_late_rows(self, node: Node) -> SqlStep:
         """Return ROW_KIND, if present, the node's columns, then KEEP, WATERMARK and LATE_ROW.
@@ -277,7 +279,7 @@ class _StreamLowering(WholeWindowsLowering):
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
         windows = StreamWindowStep(step, aggregation, number, self.label(node), store)
-        select = self.of_windows(node, windows)
+        select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:
             control.append(column(LATE_ROW))
@@ -348,7 +350,7 @@ class _StreamLowering(WholeWindowsLowering):
     def _below(self, node: Node) -> SqlStep:
         return self.step(node)
 
-    def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
+    def _row_kind_first(self, query: exp.Query, node: Node) -> exp.Query:
         """Put ROW_KIND first, if the rows have one."""
         if not self._emits_updates or not any(node.find_all(GlobalWindowAggregate)):
             return query

@@ -56,7 +56,7 @@ from planner.streams.refusals import (
     check_flat,
     check_keys,
 )
-from planner.streams.tables import comes_whole, stream_tables, streams_of
+from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
@@ -129,7 +129,7 @@ class WholeWindowsLowering(OperatorLowering):
             case _:
                 raise AssertionError(f"{type(node).__name__} is not over whole windows")
         if id(node) in self.labels:
-            rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
+            rows = self.select_all(MeasuredStep(self.sql_step(rows), self.label(node)))
         return rows, source
 
     def _regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
@@ -169,7 +169,7 @@ class WholeWindowsLowering(OperatorLowering):
             "$window_start",
             "$window_end",
         )
-        grouped = self.named(StreamRegroupStep(local, aggregation, self.label(node)))
+        grouped = self.select_all(StreamRegroupStep(local, aggregation, self.label(node)))
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
         return self._select(items, grouped), source
@@ -202,10 +202,10 @@ class WholeWindowsLowering(OperatorLowering):
             self.label(node),
             is_spread=chooses_first_rows(node),
         )
-        return self._select(_columns(node.schema), self.named(step)), source
+        return self._select(_columns(node.schema), self.select_all(step)), source
 
     def _join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
-        node = _with_one_sided_conditions_below(node)
+        node = _push_one_sided_conditions(node)
         condition = self._condition(node)
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
         places = node.key_places or (node.place,) * len(node.keys)
@@ -219,7 +219,7 @@ class WholeWindowsLowering(OperatorLowering):
                     "CAST one side to the type of the other before the join",
                     place,
                 )
-        with self._in_step(node):
+        with self._lockstep(node):
             left_rows, source = self._rows(node.left, node.place)
             right_rows, other = self._rows(node.right, node.place)
         if source is None or other is None:
@@ -238,14 +238,14 @@ class WholeWindowsLowering(OperatorLowering):
             condition,
             self.label(node),
         )
-        joined = self.named(step)
+        select = self.select_all(step)
         if node.condition is None or condition is not None:
-            return self._select(_columns(node.schema), joined), source
+            return self._select(_columns(node.schema), select), source
         holds = exp.Case(
             ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
         )
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
-        return self._select(_columns(node.schema), joined, keep), source
+        return self._select(_columns(node.schema), select, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
         """Return the conditions of ON other than equalities, for joins that emit unmatched rows.
@@ -266,7 +266,7 @@ class WholeWindowsLowering(OperatorLowering):
         return condition
 
     @contextmanager
-    def _in_step(self, node: Node) -> Iterator[None]:
+    def _lockstep(self, node: Node) -> Iterator[None]:
         """Within the block, make all operators below emit a window in the same micro-batch.
 
         Raises:
@@ -291,7 +291,7 @@ class WholeWindowsLowering(OperatorLowering):
 
         `place` is the source position for errors.
         """
-        if not comes_whole(node, self._catalog):
+        if not arrives_at_once(node, self._catalog):
             raise self.rows_not_buffered(
                 "on a stream, grouping, ranking and joining by window supports only "
                 "results of windows, with filters and projections",
@@ -299,11 +299,11 @@ class WholeWindowsLowering(OperatorLowering):
                 place,
             )
         rows = OperatorRows(self, self._catalog, self._late)
-        with self._in_step(node):
+        with self._lockstep(node):
             query = rows.windows(node)
         if (label := self.label(node)) and not isinstance(node, _COUNTED):
             step = MeasuredStep(self.sql_step(query), label)
-            query = self.named(step)
+            query = self.select_all(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
 
     def rows_not_buffered(
@@ -340,7 +340,7 @@ _FILTERED = {
 }
 
 
-def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
+def _push_one_sided_conditions(node: WindowJoin) -> WindowJoin:
     """Return the join with its one-sided conditions moved below it as filters."""
     sides = list(node.inputs)
     rest = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import ColumnarAccumulator, NumberFold, unsupported
+from runtime.compute.accumulators.base import ColumnarAccumulator, NumberFold, unsupported_type
 from runtime.compute.accumulators.extrema import extremum_accumulator
 from runtime.compute.accumulators.moments import Moments
 from runtime.compute.accumulators.ordered import FirstOrLast
@@ -40,7 +40,7 @@ def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccu
             return extremum_accumulator(op, types[0])
         case Merge(op=op):
             if not pa.types.is_signed_integer(types[0]):
-                raise unsupported(op.upper(), types[0], spec.columns[0], "integers")
+                raise unsupported_type(op.upper(), types[0], spec.columns[0], "integers")
             return NumberFold(*_BITWISE[op], types[0])
         case Pick():
             return FirstOrLast(spec.is_last, types)

@@ -108,8 +108,8 @@ class InvertibleAccumulator(ColumnarAccumulator):
     """Accumulator whose `combine` can be undone exactly: integers, never floating point."""
 
     @abstractmethod
-    def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
-        """Return the state that yields `whole` when combined with `part`."""
+    def subtract(self, total: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
+        """Return the state that yields `total` when combined with `part`."""
 
 
 class ElementwiseAccumulator(ColumnarAccumulator):
@@ -205,7 +205,7 @@ def count_valid(valid: BoolArray | None) -> Int64Array | None:
     return None if valid is None else valid.astype(np.int64)
 
 
-def unsupported(function: str, type_: pa.DataType, column: str, takes: str) -> ExecutionError:
+def unsupported_type(function: str, type_: pa.DataType, column: str, takes: str) -> ExecutionError:
     """Return the error for a partial column whose type `function` cannot merge."""
     return ExecutionError(
         f"{function} cannot merge column {column} of type {type_}",

@@ -21,7 +21,7 @@ from runtime.compute.accumulators.base import (
     InvertibleAccumulator,
     NumberFold,
     count_valid,
-    unsupported,
+    unsupported_type,
     without_nulls,
 )
 from runtime.compute.accumulators.segments import Segments
@@ -89,12 +89,12 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         values = tuple(segments.scan_sums(v, reverse) for v in state.values)
         return replace(state, values=values, n_valid=n_valid)
 
-    def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
-        values = tuple(a - b for a, b in zip(whole.values, part.values, strict=True))
-        n_valid = whole.n_valid
+    def subtract(self, total: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
+        values = tuple(a - b for a, b in zip(total.values, part.values, strict=True))
+        n_valid = total.n_valid
         if n_valid is not None and part.n_valid is not None:
             n_valid = n_valid - part.n_valid
-        return replace(whole, values=values, n_valid=n_valid)
+        return replace(total, values=values, n_valid=n_valid)
 
 
 class RoundedIntegerSum(IntegerSum):
@@ -159,7 +159,7 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
     if kind == "count" and pa.types.is_signed_integer(type_):
         return Count(type_, column)
     if kind == "count":
-        raise unsupported("COUNT", type_, column, "counts as BIGINT")
+        raise unsupported_type("COUNT", type_, column, "counts as BIGINT")
     if pa.types.is_signed_integer(type_):
         return IntegerSum(type_, column)
     if pa.types.is_decimal128(type_):
@@ -167,7 +167,7 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
     if pa.types.is_floating(type_):
         # NaN and infinity must stay in their group, and 0.0 would turn a sum of -0.0 into 0.0.
         return NumberFold(np.add, -0.0, type_)
-    raise unsupported("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
+    raise unsupported_type("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
 
 
 def exact_sum_accumulator(
@@ -184,7 +184,7 @@ def exact_sum_accumulator(
         return IntegerSum(output_type, column)
     if pa.types.is_decimal128(type_) and pa.types.is_decimal128(output_type):
         return DecimalSum(output_type, column)
-    raise unsupported(f"SUM to {output_type}", type_, column, "integers and decimals")
+    raise unsupported_type(f"SUM to {output_type}", type_, column, "integers and decimals")
 
 
 _TYPE_NAMES = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT"}

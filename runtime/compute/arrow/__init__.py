@@ -1,1 +1,1 @@
-"""Scalar expressions over Arrow batches, with Spark's semantics."""
+"""Scalar expressions over Arrow batches, with Spark's semantics and errors."""

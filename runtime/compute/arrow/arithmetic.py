@@ -92,7 +92,7 @@ def divide(left: Datum, right: Datum) -> Datum:
     return pc.divide(left, right)
 
 
-def divide_whole(left: Datum, right: Datum) -> Datum:
+def divide_integers(left: Datum, right: Datum) -> Datum:
     """Compute `left DIV right` of bigints, truncated toward zero.
 
     Raises:

@@ -110,8 +110,8 @@ def _truncate(value: Datum, source: str, target: str) -> Datum:
     if target != "bigint":
         return pc.cast(doubles, type_, safe=False)
     is_limit = pc.equal(doubles, limit)
-    whole = pc.cast(pc.if_else(is_limit, 0.0, doubles), type_, safe=False)
-    return pc.if_else(is_limit, pa.scalar((1 << 63) - 1, type_), whole)
+    truncated = pc.cast(pc.if_else(is_limit, 0.0, doubles), type_, safe=False)
+    return pc.if_else(is_limit, pa.scalar((1 << 63) - 1, type_), truncated)
 
 
 def _does_not_fit(value: Datum, fits: Datum, source: str, target: str) -> ExecutionError:

@@ -140,7 +140,7 @@ def _sum(call: Call, rows: pa.RecordBatch) -> Datum:
 def _quotient(call: Call, rows: pa.RecordBatch) -> Datum:
     function = {
         "/": arithmetic.divide,
-        "div": arithmetic.divide_whole,
+        "div": arithmetic.divide_integers,
         "%": arithmetic.remainder,
     }[call.function]
     return function(*_operands(call, rows))
@@ -200,12 +200,12 @@ def _case(call: Call, rows: pa.RecordBatch) -> Datum:
     *pairs, default = call.args
     for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
         holds = pc.fill_null(_evaluate_where(remaining, condition, rows), False)
-        taken = pc.and_(remaining, holds)
-        branches.append((taken, _evaluate_where(taken, value, rows)))
-        remaining = pc.and_not(remaining, taken)
+        is_branch = pc.and_(remaining, holds)
+        branches.append((is_branch, _evaluate_where(is_branch, value, rows)))
+        remaining = pc.and_not(remaining, is_branch)
     result = _evaluate_where(remaining, default, rows)
-    for taken, value in reversed(branches):
-        result = pc.if_else(taken, value, result)
+    for is_branch, value in reversed(branches):
+        result = pc.if_else(is_branch, value, result)
     return result
 
 

@@ -91,7 +91,7 @@ class _Packer:
     def column(self, column: pa.Array) -> None:
         """Write a column."""
         type_ = column.type
-        if not _is_known(type_):
+        if not _is_packable(type_):
             self._part(to_blob(pa.table([column], ["c"])))
             return
         valid = validity(column)
@@ -194,7 +194,7 @@ class _Unpacker:
 
     def column(self, type_: pa.DataType, n_rows: int) -> pa.Array:
         """Read a column of `n_rows` rows."""
-        if not _is_known(type_):
+        if not _is_packable(type_):
             return from_blobs([self._part()]).column(0).combine_chunks()
         valid = None
         n_values = n_rows
@@ -228,11 +228,11 @@ class _Unpacker:
         twin = next(self._notes)
         if twin >= 0:
             return self._integer_columns[twin]
-        values = self._own_integers(n_values) if n_values else np.zeros(0, np.int64)
+        values = self._new_integers(n_values) if n_values else np.zeros(0, np.int64)
         self._integer_columns.append(values)
         return values
 
-    def _own_integers(self, n_values: int) -> Int64Array:
+    def _new_integers(self, n_values: int) -> Int64Array:
         is_steps, low, divisor, n_planes = (next(self._notes) for _ in range(4))
         planes = np.zeros((8, n_values - is_steps), np.uint8)
         for plane in planes[:n_planes]:
@@ -265,8 +265,8 @@ class _Unpacker:
         return part if n_packed == n_bytes else _decompress(part, n_bytes)
 
 
-def _is_known(type_: pa.DataType) -> bool:
-    """Return whether columns of a type are packed; others are written as Arrow IPC."""
+def _is_packable(type_: pa.DataType) -> bool:
+    """Return whether this format packs columns of a type; others are written as Arrow IPC."""
     return (
         integer_storage(type_) is not None
         or _is_plain(type_)

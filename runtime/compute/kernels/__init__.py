@@ -1,1 +1,1 @@
-"""Vectorised kernels on Arrow tables: key codes, blobs for the exchange, windows from slices."""
+"""Vectorised kernels on Arrow tables: key codes, grouping, windows from slices, sessions, ranks."""

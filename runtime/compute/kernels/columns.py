@@ -40,8 +40,8 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
-def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Return the column as one array, still dictionary-encoded if its chunks are."""
+def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """Return the column as one array that is dictionary-encoded if all its chunks are."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
@@ -49,7 +49,7 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks)
 
 
-def of_type(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+def as_type(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     """Return the column as one plain array of a type."""
     column = one_chunk(column)
     return column if column.type == type_ else column.cast(type_)
@@ -120,7 +120,7 @@ def int64_values(column: pa.Array) -> Int64Array:
         column = column.cast(pa.int8())
     else:
         column = column.view(integer_storage(column.type))
-    return _fixed_width(column, column.type.to_pandas_dtype()).astype(np.int64, copy=False)
+    return _data_buffer(column, column.type.to_pandas_dtype()).astype(np.int64, copy=False)
 
 
 def int64_column(table: pa.Table, name: str) -> Int64Array:
@@ -128,7 +128,7 @@ def int64_column(table: pa.Table, name: str) -> Int64Array:
     return int64_values(one_chunk(table.column(name)))
 
 
-def with_values(table: pa.Table, name: str, values: AnyArray) -> pa.Table:
+def replace_values(table: pa.Table, name: str, values: AnyArray) -> pa.Table:
     """Replace the values of a table column."""
     index = table.schema.get_field_index(name)
     return table.set_column(index, table.schema.field(index), pa.array(values))
@@ -138,12 +138,12 @@ def float64_values(column: pa.Array) -> npt.NDArray[np.float64]:
     """Return the values of a floating-point column; arbitrary for NULLs."""
     if not pa.types.is_float64(column.type):
         column = column.cast(pa.float64())
-    return _fixed_width(column, np.float64)
+    return _data_buffer(column, np.float64)
 
 
 def decimal_words(column: pa.Array) -> Int64Array:
     """Return the low and high 64 bits of decimal128s, int64[n, 2]; arbitrary for NULLs."""
-    words: Int64Array = _fixed_width(column, np.dtype((np.int64, 2)))
+    words: Int64Array = _data_buffer(column, np.dtype((np.int64, 2)))
     return words
 
 
@@ -217,7 +217,7 @@ def ranks(column: pa.Array) -> tuple[Int64Array, pa.Array]:
     )
 
 
-def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
+def _data_buffer(column: pa.Array, dtype: Any) -> AnyArray:
     """Return the data buffer of a fixed-width column as numpy without copying it."""
     buffer = column.buffers()[1]
     if len(column) == 0 or buffer is None:

@@ -40,7 +40,7 @@ class Groups(ABC):
         """Return the number of `valid` rows in each group; None: all rows are valid."""
 
     @abstractmethod
-    def of_row(self) -> Int64Array:
+    def group_of_row(self) -> Int64Array:
         """Return the group of each row."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class CellGroups(Groups):
         of_cell = np.bincount(self._cell, weights=valid, minlength=self._n_cells)
         return of_cell[self.cells].astype(np.int64)
 
-    def of_row(self) -> Int64Array:
+    def group_of_row(self) -> Int64Array:
         group_of_cell = np.empty(self._n_cells, np.int64)
         group_of_cell[self.cells] = np.arange(len(self.cells))
         return group_of_cell[self._cell]
@@ -106,7 +106,7 @@ class RunGroups(Groups):
         counts: Int64Array = np.add.reduceat(valid[self._order].astype(np.int64), self._starts)
         return counts
 
-    def of_row(self) -> Int64Array:
+    def group_of_row(self) -> Int64Array:
         groups = np.empty(len(self._order), np.int64)
         n_rows = np.diff(self._starts, append=len(self._order))
         groups[self._order] = np.repeat(np.arange(len(self._starts)), n_rows)
@@ -137,7 +137,7 @@ class SingleRows(Groups):
     def count(self, valid: BoolArray | None) -> Int64Array:
         return np.ones(len(self), np.int64) if valid is None else valid.astype(np.int64)
 
-    def of_row(self) -> Int64Array:
+    def group_of_row(self) -> Int64Array:
         return self.cells
 
     def runs(self) -> tuple[Int64Array, Int64Array]:

@@ -44,10 +44,10 @@ class HopCombiner:
         blocks = Segments(run_starts(row_changes([slices.key_code, block])), len(slices))
         self._block_start = np.repeat(blocks.starts, blocks.lengths)
         self._ranges: list[_RunningDifference | _PrefixAndSuffix] = [
-            _RunningDifference(each, state)
-            if isinstance(each, InvertibleAccumulator)
-            else _PrefixAndSuffix(each, state, blocks)
-            for each, state in zip(slices.accumulators, slices.states, strict=True)
+            _RunningDifference(accumulator, state)
+            if isinstance(accumulator, InvertibleAccumulator)
+            else _PrefixAndSuffix(accumulator, state, blocks)
+            for accumulator, state in zip(slices.accumulators, slices.states, strict=True)
         ]
 
     def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[AccumulatorState]:
@@ -64,7 +64,7 @@ class HopCombiner:
         return [
             source.between(oldest_slice, newest_slice)
             if isinstance(source, _RunningDifference)
-            else source.combined(suffix_at, prefix_at)
+            else source.combine(suffix_at, prefix_at)
             for source in self._ranges
         ]
 
@@ -74,8 +74,8 @@ class _RunningDifference:
 
     def __init__(self, accumulator: InvertibleAccumulator, state: AccumulatorState) -> None:
         self._accumulator = accumulator
-        whole = Segments(np.zeros(1, np.int64), len(state))
-        running = accumulator.scan(state, whole)
+        total = Segments(np.zeros(1, np.int64), len(state))
+        running = accumulator.scan(state, total)
         self._running = accumulator.concat(accumulator.identity(state), running)
 
     def between(self, first: Int64Array, last: Int64Array) -> AccumulatorState:
@@ -98,7 +98,7 @@ class _PrefixAndSuffix:
         self._prefix = accumulator.concat(accumulator.scan(state, blocks), identity)
         self._suffix = accumulator.concat(accumulator.scan(state, blocks, reverse=True), identity)
 
-    def combined(self, suffix_at: Int64Array, prefix_at: Int64Array) -> AccumulatorState:
+    def combine(self, suffix_at: Int64Array, prefix_at: Int64Array) -> AccumulatorState:
         """Combine the suffixes at some slices with the prefixes at others."""
         take = self._accumulator.take
         return self._accumulator.combine(

@@ -13,7 +13,7 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
-from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
+from runtime.compute.kernels.window_ranges import WindowRanges, maximal_window_starts
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
@@ -125,7 +125,7 @@ def _windows(
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
         for spec in accumulators:
             if isinstance(spec, OfValues):
-                columns.append(distinct[spec].of_windows(start, oldest_slice, newest_slice))
+                columns.append(distinct[spec].window_results(start, oldest_slice, newest_slice))
             else:
                 accumulator, state = next(states)
                 columns += accumulator.to_arrow(state)
@@ -167,7 +167,7 @@ def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) ->
     states = slices.states
     if assigner.is_shared:
         # CUMULATE: a window is all slices of its maximal window so far.
-        segments = Segments(cumulated_from(slices), len(slices))
+        segments = Segments(maximal_window_starts(slices), len(slices))
         pairs = zip(slices.accumulators, states, strict=True)
         states = [accumulator.scan(state, segments) for accumulator, state in pairs]
 

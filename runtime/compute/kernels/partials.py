@@ -23,13 +23,13 @@ from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
     all_valid,
+    as_type,
     float64_array,
     float64_values,
     from_buffer,
     int64_array,
     int64_values,
     integer_storage,
-    of_type,
     one_chunk,
     ranks,
     validity,
@@ -101,7 +101,7 @@ def aggregate_rows(
         case UserDefined():
             return _user(spec, groups, args, condition)
     is_sum = spec == Merge(spec.columns, MergeOp.SUM)
-    arg = _where(args[0], condition)
+    arg = _mask_values(args[0], condition)
     if isinstance(groups, SingleRows) and arg.type == types[0]:
         return [_from_zero(arg) if is_sum else arg]
     merge = accumulator(spec, types)
@@ -135,7 +135,7 @@ def merge_partials(
         case Pick():
             return _pick(spec, groups, columns, None)
         case UserDefined():
-            return merge_states(spec.function, groups.of_row(), len(groups), columns)
+            return merge_states(spec.function, groups.group_of_row(), len(groups), columns)
     merge = accumulator(spec, [column.type for column in columns])
     return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
 
@@ -167,7 +167,7 @@ def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> 
             if valid is not None:
                 values = np.where(valid, values, 0.0)
             mean = groups.reduce(np.add, values, 0.0) / n
-            deviation = values - mean[groups.of_row()]
+            deviation = values - mean[groups.group_of_row()]
             if valid is not None:
                 deviation[~valid] = 0.0
             m2 = groups.reduce(np.add, deviation * deviation, 0.0)
@@ -186,7 +186,7 @@ def _pick(
     order, value = columns
     is_last = spec.is_last
     valid = all_valid([order], condition)
-    group_of_row = groups.of_row()
+    group_of_row = groups.group_of_row()
     candidates = np.arange(len(order)) if valid is None else np.flatnonzero(valid)
     if integer_storage(order.type) is not None and not isinstance(groups, SingleRows):
         # Few tied rows remain, so that few values need to be compared.
@@ -210,7 +210,7 @@ def _user(
     spec: UserDefined, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
     """Return the state fields of a user-defined aggregate; rows must meet the condition."""
-    group_of_row = groups.of_row()
+    group_of_row = groups.group_of_row()
     if condition is not None:
         mask = pa.array(condition)
         group_of_row, args = group_of_row[condition], [arg.filter(mask) for arg in args]
@@ -226,10 +226,10 @@ def _winners(
 ) -> Int64Array:
     """Return the candidate rows that are first or last in their group; ties go by the value."""
     index = pa.array(candidates)
-    taken = [column.take(index) for column in columns]
-    pick = accumulator(spec, [column.type for column in taken])
+    candidate_columns = [column.take(index) for column in columns]
+    pick = accumulator(spec, [column.type for column in candidate_columns])
     assert isinstance(pick, ElementwiseAccumulator)
-    (codes,) = pick.from_arrow(taken).values
+    (codes,) = pick.from_arrow(candidate_columns).values
     best = np.full(n_groups, pick.identity_value, codes.dtype)
     group = group_of_row[candidates]
     pick.ufunc.at(best, group, codes)
@@ -244,7 +244,7 @@ def _from_zero(partial: pa.Array) -> pa.Array:
     return float64_array(float64_values(partial) + 0.0, validity(partial), partial.type)
 
 
-def _where(column: pa.Array, condition: BoolArray | None) -> pa.Array:
+def _mask_values(column: pa.Array, condition: BoolArray | None) -> pa.Array:
     """Replace values by NULL where the condition does not hold."""
     if condition is None:
         return column
@@ -285,7 +285,7 @@ def merge_equal_slices(
         partials = [one_chunk(table.column(name)) for name in into.columns]
         merged_columns += merge_partials(into, groups, partials)
     plain = [
-        of_type(column, field.type)
+        as_type(column, field.type)
         for column, field in zip(merged_columns, table.schema, strict=True)
     ]
     return pa.Table.from_arrays(plain, schema=table.schema)

@@ -70,7 +70,7 @@ def ranked_rows(
         function: ROW_NUMBER, RANK or DENSE_RANK.
         ranks: First and last rank to return.
     """
-    rows, is_first, is_new = _in_order(by, order, n_rows)
+    rows, is_first, is_new = _sort_rows(by, order, n_rows)
     place: Int64Array = np.arange(n_rows)
     group_start = np.maximum.accumulate(np.where(is_first, place, 0))
     if function == "ROW_NUMBER":
@@ -84,7 +84,7 @@ def ranked_rows(
     return rows[is_in_range], rank[is_in_range]
 
 
-def _in_order(
+def _sort_rows(
     by: Sequence[pa.Array | pa.ChunkedArray], order: Sequence[Int64Array], n_rows: int
 ) -> tuple[Int64Array, BoolArray, BoolArray]:
     """Return the rows sorted by group and order, and where group or order change."""

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import (
+    as_type,
+    combine_chunks,
     from_buffer,
     int64_values,
-    joined,
     list_array,
-    of_type,
     one_chunk,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SortedGroups, group_cells
@@ -56,7 +56,7 @@ def roll_up_levels(
     """
     always = [*keys, slice_end]
     tables: list[pa.Table] = []
-    for number, (level, needed) in enumerate(zip(levels, _needed(levels), strict=True)):
+    for number, (level, needed) in enumerate(zip(levels, _columns_by_level(levels), strict=True)):
         if level.source is None:
             tables.append(table)
         else:
@@ -67,7 +67,7 @@ def roll_up_levels(
             yield number, tables[-1].select([*always, *level.columns])
 
 
-def _needed(levels: Sequence[SliceLevel]) -> list[set[str]]:
+def _columns_by_level(levels: Sequence[SliceLevel]) -> list[set[str]]:
     """Return the partial columns read on each level or on a level rolled up from it."""
     needed = [set(level.columns) for level in levels]
     for number in range(len(levels) - 1, -1, -1):
@@ -110,7 +110,7 @@ def merge_to(
     # A slice end is exclusive; the time just before it belongs to the slice.
     time_us = int64_values(one_chunk(table.column(slice_end))) - 1
     slot, slot_end = slice_slots(time_us, window, slice_assigner(window))
-    key_columns = [joined(table.column(key)) for key in keys]
+    key_columns = [combine_chunks(table.column(key)) for key in keys]
     digits = key_digits(key_columns, n_rows, MAX_CELLS // len(slot_end))
     groups = group_cells(digits.codes * len(slot_end) + slot, digits.n_codes * len(slot_end))
     codes = groups.cells // len(slot_end)
@@ -129,7 +129,7 @@ def merge_to(
         else:
             parts = merge_partials(accumulator, groups, columns)
         merged |= zip(accumulator.columns, parts, strict=True)
-    arrays = [of_type(merged[field.name], field.type) for field in table.schema]
+    arrays = [as_type(merged[field.name], field.type) for field in table.schema]
     return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
@@ -138,7 +138,7 @@ def _merge_lists(groups: Groups, column: pa.Array) -> pa.Array:
     lists = value_lists(column)
     if len(lists.values) == 0:
         return list_array(np.zeros(len(groups), np.int64), lists.values)
-    group = np.repeat(groups.of_row(), lists.n_values)
+    group = np.repeat(groups.group_of_row(), lists.n_values)
     # Runs are grouped, because the value's code is the lower digit.
     order, starts = SortedGroups(
         group * lists.n_codes + lists.code, len(groups) * lists.n_codes

@@ -28,9 +28,9 @@ from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import Segments, accumulate_rows, run_starts
 from runtime.compute.kernels.columns import (
     Int64Array,
+    as_type,
     from_buffer,
     int64_values,
-    of_type,
     one_chunk,
 )
 from runtime.compute.kernels.grouping import RunGroups, SortedGroups
@@ -67,7 +67,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def of_partial(self) -> Int64Array:
+    def session_of_partial(self) -> Int64Array:
         """Return int64[n_partials], the session of each partial."""
         lengths = np.diff(self.starts, append=len(self.order))
         session = np.empty(len(self.order), np.int64)
@@ -86,7 +86,7 @@ def find_sessions(
         last_us: Time of its last row; consecutive rows are at most the gap apart.
         gap_us: Gap, in the unit of the times.
     """
-    order = _by_partition_and_time(partition, first_us)
+    order = _time_order(partition, first_us)
     partition, first_us = partition.take(order), first_us.take(order)
     is_other = partition[1:] != partition[:-1]
     segments = Segments(run_starts(is_other), len(order))
@@ -139,7 +139,7 @@ def chain_partials(
         )
     }
     columns = [
-        of_type(merged[f.name], f.type) if f.name in merged else table.column(f.name).take(first)
+        as_type(merged[f.name], f.type) if f.name in merged else table.column(f.name).take(first)
         for f in table.schema
     ]
     return pa.Table.from_arrays(columns, schema=table.schema)
@@ -180,7 +180,7 @@ def merge_sessions(
     order, starts, session = sessions.order, sessions.starts, np.arange(len(sessions))
     if partition is not codes:
         n_keys = int(codes.max()) + 1
-        of_partial = sessions.of_partial()
+        of_partial = sessions.session_of_partial()
         groups = SortedGroups(of_partial * n_keys + codes, len(sessions) * n_keys)
         order, starts = groups.runs()
         session = groups.cells // n_keys
@@ -219,13 +219,13 @@ class _MergedPieces:
                 if name not in values:
                     is_set = not isinstance(accumulator_spec, ListAgg)
                     lists = value_lists(columns[0], are_distinguished=is_set)
-                    values[name] = lists.of_slices(order, group)
+                    values[name] = lists.slice_values(order, group)
                 continue
             merge = accumulator(accumulator_spec, [plain_type(column.type) for column in columns])
             state = merge.take(merge.from_arrow(columns), order)
             self._accumulators.append(merge)
             self._states.append(merge.reduce_runs(state, starts))
-        apart = _Apart(np.arange(len(starts)), values)
+        apart = _SeparateGroups(np.arange(len(starts)), values)
         self._distinct = distinct_aggregates(apart, spec.accumulators, apart)
 
     def columns(self, rows: Int64Array) -> list[pa.Array]:
@@ -235,7 +235,7 @@ class _MergedPieces:
         for accumulator_spec in self._spec.accumulators:
             if isinstance(accumulator_spec, OfValues):
                 columns.append(
-                    self._distinct[accumulator_spec].of_windows(int(rows[0]), rows, rows)
+                    self._distinct[accumulator_spec].window_results(int(rows[0]), rows, rows)
                 )
             else:
                 merge, state = next(merges)
@@ -244,8 +244,8 @@ class _MergedPieces:
 
 
 @dataclass(frozen=True)
-class _Apart:
-    """Groups that share nothing: each has its own key, piece and window."""
+class _SeparateGroups:
+    """Groups without common slices: each has its own key, piece and window."""
 
     key_code: Int64Array
     values: dict[str, SliceValues]
@@ -258,11 +258,11 @@ class _Apart:
         return self.key_code
 
     @property
-    def left_at(self) -> Int64Array:
+    def end_place(self) -> Int64Array:
         return self.key_code + 1
 
 
-def _by_partition_and_time(partition: Int64Array, first_us: Int64Array) -> Int64Array:
+def _time_order(partition: Int64Array, first_us: Int64Array) -> Int64Array:
     """Return the order that sorts partials by partition, then time."""
     earliest = int(first_us.min())
     n_times = int(first_us.max()) - earliest + 1

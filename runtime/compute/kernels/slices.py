@@ -151,7 +151,7 @@ def group_slices(
             window_origin=origin,
             accumulators=accumulators,
             states=[a.reduce_runs(a.take(state, rows), starts) for a, state in pairs],
-            values={name: column.of_slices(rows, slice_row) for name, column in lists.items()},
+            values={name: column.slice_values(rows, slice_row) for name, column in lists.items()},
         )
 
 

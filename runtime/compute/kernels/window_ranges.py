@@ -14,8 +14,7 @@ class WindowRanges:
     """Ranges of slice rows, from oldest to newest, that listed windows consist of.
 
     Listed windows are numbered consecutively over all keys; this number is a window's place. A
-    slice belongs to the windows from its own first place up to, but excluding, the place at which
-    it is left behind.
+    slice belongs to the windows from its first place up to, but excluding, its end place.
 
     Args:
         slices: Slices of a bucket.
@@ -34,18 +33,18 @@ class WindowRanges:
     ) -> None:
         self.first_place: Int64Array = window_offset[:-1]
         self._is_shared = is_shared
-        self.left_at: Int64Array
+        self.end_place: Int64Array
         if not is_shared:
-            self.left_at = window_offset[1:]
+            self.end_place = window_offset[1:]
         elif isinstance(window, Hop | CalendarHop):
-            self.left_at = _left_by_hop(slices, window_offset)
+            self.end_place = _hop_end_places(slices, window_offset)
         else:
-            starts = cumulated_from(slices)
+            starts = maximal_window_starts(slices)
             after = np.append(starts[1:], len(slices))
-            self.left_at = np.repeat(window_offset.take(after), after - starts)
+            self.end_place = np.repeat(window_offset.take(after), after - starts)
 
     def oldest_slice(self, first_window: int, newest_slice: Int64Array) -> Int64Array:
-        """Return the first row of each window's slices: the number of slices left behind by then.
+        """Return the first row of each window's slices: the number of slices that ended by then.
 
         Args:
             first_window: Place of the first of consecutive windows.
@@ -54,19 +53,19 @@ class WindowRanges:
         if not self._is_shared:
             return newest_slice
         n_windows = len(newest_slice)
-        before, after = np.searchsorted(self.left_at, (first_window, first_window + n_windows))
-        left = np.bincount(self.left_at[before:after] - first_window, minlength=n_windows)
-        oldest: Int64Array = before + np.cumsum(left)
+        before, after = np.searchsorted(self.end_place, (first_window, first_window + n_windows))
+        n_ended = np.bincount(self.end_place[before:after] - first_window, minlength=n_windows)
+        oldest: Int64Array = before + np.cumsum(n_ended)
         return oldest
 
 
-def cumulated_from(slices: Slices) -> Int64Array:
+def maximal_window_starts(slices: Slices) -> Int64Array:
     """Return the first slice of each maximal window of a CUMULATE."""
     maximal_window = slices.last_window.take(slices.slot)
     return run_starts(row_changes([slices.key_code, maximal_window]))
 
 
-def _left_by_hop(slices: Slices, window_offset: Int64Array) -> Int64Array:
+def _hop_end_places(slices: Slices, window_offset: Int64Array) -> Int64Array:
     """Return the first listed window that ends after the last window of each slice.
 
     It is listed by the newest slice of the key that such a window can contain, if that slice lists
@@ -79,6 +78,6 @@ def _left_by_hop(slices: Slices, window_offset: Int64Array) -> Int64Array:
     later_slots = newest_slot - np.arange(len(newest_slot))
     newest_slice = slices.newest_up_to(slices.cell + later_slots.take(slices.slot))
     place_of_window_0 = window_offset[:-1] - slices.first_window.take(slices.slot)
-    left_at: Int64Array = place_of_window_0.take(newest_slice) + after_last.take(slices.slot)
-    np.minimum(left_at, window_offset[1:].take(newest_slice), out=left_at)
-    return left_at
+    end_place: Int64Array = place_of_window_0.take(newest_slice) + after_last.take(slices.slot)
+    np.minimum(end_place, window_offset[1:].take(newest_slice), out=end_place)
+    return end_place

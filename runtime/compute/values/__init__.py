@@ -1,1 +1,1 @@
-"""Aggregates that keep the values of a slice: DISTINCT, percentiles, LISTAGG."""
+"""Aggregates over a slice's values instead of a fixed state: DISTINCT, percentiles, LISTAGG."""

@@ -81,7 +81,7 @@ class Places(Protocol):
         """int64[n], ascending: first window that each piece belongs to."""
 
     @property
-    def left_at(self) -> Int64Array:
+    def end_place(self) -> Int64Array:
         """int64[n], ascending: first window after all windows of the piece."""
 
 
@@ -89,7 +89,7 @@ class DistinctAggregate(ABC):
     """Aggregate of the distinct values of each window."""
 
     @abstractmethod
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         """Return the results of consecutive windows in listing order.
@@ -171,7 +171,7 @@ def _stretches(slices: KeyedPieces, values: SliceValues, ranges: Places) -> _Str
     # Stable: the slices of a group stay in order.
     order, group_starts = SortedGroups(group, n_groups).runs()
     row = values.slice_row.take(order)
-    is_apart = ranges.left_at.take(row[:-1]) < ranges.first_place.take(row[1:])
+    is_apart = ranges.end_place.take(row[:-1]) < ranges.first_place.take(row[1:])
     is_apart[group_starts[1:] - 1] = True
     first = run_starts(is_apart)
     last = np.append(first[1:], len(row)) - 1
@@ -192,7 +192,7 @@ class _DistinctCount(DistinctAggregate):
         counts: Int64Array = self._entered.take(newest_slice + 1) - self._left.take(oldest_slice)
         return counts
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         return int64_array(self.between(oldest_slice, newest_slice), None, pa.int64())
@@ -222,18 +222,18 @@ class _ApproximateCount(DistinctAggregate):
     ) -> None:
         self._precision = accumulator.precision
         rank = int64_values(reached.values) & ((1 << RANK_BITS) - 1)
-        self._entered = self._by_slice(rank, reached.enters, n_slices)
-        self._left = self._by_slice(rank, reached.leaves, n_slices)
+        self._entered = self._running_sums(rank, reached.enters, n_slices)
+        self._left = self._running_sums(rank, reached.leaves, n_slices)
 
     @staticmethod
-    def _by_slice(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
+    def _running_sums(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
         """Return running sums over slices: registers in use, and what their ranks subtract."""
         in_use = np.bincount(row[rank == 1], minlength=n_slices)
         return [
             running_sums(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))
         ]
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         in_use, coarse, fine = (
@@ -255,7 +255,7 @@ class _ApproximatePercentile(DistinctAggregate):
         self._percentages = accumulator.percentages
         self._type = arrow_type(accumulator.output.type)
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         counts = self._percentiles.counts(oldest_slice, newest_slice)
@@ -263,7 +263,7 @@ class _ApproximatePercentile(DistinctAggregate):
         positions = []
         for percentage in self._percentages:
             rank = percentile_ranks(counts, percentage, self._accuracy)
-            positions.append(self._percentiles.of_rank(oldest_slice, newest_slice, rank))
+            positions.append(self._percentiles.value_at_rank(oldest_slice, newest_slice, rank))
         distinct = self._percentiles.distinct
         if not pa.types.is_list(self._type):
             return distinct.take(pa.array(positions[0], mask=is_empty)).cast(self._type)
@@ -281,10 +281,10 @@ class _JoinedTexts(DistinctAggregate):
         self._separator = accumulator.separator
         self._is_unique = accumulator.is_unique
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        return self._texts.joined(oldest_slice, newest_slice, self._separator, self._is_unique)
+        return self._texts.join_texts(oldest_slice, newest_slice, self._separator, self._is_unique)
 
 
 class _ExactSum(DistinctAggregate):
@@ -296,11 +296,11 @@ class _ExactSum(DistinctAggregate):
         self._count = count
         self._sum = exact_sum_accumulator(stretches.values.type, output_type, column)
         state = self._sum.from_arrow([stretches.values])
-        self._entered = self._by_slice(state, stretches.enters, count.n_slices)
-        self._left = self._by_slice(state, stretches.leaves, count.n_slices)
+        self._entered = self._running_sums(state, stretches.enters, count.n_slices)
+        self._left = self._running_sums(state, stretches.leaves, count.n_slices)
 
     @staticmethod
-    def _by_slice(state: AccumulatorState, row: Int64Array, n_slices: int) -> AccumulatorState:
+    def _running_sums(state: AccumulatorState, row: Int64Array, n_slices: int) -> AccumulatorState:
         """Return running sums modulo 2**64; row n is the sum of the slices before slice n."""
         sums = []
         for values in state.values:
@@ -309,7 +309,7 @@ class _ExactSum(DistinctAggregate):
             sums.append(running_sums(of_slice))
         return replace(state, values=tuple(sums), n_valid=None)
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         take = self._sum.take
@@ -327,13 +327,13 @@ class _DistinctDoubleSum(DistinctAggregate):
     def __init__(self, stretches: _Stretches, count: _DistinctCount, ranges: Places) -> None:
         self._count = count
         # Between two of these places no value enters or leaves, so the sums stay the same.
-        self._places = np.union1d(ranges.first_place, ranges.left_at)
+        self._places = np.union1d(ranges.first_place, ranges.end_place)
         begin = np.searchsorted(self._places, ranges.first_place).take(stretches.enters)
-        end = np.searchsorted(self._places, ranges.left_at).take(stretches.leaves)
+        end = np.searchsorted(self._places, ranges.end_place).take(stretches.leaves)
         values = float64_values(normalise_floats(stretches.values))
         self._sums = _sums_over_stretches(begin, end, values, len(self._places))
 
-    def of_windows(
+    def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         place = np.arange(first_window, first_window + len(newest_slice))

@@ -49,7 +49,7 @@ def summaries_of_rows(
         accuracy: Ranks are off by at most 1 / accuracy of a group's values.
     """
     values = one_chunk(values)
-    group = groups.of_row()
+    group = groups.group_of_row()
     valid = all_valid([values], condition)
     if valid is not None:
         group, values = group[valid], values.filter(pa.array(valid))
@@ -70,7 +70,7 @@ def merge_summaries(groups: Groups, lists: pa.ListArray, accuracy: int) -> pa.Li
     items = one_chunk(pc.list_flatten(lists))
     values = items.field(VALUE)
     weight, spread = int64_values(items.field(WEIGHT)), int64_values(items.field(SPREAD))
-    group = np.repeat(groups.of_row(), n_values)
+    group = np.repeat(groups.group_of_row(), n_values)
     order = np.lexsort((ranks(values)[0], group))
     spread = _spread_of_union(n_values, weight, spread, group, order)
     return _summaries(group[order], len(groups), values, order, weight[order], spread, accuracy)

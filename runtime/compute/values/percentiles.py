@@ -104,7 +104,7 @@ class RangePercentiles:
         counts: Int64Array = self._weight_before.take(end) - self._weight_before.take(begin)
         return counts
 
-    def of_rank(
+    def value_at_rank(
         self, oldest_slice: Int64Array, newest_slice: Int64Array, rank: Int64Array
     ) -> Int64Array:
         """Return the index in `distinct` of each range's value with a rank, from 1.

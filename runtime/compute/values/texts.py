@@ -49,21 +49,21 @@ def rows_of_groups(
     """
     columns = [one_chunk(arg) for arg in args]
     valid = all_valid(columns, condition)
-    group = groups.of_row()
+    group = groups.group_of_row()
     row = np.arange(len(group)) if valid is None else np.flatnonzero(valid)
     row = row[np.argsort(group[row], kind="stable")]
     fields = list(type_.value_type)
-    taken = [
+    field_values = [
         column.take(pa.array(row)).cast(field.type)
         for column, field in zip(columns, fields, strict=True)
     ]
-    values = pa.StructArray.from_arrays(taken, fields=fields)
+    values = pa.StructArray.from_arrays(field_values, fields=fields)
     return list_array(np.bincount(group[row], minlength=len(groups)), values)
 
 
 def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
     """Concatenate the lists of each group; NULL counts as empty."""
-    group = np.repeat(groups.of_row(), list_lengths(lists))
+    group = np.repeat(groups.group_of_row(), list_lengths(lists))
     order = np.argsort(group, kind="stable")
     values = one_chunk(pc.list_flatten(lists)).take(pa.array(order))
     return list_array(np.bincount(group, minlength=len(groups)), values)
@@ -85,7 +85,7 @@ class TextsByTime:
         self._texts = texts.take(pa.array(rows.place.take(order)))
         self._offset = running_sums(np.bincount(rows.slice_row, minlength=n_slices))
 
-    def joined(
+    def join_texts(
         self,
         oldest_slice: Int64Array,
         newest_slice: Int64Array,
@@ -111,5 +111,5 @@ class TextsByTime:
             first.sort()
             lengths, place = np.bincount(window[first], minlength=len(lengths)), place[first]
         lists = list_array(lengths, self._texts.take(pa.array(place)))
-        joined = pc.binary_join(lists, separator)
-        return pc.if_else(pa.array(lengths > 0), joined, pa.scalar(None, pa.string()))
+        texts = pc.binary_join(lists, separator)
+        return pc.if_else(pa.array(lengths > 0), texts, pa.scalar(None, pa.string()))

@@ -71,7 +71,7 @@ class ValueLists:
         lengths: Int64Array = np.diff(self.offset)
         return lengths
 
-    def of_slices(self, rows: Int64Array | slice, slice_row: Int64Array) -> SliceValues:
+    def slice_values(self, rows: Int64Array | slice, slice_row: Int64Array) -> SliceValues:
         """Return the values of some rows.
 
         Args:

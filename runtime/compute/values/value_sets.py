@@ -16,10 +16,10 @@ from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
     all_valid,
+    as_type,
     int64_values,
     list_array,
     normalise_floats,
-    of_type,
     one_chunk,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, distinct_cells
@@ -55,7 +55,7 @@ def sets_of_rows(
     if isinstance(groups, SingleRows):
         lengths = np.ones(len(groups), np.int64) if valid is None else valid.astype(np.int64)
         return _lists(lengths, [normalise_floats(one_chunk(arg)) for arg in args], type_)
-    group = groups.of_row()
+    group = groups.group_of_row()
     return _distinct_lists(group if valid is None else group[valid], len(groups), args, type_)
 
 
@@ -69,7 +69,9 @@ def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
     lengths = list_lengths(lists)
     values = one_chunk(pc.list_flatten(lists))
     columns = values.flatten() if pa.types.is_struct(values.type) else [values]
-    return _distinct_lists(np.repeat(groups.of_row(), lengths), len(groups), columns, lists.type)
+    return _distinct_lists(
+        np.repeat(groups.group_of_row(), lengths), len(groups), columns, lists.type
+    )
 
 
 def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | None) -> pa.ListArray:
@@ -82,7 +84,7 @@ def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | No
     """
     codes = one_chunk(codes)
     valid = all_valid([codes], condition)
-    group, values = groups.of_row(), int64_values(codes)
+    group, values = groups.group_of_row(), int64_values(codes)
     if valid is not None:
         group, values = group[valid], values[valid]
     return _largest_ranks(group, len(groups), values)
@@ -90,7 +92,7 @@ def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | No
 
 def merge_registers(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
     """Merge the registers of each group's lists, each once with its largest rank."""
-    group = np.repeat(groups.of_row(), list_lengths(lists))
+    group = np.repeat(groups.group_of_row(), list_lengths(lists))
     return _largest_ranks(group, len(groups), int64_values(one_chunk(pc.list_flatten(lists))))
 
 
@@ -130,8 +132,8 @@ def _lists(lengths: Int64Array, columns: Sequence[pa.Array], type_: pa.ListType)
     """Return lists of the given lengths over consecutive values."""
     if pa.types.is_struct(type_.value_type):
         fields = list(type_.value_type)
-        parts = [of_type(column, field.type) for column, field in zip(columns, fields, strict=True)]
+        parts = [as_type(column, field.type) for column, field in zip(columns, fields, strict=True)]
         values = pa.StructArray.from_arrays(parts, fields=fields)
     else:
-        values = of_type(columns[0], type_.value_type)
+        values = as_type(columns[0], type_.value_type)
     return list_array(lengths, values, type_)

@@ -65,22 +65,22 @@ def _avalanche(hashes: UInt64Array) -> UInt64Array:
     return hashes ^ (hashes >> np.uint64(32))
 
 
-def _with_word(hashes: UInt64Array, words: UInt64Array) -> UInt64Array:
+def _mix_word(hashes: UInt64Array, words: UInt64Array) -> UInt64Array:
     """Mix in eight more bytes."""
     return _rotate(hashes ^ (_rotate(words * _P2, 31) * _P1), 27) * _P1 + _P4
 
 
-def _with_half(hashes: UInt64Array, halves: UInt64Array) -> UInt64Array:
+def _mix_half(hashes: UInt64Array, halves: UInt64Array) -> UInt64Array:
     """Mix in four more bytes."""
     return _rotate(hashes ^ (halves * _P1), 23) * _P2 + _P3
 
 
 def _hash_longs(words: UInt64Array) -> UInt64Array:
-    return _avalanche(_with_word(np.full(len(words), _SEED + _P5 + np.uint64(8)), words))
+    return _avalanche(_mix_word(np.full(len(words), _SEED + _P5 + np.uint64(8)), words))
 
 
 def _hash_ints(halves: UInt64Array) -> UInt64Array:
-    return _avalanche(_with_half(np.full(len(halves), _SEED + _P5 + np.uint64(4)), halves))
+    return _avalanche(_mix_half(np.full(len(halves), _SEED + _P5 + np.uint64(4)), halves))
 
 
 def _hash_bytes(column: pa.Array) -> UInt64Array:
@@ -122,16 +122,16 @@ def _hash_sorted(words: UInt64Array, position: Int64Array, length: Int64Array) -
     if n_long:
         hashes[:n_long] = _hash_stripes(words, position[:n_long], length[:n_long])
     hashes += length.view(np.uint64)
-    taken = length // 32 * 32
-    rest = length - taken
-    position = position + taken
+    n_hashed = length // 32 * 32
+    rest = length - n_hashed
+    position = position + n_hashed
     for _ in range(3):
         (more,) = np.nonzero(rest >= 8)
-        hashes[more] = _with_word(hashes[more], words[position[more]])
+        hashes[more] = _mix_word(hashes[more], words[position[more]])
         position[more] += 8
         rest[more] -= 8
     (more,) = np.nonzero(rest >= 4)
-    hashes[more] = _with_half(hashes[more], words[position[more]] & np.uint64(0xFFFFFFFF))
+    hashes[more] = _mix_half(hashes[more], words[position[more]] & np.uint64(0xFFFFFFFF))
     position[more] += 4
     rest[more] -= 4
     for _ in range(3):

@@ -52,7 +52,7 @@ class Months:
         start: Int64Array = days * DAY_US + self._offset
         return start
 
-    def of_sql(self, time_us_sql: str) -> str:
+    def month_of_sql(self, time_us_sql: str) -> str:
         """Return `of` as a BIGINT expression of Spark SQL."""
         time = f"({time_us_sql}) - {self._offset}L" if self._offset else f"({time_us_sql})"
         day = f"CAST(({time} - PMOD({time}, {DAY_US}L)) DIV {DAY_US}L AS INT)"
@@ -84,7 +84,9 @@ class CalendarSlices(SliceAssigner):
         return self._months.start(self._inner.slice_end(self._months.of(time_us)))
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        return self._months.start_sql(self._inner.slice_end_sql(self._months.of_sql(time_us_sql)))
+        return self._months.start_sql(
+            self._inner.slice_end_sql(self._months.month_of_sql(time_us_sql))
+        )
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
         return self._months.start(self._inner.first_window_end(self._months.of(slice_end)))
@@ -96,7 +98,7 @@ class CalendarSlices(SliceAssigner):
         return self._months.start(self._inner.window_start(self._months.of(window_end)))
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        month = self._months.of_sql(window_end_sql)
+        month = self._months.month_of_sql(window_end_sql)
         return self._months.start_sql(self._inner.window_start_sql(month))
 
     def next_window_end(self, time_us: int) -> int:
@@ -119,7 +121,7 @@ class CalendarSlices(SliceAssigner):
         return self._inner.block(self._months.of(slice_end))
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        months = self._inner.window_ends_sql(self._months.of_sql(time_us_sql))
+        months = self._inner.window_ends_sql(self._months.month_of_sql(time_us_sql))
         return f"TRANSFORM({months}, m -> {self._months.start_sql('m')})"
 
 
@@ -204,7 +206,7 @@ class CalendarStepSlices(SliceAssigner):
         return self._months.start(month), self._months.start(month + self._size)
 
     def _bounds_sql(self, time_us_sql: str) -> tuple[str, str]:
-        month = self._months.of_sql(time_us_sql)
+        month = self._months.month_of_sql(time_us_sql)
         first = f"({month} - PMOD({month} - {self._offset}L, {self._size}L))"
         return self._months.start_sql(first), self._months.start_sql(f"{first} + {self._size}L")
 

@@ -78,7 +78,7 @@ def schema_of(columns: StructType) -> str:
         ValueError: A type has no equivalent in Avro; the text names it.
     """
     fields = [
-        {"name": field.name, "type": ["null", _of_type(field.type, field.name)], "default": None}
+        {"name": field.name, "type": ["null", _avro_type(field.type, field.name)], "default": None}
         for field in to_arrow_schema(columns, timezone="UTC")
     ]
     return json.dumps({"type": "record", "name": _RECORD, "fields": fields})
@@ -87,21 +87,21 @@ def schema_of(columns: StructType) -> str:
 _RECORD = "org.apache.flink.avro.generated.record"
 
 
-def _of_type(type_: pa.DataType, name: str) -> Any:
+def _avro_type(type_: pa.DataType, name: str) -> Any:
     if pa.types.is_timestamp(type_):
         return {"type": "long", "logicalType": "timestamp-millis"}
     if pa.types.is_decimal(type_):
         logical = {"precision": type_.precision, "scale": type_.scale}
         return {"type": "bytes", "logicalType": "decimal", **logical}
     if pa.types.is_list(type_):
-        return {"type": "array", "items": ["null", _of_type(type_.value_type, name)]}
+        return {"type": "array", "items": ["null", _avro_type(type_.value_type, name)]}
     if pa.types.is_map(type_) and pa.types.is_string(type_.key_type):
-        return {"type": "map", "values": ["null", _of_type(type_.item_type, name)]}
+        return {"type": "map", "values": ["null", _avro_type(type_.item_type, name)]}
     if pa.types.is_struct(type_):
         parts = [
             {
                 "name": f.name,
-                "type": ["null", _of_type(f.type, f"{name}_{f.name}")],
+                "type": ["null", _avro_type(f.type, f"{name}_{f.name}")],
                 "default": None,
             }
             for f in type_
@@ -139,7 +139,7 @@ class _BrokenError(Exception):
     """A message does not match its schema; the text gives the reason."""
 
 
-def decoded_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
+def decode_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:
     """Decode messages into columns.
 
     Args:
@@ -180,8 +180,8 @@ def _columns(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array
         return parts[0]
     order = np.empty(len(values), np.int64)
     order[np.concatenate([*groups.values()])] = np.arange(len(values))
-    whole = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]
-    return [array.take(pa.array(order)) for array in whole]
+    arrays_of_columns = [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]
+    return [array.take(pa.array(order)) for array in arrays_of_columns]
 
 
 def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
@@ -216,16 +216,16 @@ def _parse(texts: tuple[str, ...]) -> _Schema:
         ) from error
     named_types: dict[str, Any] = {}
     named_raw: dict[str, Any] = {}
-    whole: Any = None
+    last_schema: Any = None
     reader: Any = None
     try:
         for text in texts:
             raw = json.loads(text)
-            whole = fastavro.parse_schema(raw, named_types)
+            last_schema = fastavro.parse_schema(raw, named_types)
             reader = fastavro.parse_schema(_without_logical_types(raw), named_raw)
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise ExecutionError(f"the writer schema is not a valid Avro schema: {error}") from error
-    kind, schema = kind_of(whole, named_types)
+    kind, schema = kind_of(last_schema, named_types)
     if kind != "record":
         raise ExecutionError(f"the writer schema must be a record, not {kind}")
     return _Schema(schema["fields"], named_types, reader)

@@ -209,8 +209,10 @@ def _decimals(array: pa.Array, schema: Mapping[str, Any]) -> pa.Array:
     is_there = places >= offsets[:-1, None]
     is_negative = (lengths > 0) & (data[np.minimum(offsets[:-1], len(data) - 1)] >= 0x80)
     sign = np.where(is_negative, 0xFF, 0).astype(np.uint8)
-    whole = np.where(is_there, data[np.maximum(places, 0)], sign[:, None]).astype(np.uint8)
+    sign_extended = np.where(is_there, data[np.maximum(places, 0)], sign[:, None]).astype(np.uint8)
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
-    decimals = pa.Array.from_buffers(type_, len(array), [validity, pa.py_buffer(whole.tobytes())])
+    decimals = pa.Array.from_buffers(
+        type_, len(array), [validity, pa.py_buffer(sign_extended.tobytes())]
+    )
     decimals.validate(full=True)
     return decimals

@@ -17,16 +17,16 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import SparkSession
 
 from runtime.connectors.filesystem.read import (
-    broken_file,
-    checked_files,
+    completeness_filter,
+    incomplete_file_error,
     reachable,
-    shown_files,
+    selection_filter,
 )
 from runtime.errors import ExecutionError
 from runtime.files import for_each_file, is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import SELF_DESCRIBING, format_of
-from runtime.scan.paths import fixed_part
+from runtime.scan.paths import fixed_prefix
 from runtime.spark.files import resolve
 from runtime.spec.source import FileLog
 from runtime.spec.table import TableSpec
@@ -57,27 +57,27 @@ def arrivals_check(
     tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
     for spec in specs:
         path = resolve(spark, option_values(spec)["path"])
-        is_checked = checked_files(spark, spec)
+        is_checked = completeness_filter(spark, spec)
         # text has no end mark and may be empty
         is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
         if (is_text or is_checked is not None) and is_local_path(path):
-            shown = is_checked or shown_files(spec)
-            tables.append((fixed_part(path), spec, shown, is_text))
+            shown = is_checked or selection_filter(spec)
+            tables.append((fixed_prefix(path), spec, shown, is_text))
     listed_before = log.planned_batches() if tables else frozenset()
 
     def check(batch: int) -> None:
-        listed = arrived_files(log, batch) if tables else {}
+        arrivals = arrived_files(log, batch) if tables else {}
         for begin, spec, is_shown, is_text in tables:
-            found = [path for path in listed if f"{path}/".startswith(begin) and is_shown(path)]
+            found = [path for path in arrivals if f"{path}/".startswith(begin) and is_shown(path)]
 
             def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
-                found = _status(path, spec) if is_text else _await_whole(path, spec)
-                if found is None or found.st_mtime_ns // _NS_PER_MS == listed[path]:
+                status = _status(path, spec) if is_text else _await_complete(path, spec)
+                if status is None or status.st_mtime_ns // _NS_PER_MS == arrivals[path]:
                     return
                 # This run has planned again the files that an earlier run listed. Programs that
                 # copy files set the modification time at the end; the change time shows when they
                 # did.
-                changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
+                changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
                 if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
                     raise _has_grown(path, spec)
 
@@ -103,12 +103,12 @@ def arrived_files(log: FileLog, batch: int) -> dict[str, int]:
     """
     return {
         "/" + path.removeprefix("file:").lstrip("/"): modified_ms
-        for path, modified_ms in log.listed_in(batch).items()
+        for path, modified_ms in log.files_of_batch(batch).items()
         if path.startswith("file:/")
     }
 
 
-def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
+def _await_complete(path: str, spec: TableSpec) -> os.stat_result | None:
     """Wait while a file is being written.
 
     Returns:
@@ -128,7 +128,7 @@ def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
                 return status
         if time.time() - status.st_mtime > _QUIET_S:
             what = "empty and" if not status.st_size else "truncated or"
-            raise broken_file(
+            raise incomplete_file_error(
                 spec,
                 f"{path} is {what} not a valid file of format",
                 "replace the file and run the statement again; it resumes",

@@ -110,8 +110,8 @@ def _check_pattern(spec: TableSpec, pattern: str, columns: Sequence[TableColumn]
     names = group_names(pattern)
     partitions = {name.lower() for name in spec.partitioned_by}
     for column in columns:
-        folded = column.name.lower()
-        if names is None or folded in partitions or folded in map(str.lower, names):
+        lower_name = column.name.lower()
+        if names is None or lower_name in partitions or lower_name in map(str.lower, names):
             continue
         raise CatalogError(
             f"table `{spec.name}`: '{PATTERN}' has no group named `{column.name}`",

@@ -38,7 +38,7 @@ class _Loaded:
 _kept: WeakKeyDictionary[SparkSession, dict[str, _Loaded]] = WeakKeyDictionary()
 
 
-def loaded_once(
+def load_cached(
     spark: SparkSession,
     spec: TableSpec,
     options: dict[str, str],

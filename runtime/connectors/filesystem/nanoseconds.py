@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from runtime.connectors.filesystem.text import from_micros
 from runtime.errors import CatalogError
 from runtime.files import is_local_path
-from runtime.names import quoted
+from runtime.names import quote_name
 
 
 def has_nanoseconds(file: str) -> bool:
@@ -63,9 +63,9 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
     dataframe = reader.schema(StructType(fields)).load(paths)
     return dataframe.select(
         *(
-            _microseconds(dataframe[quoted(name)], zones[name]).alias(name)
+            _microseconds(dataframe[quote_name(name)], zones[name]).alias(name)
             if name in zones
-            else dataframe[quoted(name)]
+            else dataframe[quote_name(name)]
             # partition columns follow the file's columns
             for name in dataframe.columns
         )

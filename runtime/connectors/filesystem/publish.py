@@ -80,27 +80,27 @@ def check_written(
     files: Files,
     file_format: str,
     path: str,
-    found: Sequence[str],
+    paths: Sequence[str],
     n_rows: int,
     count: Callable[[], int] | None = None,
 ) -> None:
-    """Check that the files found contain all the rows that tasks wrote.
+    """Check that the files contain all the rows that tasks wrote.
 
     Args:
         files: File system.
         file_format: Format of the files. Parquet files record their number of rows.
         path: Path of the table, for the error message.
-        found: Files found.
+        paths: Files that exist.
         n_rows: Number of rows written.
         count: Counts the rows in tasks, used if the driver would have to open many remote files.
 
     Raises:
         ExecutionError: The numbers of rows differ.
     """
-    n_found = n_rows if found else 0
-    if file_format == "parquet" and found:
-        is_far = count is not None and len(found) > _MANY_FILES and not is_local_path(path)
-        n_found = count() if count is not None and is_far else _rows_in(files, found)
+    n_found = n_rows if paths else 0
+    if file_format == "parquet" and paths:
+        is_far = count is not None and len(paths) > _MANY_FILES and not is_local_path(path)
+        n_found = count() if count is not None and is_far else _rows_in(files, paths)
     if n_found != n_rows:
         raise ExecutionError(
             f"{n_rows:,} rows were written to {path}, but its files contain {n_found:,}",
@@ -108,20 +108,20 @@ def check_written(
         )
 
 
-def _rows_in(files: Files, found: Sequence[str]) -> int:
+def _rows_in(files: Files, paths: Sequence[str]) -> int:
     n_rows: list[int] = []
 
     def look(file: str) -> None:
         with files.open(file) as opened:
             n_rows.append(pq.read_metadata(opened).num_rows)
 
-    for_each_file(look, found)
+    for_each_file(look, paths)
     return sum(n_rows)
 
 
 def publish(
     writer: Writer,
-    found: Sequence[str],
+    paths: Sequence[str],
     hidden: str,
     commit: Commit,
     replacing: Sequence[str] = (),
@@ -133,7 +133,7 @@ def publish(
 
     Args:
         writer: Writer of the files.
-        found: Files to move, see `written_files`.
+        paths: Files to move, see `written_files`.
         hidden: Directory of the files.
         commit: Commit of their micro-batch, without the files. Its `held` micro-batches up to this
             one are dropped because they are published now.
@@ -144,7 +144,7 @@ def publish(
         The new commit of the writer.
     """
     names: list[str] = []
-    for number, file in enumerate(found):
+    for number, file in enumerate(paths):
         below, _, name = file.removeprefix(hidden).lstrip("/").rpartition("/")
         # Spark's names have a number, an identifier and another number before the suffix.
         suffix = name.partition(".c000")[2] or "." + name.partition(".")[2]
@@ -154,7 +154,7 @@ def publish(
         commit,
         is_whole=False,
         files=tuple(names),
-        sources=tuple(file.removeprefix(f"{writer.path}/") for file in found),
+        sources=tuple(file.removeprefix(f"{writer.path}/") for file in paths),
     )
     # before the first file is visible, so that no reader takes it for all of them
     write_commit(writer.files, writer.path, writer.name, begun)
@@ -200,19 +200,19 @@ def _move(
     for_each_file(files.make_directory, sorted(directories))
     for_each_file(lambda file: files.rename(f"{path}/{file}", f"{path}/{moves[file]}"), moves)
     held = tuple(batch for batch in begun.held if batch.batch > begun.batch)
-    done = replace(begun, is_whole=True, sources=(), held=held)
+    complete = replace(begun, is_whole=True, sources=(), held=held)
     if not replacing:
-        write_commit(files, path, writer.name, done)
-        return done
+        write_commit(files, path, writer.name, complete)
+        return complete
     # files that another writer has published in the meantime are replaced too
-    with _one_by_one(path):
-        done = replace(done, replaced=_counted_files(writer, replacing))
-        write_commit(files, path, writer.name, done)
-    return done
+    with _lock_for_replacing(path):
+        complete = replace(complete, replaced=_committed_files(writer, replacing))
+        write_commit(files, path, writer.name, complete)
+    return complete
 
 
 @contextmanager
-def _one_by_one(path: str) -> Iterator[None]:
+def _lock_for_replacing(path: str) -> Iterator[None]:
     """Keep other writers on this machine from replacing files of the directory meanwhile.
 
     Without file locks, and on other machines, nothing prevents this: if two writers replace the
@@ -228,7 +228,7 @@ def _one_by_one(path: str) -> Iterator[None]:
     yield
 
 
-def _counted_files(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
+def _committed_files(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
     """Return the files below directories of a table that count now, and their Hadoop checksums.
 
     The writer's own files are not among them yet. See `publish`.
@@ -313,7 +313,7 @@ def conclude(writer: Writer) -> None:
     remove_commit(files, path, writer.name)
 
 
-def take_back(writer: Writer) -> None:
+def roll_back(writer: Writer) -> None:
     """Remove the files of a failed batch, or if they are all published, the files it replaced."""
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
@@ -333,11 +333,11 @@ def remove(files: Files, directory: str) -> None:
     if not is_local_path(directory):
         files.delete(directory)
         return
-    started = gone = time.monotonic()
-    while (now := time.monotonic()) - gone < _SETTLING_S:
+    started = missing_since = time.monotonic()
+    while (now := time.monotonic()) - missing_since < _SETTLING_S:
         try:
             if files.exists(directory):
-                gone = now
+                missing_since = now
                 files.delete(directory)
         except OSError:
             # a task has created something in the meantime
@@ -362,9 +362,9 @@ def clear_batches(files: Files, path: str) -> None:
     names = {match[1] for name in files.names_in(path) if (match := _OF_BATCH.fullmatch(name))}
     for name in sorted(names):
         writer = Writer(files, path, name)
-        with _unless_held(writer.hidden) as is_left:
+        with _lock_if_free(writer.hidden) as is_left:
             if is_left:
-                take_back(writer)
+                roll_back(writer)
 
 
 def finish_replacing(path: str) -> None:
@@ -382,7 +382,7 @@ def finish_replacing(path: str) -> None:
     ]
     for leftover in leftovers:
         new = f"{above}/{leftover.removesuffix('.old')}"
-        with _unless_held(new) as is_left:
+        with _lock_if_free(new) as is_left:
             if not is_left:
                 continue
             old = f"{new}.old"
@@ -395,7 +395,7 @@ def finish_replacing(path: str) -> None:
 
 
 @contextmanager
-def _unless_held(directory: str) -> Iterator[bool]:
+def _lock_if_free(directory: str) -> Iterator[bool]:
     """Lock a local directory for the block, if it exists. Yield whether no process holds it."""
     try:
         age_s = time.time() - os.stat(directory).st_mtime

@@ -22,7 +22,7 @@ from runtime.connectors.columns import (
     pick,
 )
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
-from runtime.connectors.filesystem.loaded import loaded_once
+from runtime.connectors.filesystem.loaded import load_cached
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.records import load_objects, load_records
@@ -33,8 +33,8 @@ from runtime.detection.json_text import load_json
 from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
-from runtime.frames.file_rows import decoded_uri, file_metadata
-from runtime.names import quoted
+from runtime.frames.file_rows import decode_uri, file_metadata
+from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
     MOST_CSV_COLUMNS,
@@ -50,7 +50,7 @@ from runtime.scan.paths import (
     path_for_spark,
 )
 from runtime.scan.stored_files import StoredFiles
-from runtime.spark.errors import translate, translated_errors
+from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.files import files_at, resolve
 from runtime.spark.messages import plain_name
 from runtime.spark.session import is_remote
@@ -88,14 +88,14 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     files = reachable_files(spark, spec, origin)
     if files is None:
         if "source.path.regex-pattern" in values:
-            raise _pattern_elsewhere(spec)
+            raise _pattern_error(spec)
         return _read(spark, spec, origin, spark_options(spec, file_format), [origin], None)
     if isinstance(files, StoredFiles):
         return read_stored_table(spark, spec, origin, files)
     with reachable(spec, origin):
         is_unwritten = not is_glob(origin, files) and not files.exists(origin)
     if is_unwritten:
-        return spark.createDataFrame([], declared_schema(spec, brought_columns(spec)))
+        return spark.createDataFrame([], declared_schema(spec, file_columns(spec)))
     attempt = 0
     while True:
         attempt += 1
@@ -105,7 +105,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             # Spark lists directories itself, unless a writer is publishing; then it gets a list of
             # files
             every = attempt > _ATTEMPTS or not all(commit.is_done for commit in commits.values())
-            listed = set(data_files(origin)) if is_local_path(origin) and not every else None
+            paths_on_disk = set(data_files(origin)) if is_local_path(origin) and not every else None
             paths = _paths(spec, origin, files, values, options, every=every)
             first = next(filter(counting_files(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
@@ -114,13 +114,13 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         load = partial(_read, spark, spec, origin, options, paths, first)
         if every:
             return load()
-        if listed is not None and not commits and file_format in SELF_DESCRIBING:
-            dataframe = loaded_once(spark, spec, options, paths, listed, load)
+        if paths_on_disk is not None and not commits and file_format in SELF_DESCRIBING:
+            dataframe = load_cached(spark, spec, options, paths, paths_on_disk, load)
         else:
             dataframe = load()
         with reachable(spec, origin):
             # a batch published in the meantime has left files but no commit
-            is_same = listed is None or set(data_files(origin)) == listed
+            is_same = paths_on_disk is None or set(data_files(origin)) == paths_on_disk
             if is_same and read_commits(files, origin) == commits:
                 return dataframe
 
@@ -130,10 +130,10 @@ def read_stored_table(
 ) -> DataFrame:
     """Read files in a store for which Spark has no file system."""
     if "source.path.regex-pattern" in option_values(spec):
-        raise _pattern_elsewhere(spec)
+        raise _pattern_error(spec)
     with reachable(spec, origin):
         dataframe = read_stored(spark, spec, origin, files)
-    brought = brought_columns(spec)
+    brought = file_columns(spec)
     if dataframe is None:
         return spark.createDataFrame([], declared_schema(spec, brought))
     if not spec.columns:
@@ -157,13 +157,13 @@ def _read(
     read_options = options if text is None else text.reader_options
     allow_encoding(spark, options)
     reader = spark.read.format(file_format).options(**read_options)
-    with translated_errors(partial(explain, spec, origin)):
+    with translate_spark_errors(partial(explain, spec, origin)):
         if file_format == "parquet" and first is not None and has_nanoseconds(first):
             dataframe = read_nanoseconds(reader, first, paths)
         elif not spec.columns:
             dataframe = reader.load(paths)
         elif file_format in SELF_DESCRIBING:
-            dataframe = with_partition_types(reader, spec, paths)
+            dataframe = load_with_partition_types(reader, spec, paths)
         elif text is not None and (rules := text.line_rules) is not None:
             dataframe = load_records(spark, spark.read, text, rules, paths)
         else:
@@ -176,7 +176,7 @@ def _read(
     if not spec.columns:
         return dataframe
     # positional formats got the declared names; all others are matched by name
-    brought = brought_columns(spec)
+    brought = file_columns(spec)
     return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
 
@@ -210,12 +210,12 @@ def reachable_files(
     if is_local_path(path) and options.get("recursiveFileLookup", "").lower() == "true":
         with reachable(spec, path):
             check_links(path)
-    is_checked = checked_files(spark, spec) if is_local_path(path) else None
+    is_checked = completeness_filter(spark, spec) if is_local_path(path) else None
     for file in filter(is_checked, data_files(path)) if is_checked is not None else ():
         with suppress(FileNotFoundError):  # removed since it was listed
             # Spark silently skips empty files
             if os.path.getsize(file) == 0:
-                raise broken_file(
+                raise incomplete_file_error(
                     spec, f"{file} is empty and not a valid file of format", "delete the file"
                 )
     return files
@@ -246,7 +246,7 @@ def unwritten_note(spark: SparkSession, spec: TableSpec) -> str | None:
     return f"{origin} does not exist yet, so `{spec.name}` has no rows"
 
 
-def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
+def completeness_filter(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
     """Return the filter for files that must be complete, or None if broken files are possible."""
     values = option_values(spec)
     file_format = format_of(values)
@@ -254,10 +254,10 @@ def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool]
         return None
     options = spark_options(spec, file_format)
     skips = options.get("ignoreCorruptFiles", spark.conf.get(_SKIP_CORRUPT, "false"))
-    return None if str(skips).lower() == "true" else shown_files(spec)
+    return None if str(skips).lower() == "true" else selection_filter(spec)
 
 
-def shown_files(spec: TableSpec) -> Callable[[str], bool]:
+def selection_filter(spec: TableSpec) -> Callable[[str], bool]:
     """Return the filter for files of a table, from the options that select files."""
     values = option_values(spec)
     options = spark_options(spec, format_of(values) or "")
@@ -267,7 +267,7 @@ def shown_files(spec: TableSpec) -> Callable[[str], bool]:
     )
 
 
-def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
+def incomplete_file_error(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
     """Return the error for an incomplete file; `what` ends before the name of the format."""
     return ExecutionError(
         f"table `{spec.name}`: {what} {format_of(option_values(spec))}",
@@ -289,7 +289,7 @@ def reachable(spec: TableSpec, path: str) -> Iterator[None]:
         ) from error
 
 
-def brought_columns(spec: TableSpec) -> list[TableColumn]:
+def file_columns(spec: TableSpec) -> list[TableColumn]:
     """Return the columns that files provide: physical columns and metadata."""
     return [c for c in spec.columns if c.computed is None]
 
@@ -310,7 +310,7 @@ def declared_column(
         return pick(dataframe, spec, column, origin)
     value = file_metadata(dataframe)[METADATA[column.metadata]]
     if column.metadata in ("file.path", "file.name"):
-        value = decoded_uri(value)
+        value = decode_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)
 
 
@@ -327,7 +327,7 @@ def _paths(
     regex = values.get("source.path.regex-pattern")
     if regex is not None:
         if not is_local_path(path):
-            raise _pattern_elsewhere(spec)
+            raise _pattern_error(spec)
         # as in Flink, the pattern applies to the absolute path
         committed = committed_files(files, path, lambda: list(data_files(path, files)))
         matching = [f for f in committed if re.fullmatch(regex, f)]
@@ -349,7 +349,7 @@ def _paths(
     return [path_for_spark(path, files)]
 
 
-def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
+def _pattern_error(spec: TableSpec) -> CatalogError:
     return bad_option(
         spec,
         "option 'source.path.regex-pattern' supports local files only",
@@ -357,7 +357,9 @@ def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
     )
 
 
-def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[str]) -> DataFrame:
+def load_with_partition_types(
+    reader: DataFrameReader, spec: TableSpec, paths: list[str]
+) -> DataFrame:
     """Load self-describing files with declared types for their partition columns.
 
     Spark infers the type of a partition column from directory names: `01` would become 1.
@@ -416,11 +418,13 @@ def _schema_by_header(
     types = {field.name.lower(): field.dataType for field in declared.fields}
     in_header = {field.name.lower() for field in header.fields}
     # also partition columns, with their declared types
-    beside = [field for field in declared.fields if field.name.lower() in partitions - in_header]
+    from_directories = [
+        field for field in declared.fields if field.name.lower() in partitions - in_header
+    ]
     return StructType(
         [
             *(StructField(f.name, types.get(f.name.lower(), StringType())) for f in header.fields),
-            *beside,
+            *from_directories,
         ]
     )
 
@@ -463,14 +467,14 @@ def load_text(
         return load_objects(reader, text, schema, text.records_field, paths)
     if options.get("mode") != "PERMISSIVE" or file_format != "json":
         dataframe = reader.schema(schema).load(paths)
-        return dataframe if text is None else text.checked(dataframe)
+        return dataframe if text is None else text.check_records(dataframe)
     broken = "_sqlwin_broken_line"
     fields = [*schema.fields, StructField(broken, StringType())]
     reader = reader.option("columnNameOfCorruptRecord", broken)
     dataframe = reader.schema(StructType(fields)).load(paths)
     found_any = None
     for field in schema.fields:
-        is_there = dataframe[quoted(field.name)].isNotNull()
+        is_there = dataframe[quote_name(field.name)].isNotNull()
         found_any = is_there if found_any is None else found_any | is_there
     is_valid = dataframe[broken].isNull()
     return dataframe.filter(is_valid if found_any is None else is_valid | found_any).drop(broken)

@@ -25,7 +25,7 @@ from runtime.detection.lines import FileLines, LineRules
 from runtime.detection.log_lines import line_parser
 from runtime.errors import ExecutionError
 from runtime.frames.file_rows import FILE_METADATA
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
 
 # Options of Spark's CSV reader about files and lines
@@ -78,11 +78,11 @@ def load_records(
     every = {**options, **stream_options}
     if rules.pattern:
         schema = text.schema(StructType(fields))
-        return text.checked(read_lines(reader, rules, every, partitions, paths, schema))
+        return text.check_records(read_lines(reader, rules, every, partitions, paths, schema))
     header = None
     if rules.has_header and not is_empty:
-        listed = [paths] if isinstance(paths, str) else paths
-        header = first_header(spark.read, rules, options, listed)
+        all_paths = [paths] if isinstance(paths, str) else paths
+        header = first_header(spark.read, rules, options, all_paths)
     if header is not None:
         types = {f.name.lower(): f.dataType for f in fields}
         cells = next(text.dialect.reader(io.StringIO(header, newline="")))
@@ -91,7 +91,7 @@ def load_records(
     if options.get("enforceSchema", "false").lower() == "true":
         header = None  # the columns have other names than the header
     rows = read_records(reader, rules, every, partitions, paths, header)
-    return text.checked(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
+    return text.check_records(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
 
 
 def read_records(
@@ -159,23 +159,23 @@ def load_objects(
         paths: Paths of the files.
     """
     directories = {name.lower() for name in text.spec.partitioned_by}
-    beside = [f for f in schema.fields if f.name.lower() in directories]
+    from_directories = [f for f in schema.fields if f.name.lower() in directories]
     fields = [f for f in schema.fields if f.name.lower() not in directories]
-    whole = StructType([StructField(name, ArrayType(StructType(fields))), *beside])
-    files: DataFrame = reader.option("multiLine", "true").schema(whole).load(paths)
-    objects = files[quoted(name)]
+    file_schema = StructType([StructField(name, ArrayType(StructType(fields))), *from_directories])
+    files: DataFrame = reader.option("multiLine", "true").schema(file_schema).load(paths)
+    objects = files[quote_name(name)]
     if text.refuses:
         place = files.metadataColumn(FILE_METADATA)["file_path"]
         missing = F.raise_error(F.concat(place, F.lit(f" has no array '{name}' of JSON objects")))
-        objects = F.coalesce(objects, missing.cast(whole.fields[0].dataType))
+        objects = F.coalesce(objects, missing.cast(file_schema.fields[0].dataType))
     rows = files.select(
         F.explode(objects).alias(_PARSED),
-        *(files[quoted(f.name)] for f in beside),
+        *(files[quote_name(f.name)] for f in from_directories),
         _metadata_of(files).alias(FILE_METADATA),
     )
     return rows.select(
         *(rows[_PARSED].getField(f.name).alias(f.name) for f in fields),
-        *(rows[quoted(f.name)] for f in beside),
+        *(rows[quote_name(f.name)] for f in from_directories),
         rows[FILE_METADATA],
     )
 
@@ -217,7 +217,10 @@ def _lines(
     metadata = lines.metadataColumn(FILE_METADATA)
     return lines.select(
         lines["value"].cast("binary").alias(_RECORD),
-        *(lines[quoted(field.name)].alias(f"p{i}") for i, field in enumerate(partitions.fields)),
+        *(
+            lines[quote_name(field.name)].alias(f"p{i}")
+            for i, field in enumerate(partitions.fields)
+        ),
         _metadata_of(lines).alias(FILE_METADATA),
         metadata["file_block_start"].alias(_START),
     )
@@ -226,11 +229,11 @@ def _lines(
 def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
     """Parse CSV records into fields, keeping the other columns of `rows`; see `read_records`."""
     options = {k: v for k, v in options.items() if k not in _OF_FILES | _OF_LINES}
-    ddl = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
+    ddl = ", ".join(f"{quote_name(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
     # a column of its own, so that a record is parsed once for all its fields
     parsed = rows.withColumn(_PARSED, F.from_csv(rows[_RECORD], ddl, options))
     fields: list[Column] = [parsed[_PARSED].getField(f.name).alias(f.name) for f in schema.fields]
-    others = [parsed[quoted(name)] for name in rows.columns if name != _RECORD]
+    others = [parsed[quote_name(name)] for name in rows.columns if name != _RECORD]
     return parsed.select(*fields, *others)
 
 
@@ -317,18 +320,20 @@ def _line_task(
                     continue
                 kept_rows.append(row)
             columns = [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
-            beside = batch.take(pa.array(kept_rows, pa.int64())).drop_columns([_RECORD, _START])
+            file_columns = batch.take(pa.array(kept_rows, pa.int64())).drop_columns(
+                [_RECORD, _START]
+            )
             yield pa.RecordBatch.from_arrays(
-                [*columns, *beside.columns], names=[*texts, *beside.schema.names]
+                [*columns, *file_columns.columns], names=[*texts, *file_columns.schema.names]
             )
 
     return read
 
 
-def _check_header(found: str, header: str | None, path: str) -> None:
-    if header is not None and found.strip() != header.strip():
+def _check_header(actual: str, header: str | None, path: str) -> None:
+    if header is not None and actual.strip() != header.strip():
         raise ExecutionError(
-            f"the headers of files differ: {path} has {found[:200]!r}, other files have "
+            f"the headers of files differ: {path} has {actual[:200]!r}, other files have "
             f"{header[:200]!r}",
             hint="use a glob that matches only files with the same header",
         )

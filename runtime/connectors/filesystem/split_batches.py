@@ -98,7 +98,7 @@ class PartialBatches:
         """Return the tables that still miss files after this micro-batch."""
         read = defaultdict(set, self._read)
         # an earlier run may have left incomplete groups
-        new = self._log.listed_until_now() if self._is_first else self._log.listed_in(batch)
+        new = self._log.files_so_far() if self._is_first else self._log.files_of_batch(batch)
         for path in new:
             if (group := batch_of(path)) is not None:
                 read[group].add(path.rpartition("/")[2])

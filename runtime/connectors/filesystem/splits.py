@@ -96,7 +96,7 @@ class FileReader:
 
     source: ScanSource
     store: Store | None
-    left_ddl: None = None
+    undecoded_ddl: None = None
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Read files or parts of files one after the other.

@@ -102,19 +102,19 @@ def read_stored(
     """
     check_readable(spark, spec, origin)
     listing = _list_files(spec, origin, files)
-    listed = [ScanFile(path, (), (), *listing.stamps[path]) for path, _ in listing.files]
+    scan_files = [ScanFile(path, (), (), *listing.stamps[path]) for path, _ in listing.files]
     declared = {c.name.lower(): declared_type(spec, c) for c in spec.physical_columns}
     fields, partition_names = [], {name.lower() for name in listing.partition_columns}
-    if not listed:
+    if not scan_files:
         return None
-    for field in row_schema(listed[0], files.store):
+    for field in row_schema(scan_files[0], files.store):
         name = field.name.lower()
         if name not in partition_names and (not declared or name in declared):
             fields.append(field)
     fields += _partition_fields(listing, declared)
     if any(c.metadata for c in spec.columns):
         fields.append(METADATA_FIELD)
-    return stored_rows(spark, listed, dict(listing.files), pa.schema(fields), files.store)
+    return stored_rows(spark, scan_files, dict(listing.files), pa.schema(fields), files.store)
 
 
 def _list_files(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:

@@ -21,16 +21,16 @@ from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
-    brought_columns,
     declared_column,
     explain,
+    file_columns,
     load_text,
+    load_with_partition_types,
     may_be_unwritten,
     reachable,
     reachable_files,
     read_stored_table,
     schema_to_read,
-    with_partition_types,
 )
 from runtime.connectors.filesystem.records import load_records
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
@@ -47,7 +47,7 @@ from runtime.options.formats import (
 )
 from runtime.scan.paths import data_files, path_for_spark
 from runtime.scan.stored_files import StoredFiles
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spark.files import files_at, resolve, store_package
 from runtime.spec.table import TableSpec
 
@@ -101,7 +101,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
-    with translated_errors(partial(explain, spec, origin)):
+    with translate_spark_errors(partial(explain, spec, origin)):
         is_empty = files is not None and first is None
         text = text_reading(spec, file_format, options)
         rules = None if text is None else text.line_rules
@@ -135,7 +135,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
     if not spec.columns:
         return dataframe
-    brought = brought_columns(spec)
+    brought = file_columns(spec)
     return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
 
 
@@ -244,5 +244,5 @@ def _schema(
     if not spec.columns:
         return reader.load(path).schema
     if file_format in SELF_DESCRIBING:
-        return with_partition_types(reader, spec, [path]).schema
+        return load_with_partition_types(reader, spec, [path]).schema
     return schema_to_read(spark, spec, file_format, options, [path])

@@ -35,22 +35,22 @@ from runtime.connectors.filesystem.publish import (
 )
 from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write import (
-    all_written,
     check_directory,
+    complete_files,
     file_writer_options,
     partition_columns,
     unwritable,
 )
 from runtime.connectors.writing import (
-    as_declared,
     check_shared,
     compute,
     count_written,
     declared_types,
-    naming_output,
+    name_output_in_errors,
+    to_declared_types,
 )
 from runtime.files import Files, as_uri, numbers_in
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import bytes_of, duration_us, option_values
 from runtime.options.formats import format_of
 from runtime.spark.files import files_at, resolve, writable_files_at
@@ -98,7 +98,7 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
 
 def open_sink(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
     """Open a table for a stream, which writes each micro-batch once."""
-    with naming_output(spec):
+    with name_output_in_errors(spec):
         sink = FileSink(dataframe, spec, writer)
     return _DeclaredSink(sink, spec, declared_types(spec))
 
@@ -112,11 +112,11 @@ class _DeclaredSink(StreamSink):
     types: tuple[DataType, ...]
 
     def write(self, rows: DataFrame, batch: int) -> int:
-        with naming_output(self.spec):
-            return self.sink.write(as_declared(rows, self.spec, self.types), batch)
+        with name_output_in_errors(self.spec):
+            return self.sink.write(to_declared_types(rows, self.spec, self.types), batch)
 
     def commit(self) -> None:
-        with naming_output(self.spec):
+        with name_output_in_errors(self.spec):
             self.sink.commit()
 
 
@@ -228,8 +228,8 @@ class FileSink(StreamSink):
         writer = self._writer
         hidden = writer.hidden
         writer.files.delete(hidden)
-        counted, count = count_written(rows)
-        save = counted.write.format(self._format).options(**self._options).mode("overwrite")
+        observed, count = count_written(rows)
+        save = observed.write.format(self._format).options(**self._options).mode("overwrite")
         if self._partitions:
             save = save.partitionBy(*self._partitions)
         save.save(as_uri(hidden))
@@ -246,9 +246,9 @@ class FileSink(StreamSink):
         """Write the rows of a micro-batch to a hidden directory."""
         writer = self._writer
         writer.files.delete(writer.hidden)
-        counted, count = count_written(rows)
+        observed, count = count_written(rows)
         # Parquet for any table format, because it preserves all values
-        counted.write.mode("overwrite").parquet(as_uri(writer.hidden))
+        observed.write.mode("overwrite").parquet(as_uri(writer.hidden))
         n_rows = count()
         self._written_files(writer.hidden, "parquet", n_rows)
         if not n_rows:
@@ -283,7 +283,9 @@ class FileSink(StreamSink):
         if n_files == 1:
             rows = rows.coalesce(1)
         else:
-            rows = rows.repartition(n_files, *(F.col(quoted(name)) for name in self._partitions))
+            rows = rows.repartition(
+                n_files, *(F.col(quote_name(name)) for name in self._partitions)
+            )
         newest = ready[-1]
         self._publish(
             rows, Commit(newest.batch, True, plan=newest.plan, held=commit.held, is_merged=True)
@@ -294,7 +296,7 @@ class FileSink(StreamSink):
 
     def _written_files(self, hidden: str, file_format: str, n_rows: int) -> list[str]:
         files, path = self._writer.files, self._writer.path
-        return all_written(self._spark, self._spec, files, path, hidden, file_format, n_rows)
+        return complete_files(self._spark, self._spec, files, path, hidden, file_format, n_rows)
 
     # -- publishing without a further micro-batch
     # ---------------------------------------------------

@@ -28,13 +28,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_type, spelled_type
+from runtime.connectors.columns import BROKEN_RECORD, declared_type, type_text
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.frames.file_rows import file_metadata
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.spec.table import TableColumn, TableSpec
@@ -115,9 +115,9 @@ class TextReading:
         if not self.checks_records:
             return self.options
         # a record pruned to the required columns would always have the right number of fields
-        whole = {"columnPruning": "false"} if self.format == "csv" else {}
+        pruning = {"columnPruning": "false"} if self.format == "csv" else {}
         broken = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN_RECORD}
-        return {**self.options, **whole, **broken}
+        return {**self.options, **pruning, **broken}
 
     def converts(self, column: TableColumn) -> bool:
         """Whether a column is read as text and cast here."""
@@ -146,12 +146,12 @@ class TextReading:
             fields.append(StructField(BROKEN_RECORD, StringType()))
         return StructType(fields)
 
-    def checked(self, dataframe: DataFrame) -> DataFrame:
+    def check_records(self, dataframe: DataFrame) -> DataFrame:
         """Return the records, with an error for a broken one."""
         if not self.checks_records:
             return dataframe
         # Spark would not read records for the check column alone
-        first = dataframe[quoted(dataframe.columns[0])]
+        first = dataframe[quote_name(dataframe.columns[0])]
         message = F.concat(
             F.lit(f"{RECORD}{BETWEEN}{self._file_reading().text()}{BETWEEN}"),
             _file(dataframe),
@@ -164,7 +164,7 @@ class TextReading:
 
     def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
         """Convert the text read under a name to a column."""
-        text = dataframe[quoted(name)]
+        text = dataframe[quote_name(name)]
         type_ = declared_type(self.spec, column)
         pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
         value = self._cast(text, type_, pattern)
@@ -181,7 +181,7 @@ class TextReading:
         reading = replace(
             self._file_reading(),
             column=column.name,
-            type=spelled_type(type_),
+            type=type_text(type_),
             pattern=pattern if pattern != ISO else "",
             index=dataframe.columns.index(name),
         )
@@ -216,8 +216,8 @@ class TextReading:
             group = values.get(f"{self.format}.thousands-separator", "")
             implied = "," if group == "." else "."
             decimal = values.get(f"{self.format}.decimal-separator", implied)
-            listed = values.get(f"{self.format}.number-symbols", "")
-            symbols = list(filter(None, listed.split("|")))
+            number_symbols = values.get(f"{self.format}.number-symbols", "")
+            symbols = list(filter(None, number_symbols.split("|")))
             if symbols:
                 text = _without_symbols(text, symbols)
             if group:
@@ -229,13 +229,13 @@ class TextReading:
         if isinstance(type_, TimestampType | TimestampNTZType | DateType):
             return _time(text, type_, pattern)
         if isinstance(type_, BooleanType):
-            folded = F.lower(F.trim(text))
-            return F.when(folded == "true", F.lit(True)).when(folded == "false", F.lit(False))
+            lower = F.lower(F.trim(text))
+            return F.when(lower == "true", F.lit(True)).when(lower == "false", F.lit(False))
         return text.try_cast(type_)
 
     def _file_reading(self) -> FileReading:
         fields = tuple(
-            (c.name, spelled_type(declared_type(self.spec, c)))
+            (c.name, type_text(declared_type(self.spec, c)))
             for c in self.spec.physical_columns
             if c.name not in self.spec.partitioned_by
         )

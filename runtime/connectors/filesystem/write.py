@@ -24,7 +24,7 @@ from runtime.connectors.filesystem.publish import (
     finish_replacing,
     publish,
     remove,
-    take_back,
+    roll_back,
     writing_to,
     written_files,
 )
@@ -40,7 +40,7 @@ from runtime.options.formats import (
     TIME_FORMAT,
     format_of,
     spark_options,
-    written_timestamps,
+    timestamp_output_options,
 )
 from runtime.scan.paths import is_glob
 from runtime.spark.files import resolve, writable_files_at
@@ -108,8 +108,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             dataframe = rows.dataframe
             if parallelism:
                 dataframe = dataframe.repartition(int(parallelism))
-            counted, count = count_written(dataframe)
-            writer = counted.write.format(file_format).options(**options)
+            observed, count = count_written(dataframe)
+            writer = observed.write.format(file_format).options(**options)
             if partitions:
                 writer = writer.partitionBy(*partitions)
             if files is None:
@@ -127,7 +127,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             else:
                 writer.mode("append").save(as_uri(hidden))
                 n_rows = count()
-            return all_written(spark, spec, files, path, hidden, file_format, n_rows)
+            return complete_files(spark, spec, files, path, hidden, file_format, n_rows)
 
         is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
         by_partition = bool(partitions) and is_dynamic
@@ -145,7 +145,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         raise unwritable(path, error) from error
 
 
-def all_written(
+def complete_files(
     spark: SparkSession,
     spec: TableSpec,
     files: Files,
@@ -182,7 +182,7 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
                 "insert into a table without it, with a directory of its own",
             )
     options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
-    return {**written_timestamps(spec, file_format), **options}
+    return {**timestamp_output_options(spec, file_format), **options}
 
 
 def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
@@ -257,7 +257,7 @@ def _publish(
             published = publish(batch, paths, batch.hidden, Commit(0, is_whole=True), replaced)
     except BaseException:
         with suppress(OSError):
-            take_back(batch)
+            roll_back(batch)
             if is_new and not files.names_in(path):
                 files.delete(path)
         raise

@@ -118,7 +118,7 @@ def _stage(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a stage that writes a task's rows to one file and reports its name and row count."""
 
-    def said(name: str | None, n_rows: int, number: int | None) -> pa.RecordBatch:
+    def report(name: str | None, n_rows: int, number: int | None) -> pa.RecordBatch:
         row = {"name": name, "n_rows": n_rows, "errno": number}
         return pa.RecordBatch.from_pylist([row], schema=_WRITTEN)
 
@@ -152,8 +152,8 @@ def _stage(
                 writer.close()
         except _NotWritten as error:
             # returned as data, because a retry of the task would fail likewise
-            yield said(None, 0, error.errno)
+            yield report(None, 0, error.errno)
             return
-        yield said(name, n_rows, None)
+        yield report(name, n_rows, None)
 
     return write

@@ -26,9 +26,9 @@ from runtime.connectors.generated.generators import (
     expression,
     sequence_length,
 )
-from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
+from runtime.connectors.generated.row_numbers import Pace, bounded_row_numbers, row_numbers
 from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import (
     bad_option,
     check_options,
@@ -105,7 +105,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         )
     seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
     rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")
-    return _select_fields(counted_rows(spark, spec, n_rows), fields, rows)
+    return _select_fields(bounded_row_numbers(spark, spec, n_rows), fields, rows)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -149,7 +149,7 @@ def _length(fields: list[Field]) -> int | None:
 
 def _select_fields(numbers: DataFrame, fields: list[Field], rows: GeneratedRows) -> DataFrame:
     return numbers.selectExpr(
-        *(f"{expression(field, rows)} AS {quoted(field.path[0])}" for field in fields)
+        *(f"{expression(field, rows)} AS {quote_name(field.path[0])}" for field in fields)
     )
 
 

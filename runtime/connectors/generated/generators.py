@@ -93,9 +93,9 @@ class Field:
         """Return a field of this row, or the element of this array."""
         return replace(self, path=(*self.path, name), type=data_type)
 
-    def wrong(self, name: str, wanted: str) -> CatalogError:
+    def wrong(self, name: str, expected: str) -> CatalogError:
         """Return the error for an option whose value does not fit the field's type."""
-        hint = f"for {self.type.simpleString().upper()} it must be {wanted}"
+        hint = f"for {self.type.simpleString().upper()} it must be {expected}"
         return wrong_value(self.spec, f"{self.prefix}.{name}", self.get(name), hint)
 
     def missing(self, name: str) -> CatalogError:
@@ -269,7 +269,7 @@ def _bounds(
         if not least <= value <= most:
             raise field.wrong(name, range_)
         bounds.append(value)
-    _in_order(field, *bounds)
+    _check_order(field, *bounds)
     return bounds[0], bounds[1]
 
 
@@ -378,7 +378,7 @@ def _random_time(field: Field, rows: GeneratedRows) -> str:
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
         raise field.missing("min" if least is None else "max")
-    _in_order(field, least, most)
+    _check_order(field, least, most)
     if isinstance(field.type, DateType):
         days = _random_between(field, rows, least // _DAY_US, most // _DAY_US)
         return f"date_from_unix_date(CAST({days} AS INT))"
@@ -408,6 +408,6 @@ def _timestamp(field: Field, name: str) -> int | None:
     return (time - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def _in_order(field: Field, least: float, most: float) -> None:
+def _check_order(field: Field, least: float, most: float) -> None:
     if least > most:
         raise field.wrong("max", f"at least the min, {field.get('min')}")

@@ -19,9 +19,9 @@ from runtime.connectors.columns import check_columns, declared_type
 from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
-from runtime.connectors.generated.row_numbers import Pace, counted_rows, row_numbers
+from runtime.connectors.generated.row_numbers import Pace, bounded_row_numbers, row_numbers
 from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import bad_option, check_options, option_values, wrong_value
 from runtime.options.known import NEXMARK
 from runtime.spec.table import TableSpec
@@ -65,7 +65,7 @@ def validate(spec: TableSpec) -> None:
     check_columns(spec)
     for column in spec.physical_columns:
         if column.name.lower() not in _SCHEMA:
-            raise _no_such(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
+            raise _unknown_error(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
     check_options(spec, NEXMARK)
     values = option_values(spec)
     first = values.get("first-event.rate", _RATE)
@@ -98,7 +98,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "add 'events.num' = '100000' for a bounded table, or SET "
             "'execution.runtime-mode' = 'automatic' to stream it",
         )
-    return _events(counted_rows(spark, spec, n_events), spec)
+    return _events(bounded_row_numbers(spark, spec, n_events), spec)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -134,26 +134,32 @@ def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
         else:
             value = _row(spec, name, type_, dict(sql[kind]))
             value = f"IF(event_type = {_KINDS.index(kind)}, {value}, NULL)"
-        selected.append(f"{value} AS {quoted(name)}")
+        selected.append(f"{value} AS {quote_name(name)}")
     return numbered_events(numbers, market).selectExpr(*selected)
 
 
-def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) -> str:
+def _row(spec: TableSpec, column: str, type_: DataType, sql_of_fields: dict[str, str]) -> str:
     if not isinstance(type_, StructType):
-        fields_of = ", ".join(made)
+        fields_of = ", ".join(sql_of_fields)
         raise CatalogError(
             f"column `{column}` of table `{spec.name}` is "
             f"{type_.simpleString().upper()}, but must be a ROW",
             subjects=(column, spec.name),
             hint=f"connector 'nexmark' generates a ROW of {fields_of}",
         )
-    names = {name.lower(): name for name in made}
+    names = {name.lower(): name for name in sql_of_fields}
     parts = []
     for field in type_.fields:
         name = names.get(field.name.lower())
         if name is None:
-            raise _no_such(spec, f"field `{column}.{field.name}`", field.name, list(made))
-        value = timestamp_of(made[name], field.dataType) if name in _TIMES else made[name]
+            raise _unknown_error(
+                spec, f"field `{column}.{field.name}`", field.name, list(sql_of_fields)
+            )
+        value = (
+            timestamp_of(sql_of_fields[name], field.dataType)
+            if name in _TIMES
+            else sql_of_fields[name]
+        )
         text = field.name.replace("'", "\\'")
         parts.append(f"'{text}', CAST({value} AS {field.dataType.simpleString()})")
     return f"named_struct({', '.join(parts)})"
@@ -177,12 +183,14 @@ def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
     return (time - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
-def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> CatalogError:
-    suggestion = nearest(name, known)
+def _unknown_error(spec: TableSpec, what: str, name: str, valid_names: list[str]) -> CatalogError:
+    suggestion = nearest(name, valid_names)
     return CatalogError(
         f"connector 'nexmark' does not generate {what} of table `{spec.name}`",
         subjects=("'nexmark'", spec.name),
-        hint=f"did you mean `{suggestion}`?" if suggestion else f"available: {', '.join(known)}",
+        hint=f"did you mean `{suggestion}`?"
+        if suggestion
+        else f"available: {', '.join(valid_names)}",
     )
 
 

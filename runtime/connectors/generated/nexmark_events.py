@@ -197,8 +197,8 @@ def _price(purpose: str, market: Market) -> str:
 
 def _one_of(purpose: str, values: tuple[str, ...], market: Market) -> str:
     number = f"CAST({_below(purpose, str(len(values)), market)} AS INT)"
-    listed = ", ".join(f"'{value}'" for value in values)
-    return f"element_at(array({listed}), {number} + 1)"
+    literals = ", ".join(f"'{value}'" for value in values)
+    return f"element_at(array({literals}), {number} + 1)"
 
 
 def _letters(purpose: str, most: int, market: Market) -> str:

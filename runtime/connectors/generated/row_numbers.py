@@ -132,7 +132,7 @@ class RowNumbers(DataSource):
         return _NumberReader(pace, int(self.options["partitions"]) or os.cpu_count() or 1)
 
 
-def counted_rows(spark: SparkSession, spec: TableSpec, n_rows: int) -> DataFrame:
+def bounded_row_numbers(spark: SparkSession, spec: TableSpec, n_rows: int) -> DataFrame:
     """Return row numbers in the number of tasks given by the table's `scan.parallelism`."""
     return spark.range(0, n_rows, 1, _parallelism(spec))
 

@@ -51,26 +51,26 @@ class Client:
         self._servers = config.get("bootstrap.servers", "")
         self._errors: dict[int, KafkaError] = {}
         self._has_answered = False
-        whole: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "log_level": 0,
             **config,
             "error_cb": lambda error: self._errors.update({error.code(): error}),
         }
         if not is_producer:
-            whole |= {
+            settings |= {
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
             }
         try:
-            self.kafka: Any = Producer(whole) if is_producer else Consumer(whole)
+            self.kafka: Any = Producer(settings) if is_producer else Consumer(settings)
         except KafkaException as error:
             raise ExecutionError(
                 f"invalid option 'properties.*' for the Kafka client: {error.args[0].str()}",
                 hint="the client is librdkafka; its CONFIGURATION.md lists the properties",
             ) from error
-        given = config.get("socket.timeout.ms")
-        self._timeout_seconds = None if given is None else int(given) / 1_000
+        timeout_ms = config.get("socket.timeout.ms")
+        self._timeout_seconds = None if timeout_ms is None else int(timeout_ms) / 1_000
 
     def ask(self, question: Callable[[float], Answer]) -> Answer:
         """Return the answer to a question, a function of a timeout that is retried if necessary.
@@ -144,26 +144,26 @@ class Client:
             ExecutionError: A topic does not exist, or Kafka does not answer.
         """
         if pattern:
-            listed = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout))
-            fits = [name for name in sorted(listed.topics) if re.fullmatch(pattern, name)]
+            metadata = self.ask(lambda timeout: self.kafka.list_topics(timeout=timeout))
+            fits = [name for name in sorted(metadata.topics) if re.fullmatch(pattern, name)]
             return [
                 (name, partition)
                 for name in fits
-                for partition in sorted(listed.topics[name].partitions)
+                for partition in sorted(metadata.topics[name].partitions)
             ]
         return [
             (name, partition) for name in topics for partition in self._partitions_of(name, seconds)
         ]
 
     def _partitions_of(self, topic: str, seconds: float) -> list[int]:
-        def found(timeout: float) -> list[int]:
+        def list_partitions(timeout: float) -> list[int]:
             entry = self.kafka.list_topics(topic, timeout=timeout).topics[topic]
             if entry.error is not None and entry.error.code() not in _NO_TOPIC:
                 raise KafkaException(entry.error)
             return sorted(entry.partitions)
 
         deadline = time.monotonic() + seconds
-        while not (partitions := self.ask(found)) and time.monotonic() < deadline:
+        while not (partitions := self.ask(list_partitions)) and time.monotonic() < deadline:
             time.sleep(0.2)
         if partitions:
             return partitions

@@ -17,8 +17,8 @@ from runtime.connectors.kafka.table import (
     value_fields,
     value_format,
 )
-from runtime.connectors.messages import decoded_fields
-from runtime.names import quoted
+from runtime.connectors.messages import decode_fields
+from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.spec.table import TableSpec
 
@@ -28,7 +28,7 @@ def columns_of(
     spec: TableSpec,
     *,
     are_decoded: bool = False,
-    beside: Sequence[str] = (),
+    extra_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Select the table's columns from messages, which have the columns of `source.messages`.
 
@@ -36,7 +36,7 @@ def columns_of(
         messages: Messages.
         spec: Table specification.
         are_decoded: Whether the messages have columns of decoded fields, for values that are NULL.
-        beside: Additional columns to append.
+        extra_columns: Columns of `messages` to append.
     """
     values = option_values(spec)
     by_name: dict[str, Column] = {}
@@ -53,7 +53,7 @@ def columns_of(
                 for n, f in enumerate(schema.fields)
             }
             continue
-        messages, fields = decoded_fields(messages, F.col(part), schema, file_format, spec)
+        messages, fields = decode_fields(messages, F.col(part), schema, file_format, spec)
         if part == "value" and are_decoded:
             by_worker = F.col(part).isNull()
             fields = {
@@ -68,4 +68,4 @@ def columns_of(
             columns.append(value.alias(column.name))
         elif column.computed is None:
             columns.append(by_name[column.name].alias(column.name))
-    return messages.select(*columns, *map(quoted, beside))
+    return messages.select(*columns, *map(quote_name, extra_columns))

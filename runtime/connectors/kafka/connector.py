@@ -34,28 +34,28 @@ from runtime.connectors.kafka.table import (
     writing_of,
 )
 from runtime.connectors.messages import encode_message
-from runtime.connectors.writing import as_declared, count_written, declared_types
+from runtime.connectors.writing import count_written, declared_types, to_declared_types
 from runtime.errors import CatalogError, nearest
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import (
     bad_option,
     idle_options,
+    integer,
     missing_option,
     option_values,
     switch,
-    whole_number,
     wrong_value,
 )
 from runtime.options.formats import MESSAGE_FORMATS, check_message_options
 from runtime.options.known import KAFKA
-from runtime.spark.errors import translated_errors
+from runtime.spark.errors import translate_spark_errors
 from runtime.spec.sink import StreamSink
 from runtime.spec.table import TableSpec
 
 PER_SPLIT = "sqlwin.watermark.per-split"
 _CHECKS = {
-    "maxOffsetsPerTrigger": whole_number(1),
-    "minPartitions": whole_number(1),
+    "maxOffsetsPerTrigger": integer(1),
+    "minPartitions": integer(1),
     "failOnDataLoss": switch().check,
 }
 # Options that another option requires for one of its values
@@ -199,8 +199,8 @@ def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None
     if is_exactly_once(spec):
         # a transaction belongs to a single producer
         rows = rows.repartition(1)
-    counted, count = count_written(rows)
-    counted.write.format(FORMAT).options(**options).mode("append").save()
+    observed, count = count_written(rows)
+    observed.write.format(FORMAT).options(**options).mode("append").save()
     return count()
 
 
@@ -220,8 +220,8 @@ class KafkaSink(StreamSink):
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Send a micro-batch and return its number of rows."""
-        with translated_errors(partial(about_table, self.spec)):
-            declared = as_declared(rows, self.spec, self.types)
+        with translate_spark_errors(partial(about_table, self.spec)):
+            declared = to_declared_types(rows, self.spec, self.types)
             return _write(declared, self.spec, self.writer, batch)
 
 
@@ -231,7 +231,7 @@ def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
     Raises:
         CatalogError: There is not exactly one topic, or the columns do not fit the format.
     """
-    rows = messages(as_declared(dataframe, spec), spec)
+    rows = messages(to_declared_types(dataframe, spec), spec)
     options = _sink_options(dataframe.sparkSession, spec)
     return rows.writeStream.format(FORMAT).options(**options)
 
@@ -258,7 +258,7 @@ def split(spec: TableSpec) -> str:
     Raises:
         CatalogError: The table lacks a metadata column for it, or topic names are not listed.
     """
-    metadata = {c.metadata: quoted(c.name) for c in spec.columns if c.metadata}
+    metadata = {c.metadata: quote_name(c.name) for c in spec.columns if c.metadata}
     topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
     required = ["partition"] if len(topics) == 1 else ["partition", "topic"]
     missing = [name for name in required if name not in metadata]

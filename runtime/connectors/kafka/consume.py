@@ -12,10 +12,17 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from runtime.connectors.avro.decoding import AvroDecoding, BrokenMessageError, decoded_avro
+from runtime.connectors.avro.decoding import AvroDecoding, BrokenMessageError, decode_avro
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decode_values
-from runtime.connectors.kafka.offsets import FIRST, NEXT, Range, Reading, at_time, lost
+from runtime.connectors.kafka.offsets import (
+    FIRST,
+    NEXT,
+    Range,
+    Reading,
+    lost_messages_error,
+    offsets_at_time,
+)
 from runtime.errors import ExecutionError
 from runtime.spec.source import WATERMARK_SPLIT
 
@@ -103,7 +110,7 @@ class _Buffer:
         has_gaps = len(between) != len(messages)
         self._offsets.append([message.offset() for message in messages] if has_gaps else between)
 
-    def taken(self, *, all_of_it: bool = False) -> Iterator[ConsumedMessages]:
+    def take(self, *, all_of_it: bool = False) -> Iterator[ConsumedMessages]:
         """Yield the buffered messages if they fill a record batch, or all of them on request."""
         is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
         if self._rows and (is_enough or all_of_it):
@@ -112,9 +119,9 @@ class _Buffer:
             yield messages
 
 
-def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
+def read_range(client: Client, reading: Reading, offsets: Range) -> Iterator[pa.RecordBatch]:
     """Yield the messages between two offsets, each once; see `messages_of`."""
-    for messages in messages_of(client, reading, wanted):
+    for messages in messages_of(client, reading, offsets):
         yield record_batch(messages, reading)
 
 
@@ -151,8 +158,8 @@ def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedM
             client.kafka.close()
 
 
-def _assign(client: Client, wanted: Range) -> None:
-    client.kafka.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+def _assign(client: Client, offsets: Range) -> None:
+    client.kafka.assign([TopicPartition(offsets.topic, offsets.partition, offsets.start)])
 
 
 def messages_of(
@@ -188,7 +195,7 @@ def messages_of(
                     if reading.skips_lost:
                         break
                     what = f"it ends at offset {ended_at}, but ended at {wanted.end} before"
-                    raise lost(wanted.topic, wanted.partition, what)
+                    raise lost_messages_error(wanted.topic, wanted.partition, what)
                 client.check(None, has_time=has_time)
             if _is_plain(arrived, position, wanted.end):
                 last_sign = time.monotonic()
@@ -213,12 +220,12 @@ def messages_of(
                     position = _first_available(client, reading, wanted, position)
                 elif error.code() not in _OF_GROUPS:
                     client.check(error, has_time=has_time)
-            yield from buffer.taken()
+            yield from buffer.take()
     finally:
         client.kafka.unassign()
         if has_collector:
             gc.enable()
-    yield from buffer.taken(all_of_it=True)
+    yield from buffer.take(all_of_it=True)
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
@@ -228,20 +235,23 @@ def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
     return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)
 
 
-def _first_available(client: Client, reading: Reading, wanted: Range, position: int) -> int:
+def _first_available(client: Client, reading: Reading, offsets: Range, position: int) -> int:
     """Return the first available offset after lost messages."""
-    place = wanted.topic, wanted.partition
+    place = offsets.topic, offsets.partition
     client.kafka.unassign()
-    first, end = at_time(client, [place], FIRST)[place], at_time(client, [place], NEXT)[place]
+    first, end = (
+        offsets_at_time(client, [place], FIRST)[place],
+        offsets_at_time(client, [place], NEXT)[place],
+    )
     if not reading.skips_lost:
         available = (
             f"the partition has offsets {first} to {end - 1}"
             if end > first
             else "the partition is empty"
         )
-        raise lost(*place, f"offset {position} is missing; {available}")
+        raise lost_messages_error(*place, f"offset {position} is missing; {available}")
     if first <= position:
-        return wanted.end
+        return offsets.end
     client.kafka.assign([TopicPartition(*place, first)])
     return first
 
@@ -309,7 +319,7 @@ def _fields(messages: ConsumedMessages, reading: Reading) -> list[pa.Array] | No
     if not isinstance(how, AvroDecoding):
         return decode_values(values, how)
     try:
-        return decoded_avro(values, how)
+        return decode_avro(values, how)
     except BrokenMessageError as broken:
         source = messages.source
         place = f"partition {source.partition}, offset {messages.offset(broken.number)}"

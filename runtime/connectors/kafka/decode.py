@@ -93,38 +93,38 @@ def decode_values(values: Sequence[bytes | None], how: Decoding) -> list[pa.Arra
         values: Messages, at least one. A message without a value has NULL in all columns.
         how: Format and fields.
     """
-    read = _of_json if how.file_format == JSON else _of_csv
+    read = _decode_json if how.file_format == JSON else _decode_csv
     try:
         return read(values, how)
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
 
 
-def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+def _decode_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
     lines: Sequence[Any] = values
     try:
-        joined = b"\n".join(lines)
+        text = b"\n".join(lines)
     except TypeError:
         # an object without fields is also a row of NULLs
         lines = [b"{}" if value is None else value for value in values]
-        joined = b"\n".join(lines)
+        text = b"\n".join(lines)
     # Arrow reads one object after another, ignoring line ends. Every message must therefore start
     # and end like an object, which a fragment that continues in the next message cannot.
-    if not (joined.startswith(b"{") and joined.endswith(b"}")):
+    if not (text.startswith(b"{") and text.endswith(b"}")):
         return None
-    characters = np.frombuffer(joined, np.uint8)
+    characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(characters == _NEW_LINE)
-    if len(ends) != len(lines) - 1 or not _is_utf8(joined):
+    if len(ends) != len(lines) - 1 or not _is_utf8(text):
         return None
     if not ((characters[ends - 1] == _CLOSED) & (characters[ends + 1] == _OPENED)).all():
         return None
-    if b"\\" in joined and (b"\\ud" in joined or b"\\uD" in joined):
+    if b"\\" in text and (b"\\ud" in text or b"\\uD" in text):
         # surrogate halves, which only Spark accepts individually
         return None
     fields = [(n, pa.string() if t in _IN_JSON_TEXTS else _TYPES[t]) for n, t in how.fields]
     table = pa.json.read_json(
-        pa.BufferReader(joined),
-        pa.json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
+        pa.BufferReader(text),
+        pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         pa.json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(lines):
@@ -133,20 +133,20 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     return _cast_columns(columns, how)
 
 
-def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+def _decode_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
     if any(not value for value in values):
         return None
     lines: list[bytes] = [value for value in values if value]
-    joined = b"\n".join(lines)
+    text = b"\n".join(lines)
     # quotes and escapes have different rules, and Arrow skips a byte order mark
-    if any(char in joined for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf")):
+    if any(char in text for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf")):
         return None
-    if joined.count(b"\n") != len(lines) - 1 or not _is_utf8(joined):
+    if text.count(b"\n") != len(lines) - 1 or not _is_utf8(text):
         return None
     names = [name for name, _ in how.fields]
     table = pa.csv.read_csv(
-        pa.BufferReader(joined),
-        pa.csv.ReadOptions(use_threads=False, block_size=len(joined) + 1, column_names=names),
+        pa.BufferReader(text),
+        pa.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
         pa.csv.ParseOptions(
             delimiter=how.delimiter, quote_char=False, double_quote=False, ignore_empty_lines=False
         ),

@@ -130,18 +130,21 @@ def find_start(client: Client, reading: Reading) -> Offsets:
     places = client.partitions(reading.topics, reading.pattern)
     match reading.start:
         case "latest":
-            return at_time(client, places, NEXT)
+            return offsets_at_time(client, places, NEXT)
         case "timestamp":
-            return at_time(client, places, reading.start_ms)
+            return offsets_at_time(client, places, reading.start_ms)
         case "offsets":
-            return _given_offsets(client, reading, places)
+            return _specific_offsets(client, reading, places)
         case "group":
             return _group_offsets(client, reading, places)
-    return at_time(client, places, FIRST)
+    return offsets_at_time(client, places, FIRST)
 
 
-def _given_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
-    offsets, ends = at_time(client, there, FIRST), at_time(client, there, NEXT)
+def _specific_offsets(client: Client, reading: Reading, partitions: Sequence[Place]) -> Offsets:
+    offsets, ends = (
+        offsets_at_time(client, partitions, FIRST),
+        offsets_at_time(client, partitions, NEXT),
+    )
     (topic,) = reading.topics
     for partition, offset in reading.start_offsets.items():
         place = topic, int(partition)
@@ -161,11 +164,11 @@ def _given_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> 
     return offsets
 
 
-def _group_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> Offsets:
+def _group_offsets(client: Client, reading: Reading, places: Sequence[Place]) -> Offsets:
     from confluent_kafka import TopicPartition
 
-    offsets = at_time(client, there, FIRST if reading.reset == EARLIEST else NEXT)
-    partitions = [TopicPartition(*place) for place in there]
+    offsets = offsets_at_time(client, places, FIRST if reading.reset == EARLIEST else NEXT)
+    partitions = [TopicPartition(*place) for place in places]
     committed = client.ask(lambda timeout: client.kafka.committed(partitions, timeout=timeout))
     return offsets | {
         (partition.topic, partition.partition): partition.offset
@@ -174,7 +177,7 @@ def _group_offsets(client: Client, reading: Reading, there: Sequence[Place]) -> 
     }
 
 
-def at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
+def offsets_at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
     """Return the first offsets at or after a time in milliseconds since 1970, or else the ends.
 
     Raises:
@@ -183,13 +186,13 @@ def at_time(client: Client, places: Iterable[Place], ms: int) -> Offsets:
     from confluent_kafka import KafkaException, TopicPartition
 
     def ask(times: list[Any]) -> list[Any]:
-        def found(timeout: float) -> list[Any]:
+        def query(timeout: float) -> list[Any]:
             answers: list[Any] = client.kafka.offsets_for_times(times, timeout=timeout)
             if failed := next((a.error for a in answers if a.error is not None), None):
                 raise KafkaException(failed)
             return answers
 
-        return client.ask(found) if times else []
+        return client.ask(query) if times else []
 
     answers = ask([TopicPartition(topic, partition, ms) for topic, partition in places])
     later = [TopicPartition(a.topic, a.partition, NEXT) for a in answers if a.offset < 0]
@@ -210,20 +213,20 @@ def batch_ranges(client: Client, reading: Reading) -> list[Range]:
             f"no topic matches '{reading.pattern}'",
             hint="'topic-pattern' must match the whole name of a topic",
         )
-    end = at_time(client, start, NEXT if reading.end_ms is None else reading.end_ms)
+    end = offsets_at_time(client, start, NEXT if reading.end_ms is None else reading.end_ms)
     return spread(_ranges(start, end), reading.min_partitions)
 
 
 def first_offset(start: Offsets) -> dict[str, Any]:
     """Return the offset of a stream that has read nothing."""
-    return {"from": _by_topic(start), "to": _by_topic(start)}
+    return {"from": _offsets_by_topic(start), "to": _offsets_by_topic(start)}
 
 
 def next_offset(
     client: Client,
     reading: Reading,
     last: Mapping[str, Any],
-    there: Sequence[Place],
+    partitions: Sequence[Place],
     most: int | None,
     target: Offsets | None = None,
 ) -> Mapping[str, Any]:
@@ -233,19 +236,19 @@ def next_offset(
         client: Kafka client.
         reading: What to read.
         last: Offset of the previous micro-batch.
-        there: Existing partitions. New ones are read from their first message.
+        partitions: Existing partitions. New ones are read from their first message.
         most: Maximum number of messages.
         target: Limit of reading.
 
     Raises:
         ExecutionError: Messages are lost, or Kafka does not answer.
     """
-    begin = _by_place(last["to"])
-    for place in sorted(begin.keys() - set(there)):
+    begin = _offsets_by_partition(last["to"])
+    for place in sorted(begin.keys() - set(partitions)):
         _lost(reading, place, "the partition no longer exists")
         del begin[place]
-    begin |= at_time(client, [place for place in there if place not in begin], FIRST)
-    end = at_time(client, begin, NEXT) if target is None else target
+    begin |= offsets_at_time(client, [place for place in partitions if place not in begin], FIRST)
+    end = offsets_at_time(client, begin, NEXT) if target is None else target
     until: Offsets = {}
     for place, offset in begin.items():
         last_offset = end.get(place, offset)
@@ -255,18 +258,18 @@ def next_offset(
                 place,
                 f"it ends at offset {last_offset}, before offset {offset}, which is next to read",
             )
-            begin[place] = at_time(client, [place], FIRST)[place]
+            begin[place] = offsets_at_time(client, [place], FIRST)[place]
         until[place] = max(last_offset, begin[place])
     if most is not None:
-        until = _limited(begin, until, most)
+        until = _limit(begin, until, most)
     return (
         last
-        if until == _by_place(last["to"])
-        else {"from": _by_topic(begin), "to": _by_topic(until)}
+        if until == _offsets_by_partition(last["to"])
+        else {"from": _offsets_by_topic(begin), "to": _offsets_by_topic(until)}
     )
 
 
-def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
+def _limit(begin: Offsets, end: Offsets, most: int) -> Offsets:
     """Limit the number of messages, dividing it among partitions in proportion."""
     sizes = {place: end[place] - begin[place] for place in end}
     total = sum(sizes.values())
@@ -298,10 +301,13 @@ def planned_ranges(
     """
     if start == end:
         return []
-    return spread(_ranges(_by_place(end["from"]), _by_place(end["to"])), reading.min_partitions)
+    return spread(
+        _ranges(_offsets_by_partition(end["from"]), _offsets_by_partition(end["to"])),
+        reading.min_partitions,
+    )
 
 
-def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
+def _offsets_by_partition(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {
         (topic, int(p)): offset
         for topic, partitions in topics.items()
@@ -309,7 +315,7 @@ def _by_place(topics: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
-def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _offsets_by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Return offsets by topic and partition, as stored in a checkpoint."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
@@ -330,12 +336,12 @@ def spread(ranges: list[Range], least: int) -> list[Range]:
     return [part for range_ in ranges for part in _split_range(range_, least, total)]
 
 
-def _split_range(whole: Range, least: int, total: int) -> Iterator[Range]:
-    size = whole.end - whole.start
+def _split_range(messages: Range, least: int, total: int) -> Iterator[Range]:
+    size = messages.end - messages.start
     n_parts = min(size, max(1, -(-size * least // total)))
-    bounds = [whole.start + size * i // n_parts for i in range(n_parts + 1)]
+    bounds = [messages.start + size * i // n_parts for i in range(n_parts + 1)]
     for start, end in pairwise(bounds):
-        yield Range(whole.topic, whole.partition, start, end)
+        yield Range(messages.topic, messages.partition, start, end)
 
 
 def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tuple[Range, ...]]:
@@ -369,10 +375,10 @@ def portions(ranges: Sequence[Range], n_tasks: int, least: int = 0) -> list[tupl
 
 def _lost(reading: Reading, place: Place, what: str) -> None:
     if not reading.skips_lost:
-        raise lost(*place, what)
+        raise lost_messages_error(*place, what)
 
 
-def lost(topic: str, partition: int, what: str) -> ExecutionError:
+def lost_messages_error(topic: str, partition: int, what: str) -> ExecutionError:
     """Return the error for messages that no longer exist."""
     return ExecutionError(
         f"topic '{topic}', partition {partition}: messages were lost: {what}",

@@ -26,7 +26,7 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
     Raises:
         ExecutionError: A message was not delivered, or Kafka does not answer.
     """
-    filled = filled_batches(batches)
+    filled = non_empty_batches(batches)
     if filled is None:
         return 0
     client = Client(config, is_producer=True)
@@ -38,7 +38,7 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
     return n_sent
 
 
-def filled_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+def non_empty_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
     """Return the non-empty batches, or None if all are empty."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)

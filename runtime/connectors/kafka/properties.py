@@ -127,7 +127,7 @@ def _translate(spec: TableSpec) -> dict[str, str]:
                 spec, f"option '{_PREFIX}{name}' is supported by the Java client only", _BY_SPARK
             )
         if name == "sasl.jaas.config":
-            config |= _of_jaas(spec, value)
+            config |= _parse_jaas(spec, value)
         elif name == "ssl.truststore.location":
             config["ssl.ca.location"] = _pem_truststore(spec, properties, value)
         elif name == "ssl.keystore.location":
@@ -142,7 +142,7 @@ def _translate(spec: TableSpec) -> dict[str, str]:
     return config
 
 
-def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
+def _parse_jaas(spec: TableSpec, text: str) -> dict[str, str]:
     """Return the user and password in a Java login module configuration."""
     option = f"{_PREFIX}sasl.jaas.config"
     match = _JAAS.fullmatch(text)
@@ -171,15 +171,15 @@ def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
     return config
 
 
-def _store_type(said: Mapping[str, str], store: str) -> str:
-    location = said.get(f"ssl.{store}.location", "").lower()
+def _store_type(properties: Mapping[str, str], store: str) -> str:
+    location = properties.get(f"ssl.{store}.location", "").lower()
     guessed = "PKCS12" if location.endswith((".p12", ".pfx")) else "JKS"
     guessed = "PEM" if location.endswith((".pem", ".crt", ".cer")) else guessed
-    return said.get(f"ssl.{store}.type", guessed).upper()
+    return properties.get(f"ssl.{store}.type", guessed).upper()
 
 
-def _pem_truststore(spec: TableSpec, said: Mapping[str, str], location: str) -> str:
-    if (kind := _store_type(said, "truststore")) != "PEM":
+def _pem_truststore(spec: TableSpec, properties: Mapping[str, str], location: str) -> str:
+    if (kind := _store_type(properties, "truststore")) != "PEM":
         raise bad_option(
             spec,
             f"option '{_PREFIX}ssl.truststore.location' is a store of type {kind}, which "
@@ -193,8 +193,8 @@ def _pem_truststore(spec: TableSpec, said: Mapping[str, str], location: str) -> 
     return location
 
 
-def _keystore(spec: TableSpec, said: Mapping[str, str], location: str) -> dict[str, str]:
-    kind = _store_type(said, "keystore")
+def _keystore(spec: TableSpec, properties: Mapping[str, str], location: str) -> dict[str, str]:
+    kind = _store_type(properties, "keystore")
     if kind == "PKCS12":
         return {"ssl.keystore.location": location}
     if kind == "PEM":

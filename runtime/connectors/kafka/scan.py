@@ -22,10 +22,10 @@ from runtime.connectors.kafka.source import (
 )
 from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
 from runtime.frames.scan_source import unlike_spark
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import spark_options
-from runtime.scan.read import typed_rows
+from runtime.scan.read import convert_types
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 
@@ -72,7 +72,7 @@ class MessageReader:
     columns: tuple[Column, ...]
 
     @property
-    def left_ddl(self) -> str:
+    def undecoded_ddl(self) -> str:
         """Columns of messages that are left to Spark."""
         return message_ddl(self.reading)
 
@@ -84,7 +84,7 @@ class MessageReader:
         """
         for batch in read_table(self.reading, [Range.of(split) for split in splits]):
             is_left = WATERMARK_SPLIT in batch.schema.names
-            yield batch if is_left else typed_rows(batch, self.columns, dictionaries)
+            yield batch if is_left else convert_types(batch, self.columns, dictionaries)
 
     def watermark_split(self, split: str) -> int:
         """Return the number of the range's partition among the partitions of all topics."""
@@ -145,11 +145,13 @@ class KafkaSplits:
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
         """Let Spark decode messages: see `MessageSource.with_decoded`."""
         others = [name for name in rows.columns if name != column]
-        numbered = [F.col(quoted(name)).alias(f"${number}") for number, name in enumerate(others)]
-        flat = with_timestamps(rows.select(f"{quoted(column)}.*", *numbered))
+        numbered = [
+            F.col(quote_name(name)).alias(f"${number}") for number, name in enumerate(others)
+        ]
+        flat = with_timestamps(rows.select(f"{quote_name(column)}.*", *numbered))
         names = [WATERMARK_SPLIT, *(f"${number}" for number in range(len(others)))]
-        decoded = columns_of(flat, self.spec, beside=names)
-        return decoded.select(*map(quoted, [*(c.name for c in columns), *names]))
+        decoded = columns_of(flat, self.spec, extra_columns=names)
+        return decoded.select(*map(quote_name, [*(c.name for c in columns), *names]))
 
 
 def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading | str:

@@ -42,11 +42,11 @@ from runtime.connectors.kafka.offsets import (
     Place,
     Range,
     Reading,
-    at_time,
     batch_ranges,
     find_start,
     first_offset,
     next_offset,
+    offsets_at_time,
     planned_ranges,
 )
 from runtime.errors import ExecutionError, SetupError
@@ -152,7 +152,7 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
         yield from read_range(client, reading, partition.range)
 
 
-def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+def read_table(reading: Reading, offset_ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ranges as `table_rows` returns them, in a task.
 
     Raises:
@@ -161,7 +161,7 @@ def read_table(reading: Reading, wanted: Sequence[Range]) -> Iterator[pa.RecordB
     from runtime.connectors.kafka.consume import read_ranges, table_rows
 
     with _about(reading):
-        for messages in read_ranges(reading, wanted):
+        for messages in read_ranges(reading, offset_ranges):
             yield table_rows(messages, reading)
 
 
@@ -217,13 +217,18 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = self._reading.most
         with _about(self._reading):
             offset = next_offset(
-                self._connect(), self._reading, start, self._there(), most, self._target
+                self._connect(),
+                self._reading,
+                start,
+                self._current_partitions(),
+                most,
+                self._target,
             )
         return dict(offset)
 
     def prepareForTriggerAvailableNow(self) -> None:
         with _about(self._reading):
-            self._target = at_time(self._connect(), self._there(), NEXT)
+            self._target = offsets_at_time(self._connect(), self._current_partitions(), NEXT)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with _about(self._reading):
@@ -242,7 +247,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = _consumer(self._reading)
         return self._client
 
-    def _there(self) -> list[Place]:
+    def _current_partitions(self) -> list[Place]:
         """Return the existing partitions, as of some seconds ago."""
         now, every = time.monotonic(), self._reading.discovery_s
         if not self._looked_at or (every and now - self._looked_at >= every):
@@ -334,11 +339,11 @@ def ranges(spark: SparkSession, reading: Reading) -> DataFrame:
     return _load(spark, reading, is_stream=True, **{BRINGS_SPLITS: "true"})
 
 
-def with_timestamps(found: DataFrame) -> DataFrame:
+def with_timestamps(rows: DataFrame) -> DataFrame:
     """Add timestamps to messages with the columns of `Reading.columns`."""
-    if "at_ms" not in found.columns:
-        return found
-    return found.withColumn("timestamp", F.timestamp_millis("at_ms")).drop("at_ms")
+    if "at_ms" not in rows.columns:
+        return rows
+    return rows.withColumn("timestamp", F.timestamp_millis("at_ms")).drop("at_ms")
 
 
 def message_ddl(reading: Reading) -> str:

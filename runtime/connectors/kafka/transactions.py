@@ -16,7 +16,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from runtime.connectors.kafka.client import LATER_SECONDS, Client, plain
-from runtime.connectors.kafka.produce import TOPIC_SECONDS, filled_batches, flush, produce_all
+from runtime.connectors.kafka.produce import TOPIC_SECONDS, flush, non_empty_batches, produce_all
 from runtime.errors import ExecutionError
 
 # Default limit of brokers, after which they abort a transaction
@@ -51,7 +51,7 @@ def send_once(
     Raises:
         ExecutionError: A message was not delivered, or Kafka does not answer. Nothing is committed.
     """
-    filled = filled_batches(batches)
+    filled = non_empty_batches(batches)
     if filled is None:
         return 0
     sending = _Sending(config, consumer_config, topic, identifier, batch)

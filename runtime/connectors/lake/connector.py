@@ -112,10 +112,10 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         return read_lake_table(spark, spec, _load(spark, spec))
     except UnreadableError as error:
-        return _by_spark(spark, spec, error)
+        return _read_with_jar(spark, spec, error)
 
 
-def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
+def _read_with_jar(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
     """Read a table with the reader of the lake's own jar.
 
     Raises:

@@ -15,7 +15,7 @@ from runtime.options.checks import option_values
 from runtime.spec.table import TableSpec
 
 
-def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
+def schema_of_new_table(dataframe: DataFrame, spec: TableSpec) -> StructType:
     """Return the columns of a table to create: as declared, or else from the rows."""
     declared = spec.physical_columns
     if not declared:

@@ -72,10 +72,10 @@ class VersionReader(DataSourceStreamReader):
         assert isinstance(partition, VersionFile)
         return read_file(partition, self._schema, self._columns)
 
-    def changed_column(self, there: StructType) -> str | None:
+    def changed_column(self, schema: StructType) -> str | None:
         """Return a column that a version no longer has or has with another type, or None."""
         for name in self._schema.names:
-            if name not in there.names or there[name].dataType != self._schema[name].dataType:
+            if name not in schema.names or schema[name].dataType != self._schema[name].dataType:
                 return name
         return None
 
@@ -87,13 +87,13 @@ class VersionReader(DataSourceStreamReader):
         )
 
 
-def column_fields(spec: TableSpec, there: StructType) -> list[StructField]:
+def column_fields(spec: TableSpec, schema: StructType) -> list[StructField]:
     """Return the columns that a stream reads: the declared ones, or else all columns."""
-    needed = there.names
+    needed = schema.names
     if spec.columns:
         declared = [column.name for column in spec.physical_columns]
         needed = [name for name in needed if any(find_column([name], w) for w in declared)]
-    return [StructField(name, there[name].dataType) for name in needed]
+    return [StructField(name, schema[name].dataType) for name in needed]
 
 
 def stream_of(

@@ -19,12 +19,12 @@ from runtime.errors import ExecutionError, SetupError
 from runtime.frames.file_rows import (
     FILE_METADATA,
     METADATA_FIELD,
-    decoded_uri,
+    decode_uri,
     file_path,
     stored_rows,
 )
 from runtime.lake.places import UnreadableError
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.scan.files import NotScannable, is_hidden
 from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
 from runtime.scan.paths import path_for_spark
@@ -89,23 +89,25 @@ def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> D
         UnreadableError: Files have nested fields that Spark would not find.
     """
     snapshot = table.snapshot
-    groups = [_read_group(spark, table, files, names) for names, files in _by_names(table).items()]
+    groups = [
+        _read_group(spark, table, files, names) for names, files in _group_by_names(table).items()
+    ]
     if not groups:
         rows = spark.createDataFrame([], table.schema)
     else:
         rows = reduce(DataFrame.unionByName, groups)
         if snapshot.partition_columns:
-            rows = _with_partitions(spark, rows, table)
-        rows = rows.select(*(quoted(field.name) for field in table.schema))
+            rows = _join_partition_values(spark, rows, table)
+        rows = rows.select(*(quote_name(field.name) for field in table.schema))
     if not spec.columns:
         return rows
     origin = f"{snapshot.path}, {snapshot.version}"
     return rows.select(*(pick(rows, spec, c, origin) for c in spec.physical_columns))
 
 
-def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
+def _group_by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
     """Group files by their names of the stored columns."""
-    columns = table.snapshot.in_files
+    columns = table.snapshot.stored_columns
     if all(column.field_id is None for column in columns):
         # all files use the names in the table; Spark reads missing columns as NULL
         stored = tuple(column.stored[0] for column in columns)
@@ -133,28 +135,28 @@ def _read_group(
     for file in files:
         if is_hidden(file.path.rpartition("/")[2]):
             raise UnreadableError(f"Spark ignores files with names like {file.path}")
-    fields = list(zip(table.snapshot.in_files, _stored_fields(table), names, strict=True))
+    fields = list(zip(table.snapshot.stored_columns, _stored_fields(table), names, strict=True))
     stored = StructType([StructField(n, f.dataType) for _, f, n in fields if n is not None])
     if table.store is None or spark_reads(spark, table.store.root):
         paths = [path_for_spark(file.path) for file in files]
         rows = spark.read.schema(stored).parquet(*paths)
         path = F.regexp_replace(file_path(rows), "^file:/+", "/")
     else:
-        listed = [ScanFile(file.path, n_bytes=file.n_bytes) for file in files]
+        scan_files = [ScanFile(file.path, n_bytes=file.n_bytes) for file in files]
         fields_read = [*to_arrow_schema(stored, timezone="UTC"), METADATA_FIELD]
-        rows = stored_rows(spark, listed, {}, pa.schema(fields_read), table.store)
-        path = decoded_uri(rows[quoted(FILE_METADATA)]["file_path"])
+        rows = stored_rows(spark, scan_files, {}, pa.schema(fields_read), table.store)
+        path = decode_uri(rows[quote_name(FILE_METADATA)]["file_path"])
     columns: list[Column] = []
     for column, _, name in fields:
         type_ = table.schema[column.name].dataType
-        value = F.lit(None) if name is None else rows[quoted(name)]
+        value = F.lit(None) if name is None else rows[quote_name(name)]
         columns.append(value.cast(type_).alias(column.name))
     if table.snapshot.partition_columns:
         columns.append(path.alias(_PATH))
     return rows.select(*columns)
 
 
-def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:
+def _join_partition_values(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:
     """Add the partition values in the log to the rows of their files."""
     snapshot = table.snapshot
     data = {_PATH: pa.array([file.path for file in snapshot.files], pa.string())}
@@ -167,12 +169,12 @@ def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> 
     values_of = spark.createDataFrame(pa.table(data), schema=StructType(fields))
     is_there = values_of[_PATH].isNotNull()
     # rows of a file that is not found must be neither lost nor put in a wrong partition
-    joined = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
+    all_columns = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
     missing = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
-    return joined.select(
-        *(rows[quoted(column.name)] for column in snapshot.in_files),
+    return all_columns.select(
+        *(rows[quote_name(column.name)] for column in snapshot.stored_columns),
         *(
-            F.when(is_there, values_of[quoted(name)]).otherwise(missing).alias(name)
+            F.when(is_there, values_of[quote_name(name)]).otherwise(missing).alias(name)
             for name in snapshot.partition_columns
         ),
     )
@@ -185,23 +187,23 @@ def _stored_fields(table: LakeTable) -> list[StructField]:
     return [stored for field, stored in fields if field.name not in names]
 
 
-def has_fields(found: pa.DataType, wanted: DataType) -> bool:
+def has_fields(actual: pa.DataType, expected: DataType) -> bool:
     """Whether nested fields of a file's column have the names that Spark looks for."""
-    if isinstance(wanted, StructType):
-        if not pa.types.is_struct(found):
+    if isinstance(expected, StructType):
+        if not pa.types.is_struct(actual):
             return False
-        inside = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
+        inside = {actual.field(i).name: actual.field(i).type for i in range(actual.num_fields)}
         # a missing field is NULL only if no other field can be the same one under an older name
-        return len(inside) <= len(wanted) and all(
-            name in wanted.names and has_fields(type_, wanted[name].dataType)
+        return len(inside) <= len(expected) and all(
+            name in expected.names and has_fields(type_, expected[name].dataType)
             for name, type_ in inside.items()
         )
-    if isinstance(wanted, ArrayType):
-        return is_list(found) and has_fields(found.value_type, wanted.elementType)
-    if isinstance(wanted, MapType):
+    if isinstance(expected, ArrayType):
+        return is_list(actual) and has_fields(actual.value_type, expected.elementType)
+    if isinstance(expected, MapType):
         return (
-            pa.types.is_map(found)
-            and has_fields(found.key_type, wanted.keyType)
-            and has_fields(found.item_type, wanted.valueType)
+            pa.types.is_map(actual)
+            and has_fields(actual.key_type, expected.keyType)
+            and has_fields(actual.item_type, expected.valueType)
         )
-    return not pa.types.is_nested(found)
+    return not pa.types.is_nested(actual)

@@ -12,7 +12,7 @@ from runtime.compute.kernels.columns import (
     int64_column,
     int64_values,
     one_chunk,
-    with_values,
+    replace_values,
 )
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.compute.kernels.slots import slice_slots
@@ -91,7 +91,7 @@ class FirstRowsOfSlices:
         kept_counts = counts[places]
         kept_slots, carriers = np.unique(slot[places], return_index=True)
         kept_counts[carriers] += n_more[kept_slots]
-        return with_values(table.take(pa.array(places)), self._row_count, kept_counts)
+        return replace_values(table.take(pa.array(places)), self._row_count, kept_counts)
 
 
 def _first_places(first: FirstRows, slot: Int64Array, columns: dict[str, pa.Array]) -> Int64Array:

@@ -8,7 +8,7 @@ from typing import Any
 from runtime.local.projection import Projection, select_items, sql_projection
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.stream import (
     ALL_SOURCES,
@@ -32,32 +32,36 @@ def local_sql(
     Nothing is evaluated in rows that only carry a watermark, because it could fail.
     `has_processing_time` adds the column PROCESSING_TIME.
     """
-    columns = sql_projection(step, quoted(KEEP))
-    late = [quoted(LATE_ROW)] if step.mode.carries_late_rows else []
-    return marked_sql([select_items(columns), *late], source, has_processing_time), columns
+    columns = sql_projection(step, quote_name(KEEP))
+    late = [quote_name(LATE_ROW)] if step.mode.carries_late_rows else []
+    return control_sql([select_items(columns), *late], source, has_processing_time), columns
 
 
-def marked_sql(items: Sequence[str], source: str, has_processing_time: bool) -> str:
+def control_sql(items: Sequence[str], source: str, has_processing_time: bool) -> str:
     """Return Spark SQL of some items and the control columns of the relation `source`."""
     every = [
-        quoted(KEEP),
-        f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
-        quoted(WATERMARK),
+        quote_name(KEEP),
+        f"CAST({quote_name(SOURCE)} AS INT) AS {quote_name(SOURCE)}",
+        quote_name(WATERMARK),
         *items,
-        *([f"{PROCESSING_TIME_SQL} AS {quoted(PROCESSING_TIME)}"] if has_processing_time else []),
+        *(
+            [f"{PROCESSING_TIME_SQL} AS {quote_name(PROCESSING_TIME)}"]
+            if has_processing_time
+            else []
+        ),
     ]
     return f"SELECT {', '.join(every)} FROM {source}"
 
 
 def time_key(step: StreamLocalStep) -> str | None:
     """Return the key that is the time column of the windows, or None."""
-    time = (step.time_column.lower(), quoted(step.time_column).lower())
+    time = (step.time_column.lower(), quote_name(step.time_column).lower())
     if step.time_type != "timestamp_ntz" or not isinstance(step.source, SqlRows):
         return None
     return next((name for name, sql in step.source.keys if sql.lower() in time), None)
 
 
-def sent_columns(
+def encode_columns(
     columns: Sequence[str], *, has_watermark: bool, time_key: str | None = None
 ) -> list[str]:
     """Encode rows of `local_sql` in fewer columns: sending a column to Python is expensive.
@@ -73,14 +77,14 @@ def sent_columns(
     Returns:
         Spark SQL of each column.
     """
-    keep, source, time, mark = map(quoted, (KEEP, SOURCE, TIME, WATERMARK))
+    keep, source, time, mark = map(quote_name, (KEEP, SOURCE, TIME, WATERMARK))
     number = f"COALESCE({source}, {ALL_SOURCES})"
     packed = {
         SOURCE: f"CASE WHEN {keep} THEN {number} ELSE {NOT_KEPT} - {number} END AS {source}",
         TIME: f"CASE WHEN {keep} THEN {time} ELSE {mark} END AS {time}",
     }
     left_out = {KEEP, time_key} if has_watermark else {KEEP, time_key, WATERMARK}
-    return [packed.get(name, quoted(name)) for name in columns if name not in left_out]
+    return [packed.get(name, quote_name(name)) for name in columns if name not in left_out]
 
 
 def local_plan(

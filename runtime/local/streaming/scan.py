@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
-from runtime.local.messages import is_left, separate_messages
+from runtime.local.messages import is_undecoded, separate_messages
 from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
-from runtime.scan.read import typed_rows
+from runtime.scan.read import convert_types
 from runtime.spec.local import LocalStep, SplitScan, Streaming
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader
 from runtime.spec.stream import FINAL_US
@@ -76,7 +76,7 @@ class ScanTask:
                 number = self._reader.watermark_split(split) if self._follows_splits else None
                 for rows in self._reader.read([split], self._rows.dictionaries):
                     n_read += rows.num_rows
-                    if is_left(rows):
+                    if is_undecoded(rows):
                         yield rows
                     else:
                         yield from self._buffer_rows(rows, number)
@@ -94,7 +94,7 @@ class ScanTask:
             for split in splits.unique():
                 number = split.as_py()
                 of_split = batch if number is None else batch.filter(pc.equal(splits, split))
-                rows = typed_rows(of_split, self._columns, self._rows.dictionaries)
+                rows = convert_types(of_split, self._columns, self._rows.dictionaries)
                 yield from self._buffer_rows(rows, number)
 
     def _buffer_rows(self, rows: pa.RecordBatch, split: int | None) -> Iterator[BufferRows]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values, of_type
+from runtime.compute.kernels.columns import as_type, int64_values
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.stage import BufferPlan, aggregate
@@ -62,7 +62,7 @@ class LocalPlan:
     time_key: str | None = None
 
     @property
-    def grouped_by(self) -> tuple[str, ...]:
+    def hashed_columns(self) -> tuple[str, ...]:
         """Columns that are hashed into key groups."""
         if isinstance(self.buffer.window, SessionWindow):
             # a session's key group depends only on its partition, not on the other keys
@@ -156,10 +156,10 @@ class LocalTask:
         if not is_candidate.any():
             return
         schema = self._plan.buffer.schema
-        columns = {n: of_type(batch.column(n), schema.field(n).type) for n in window.partition}
+        columns = {n: as_type(batch.column(n), schema.field(n).type) for n in window.partition}
         columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
         candidates = pa.table(columns).filter(pa.array(is_candidate))
-        for group, rows in self._by_key_group(candidates):
+        for group, rows in self._split_by_key_group(candidates):
             yield encode([(group, LateCandidates(rows))])
 
     def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -198,7 +198,7 @@ class LocalTask:
         # group small ones: each batch has a cost, here and in the JVM
         together: list[tuple[int, Partials]] = []
         n_bytes = 0
-        for group, rows in self._by_key_group(table):
+        for group, rows in self._split_by_key_group(table):
             if together and n_bytes + rows.nbytes > MAX_BLOB_BYTES:
                 yield _encode_partials(together)
                 together, n_bytes = [], 0
@@ -207,10 +207,10 @@ class LocalTask:
         if together:
             yield _encode_partials(together)
 
-    def _by_key_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _split_by_key_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """Yield (key group number, some of its rows) for each key group, possibly several times."""
         numbers = self._plan.numbers
-        keys = [table.column(key) for key in self._plan.grouped_by]
+        keys = [table.column(key) for key in self._plan.hashed_columns]
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
                 yield numbers[group], piece

@@ -22,7 +22,7 @@ from runtime.errors import SetupError
 from runtime.logs import log_file, open_log
 from runtime.spark.jvm import class_archive
 from runtime.spark.jvm.java import JavaRuntime
-from runtime.spark.jvm.submit import command_line, environment, masked_command, usable_archive
+from runtime.spark.jvm.submit import command_line, environment, hide_secrets, usable_archive
 from runtime.temporary import new_directory
 
 _START_SECONDS = 120
@@ -226,7 +226,7 @@ def start_jvm(
             log_bytes = log.tell()
             command = command_line(java, conf, archive)
             _jvm = subprocess.Popen(
-                masked_command(command, directory / "arguments"),
+                hide_secrets(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

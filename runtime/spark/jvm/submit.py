@@ -98,7 +98,7 @@ def archive_to_use(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
 
     Only Spark's own jars are archived, because the next start uses them too.
     """
-    settings = {**configured_defaults(), **conf}
+    settings = {**spark_defaults(), **conf}
     if not _is_local(conf) or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
         return None
     options = [
@@ -110,7 +110,7 @@ def archive_to_use(java: JavaRuntime, conf: Mapping[str, str]) -> Path | None:
     return class_archive.archive_path(java, _class_path(settings))
 
 
-def configured_defaults() -> dict[str, str]:
+def spark_defaults() -> dict[str, str]:
     """Return Spark's configuration from the user's environment, with spark-submit's precedence.
 
     PYSPARK_SUBMIT_ARGS overrides the properties file that it names or else spark-defaults.conf.
@@ -195,7 +195,7 @@ def command_line(java: JavaRuntime, conf: Mapping[str, str], archive: Path | Non
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         f"-Dsqlwin.log.file={log_file()}",
     ]
-    settings = {**configured_defaults(), **conf}
+    settings = {**spark_defaults(), **conf}
     if _has_spark_env(java):
         options = " ".join(
             [_DEEP_STACKS, *log_flags, settings.get("spark.driver.extraJavaOptions", "")]
@@ -229,7 +229,7 @@ def _is_secret(argument: str) -> bool:
     return DEFAULT.text(argument) != argument
 
 
-def masked_command(command: list[str], file: Path) -> list[str]:
+def hide_secrets(command: list[str], file: Path) -> list[str]:
     """Move secrets from a command line, which everybody on the machine can read, to a file.
 
     Java also reads arguments from a file. The file holds all arguments from the first secret or the

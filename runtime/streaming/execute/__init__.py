@@ -1,1 +1,1 @@
-"""Execute steps over streams as streaming DataFrames."""
+"""Build streaming DataFrames from steps."""

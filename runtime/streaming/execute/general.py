@@ -18,13 +18,13 @@ from runtime.frames.blobs import map_in_arrow
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
-from runtime.local.streaming.plan import marked_sql
+from runtime.local.streaming.plan import control_sql
 from runtime.local.streaming.progress import TaskProgress, is_first_task
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
+from runtime.streaming.execute.output import MARKS, common_spec, decode_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.general import POSITION, GeneralSpec
@@ -70,10 +70,10 @@ def general_stream(
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
         # do not evaluate expressions in rows that only carry a watermark
         time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
-        timed = f"CASE WHEN {quoted(KEEP)} THEN {time} END AS {quoted(TIME)}"
-        names = [quoted(name) for name in spark.table(source).columns if name not in _OWN]
-        rows = spark.sql(marked_sql([timed, *names], source, has_processing_time))
-    rows = options.own_sources.beside(
+        timed = f"CASE WHEN {quote_name(KEEP)} THEN {time} END AS {quote_name(TIME)}"
+        names = [quote_name(name) for name in spark.table(source).columns if name not in _OWN]
+        rows = spark.sql(control_sql([timed, *names], source, has_processing_time))
+    rows = options.control_sources.add_to(
         rows, is_cascade=step.is_cascade, has_processing_time=has_processing_time
     )
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
@@ -94,7 +94,7 @@ def general_stream(
         rows, _to_groups(keys, len(step.sources), numbers, heads, n_places), MESSAGE_DDL
     )
     emitted = report_status(operator_output(messages, operator, step, options), number)
-    results = decoded_output(emitted.where(F.col("windows").isNotNull()), result)
+    results = decode_output(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 
 

@@ -16,11 +16,11 @@ from runtime.frames.blobs import map_in_arrow
 from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
 from runtime.frames.views import temporary_view
-from runtime.local.messages import in_two_passes
+from runtime.local.messages import run_two_passes
 from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
-from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
+from runtime.local.streaming.plan import encode_columns, local_plan, local_sql
 from runtime.local.streaming.scan import PATH, ScanTask
 from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
 from runtime.spark.workers import prepare_worker
@@ -36,7 +36,7 @@ from runtime.spec.source import SplitReader
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.source_reads import read_counted
+from runtime.streaming.source_reads import report_row_counts
 
 # Function of a task's rows for `mapInArrow`
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -88,14 +88,18 @@ def stream_local_stage(
     if not has_processing_time and wrap is unmeasured:
         # when measuring, all rows are counted
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
-    rows = options.own_sources.beside(
+    rows = options.control_sources.add_to(
         rows, is_cascade=local.mode.is_cascade, has_processing_time=has_processing_time
     )
     plan = _local_plan(local, columns, spark_types(rows), options)
     has_watermark = local.mode.delay_us is None
-    sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
+    encoded_columns = encode_columns(
+        rows.columns, has_watermark=has_watermark, time_key=plan.time_key
+    )
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
-    messages = map_in_arrow(rows.selectExpr(*sent), wrap(_run_local(plan, number)), MESSAGE_DDL)
+    messages = map_in_arrow(
+        rows.selectExpr(*encoded_columns), wrap(_run_local(plan, number)), MESSAGE_DDL
+    )
     return RunningStage(messages, plan, late)
 
 
@@ -110,26 +114,26 @@ def _scan_stage(
     plan = _local_plan(local, *scan_projection(local.source), options)
     has_processing_time = needs_processing_time(local, options)
     table, columns = local.source.source.table, local.source.columns
-    new_splits = options.own_sources.splits(spark, table)
+    new_splits = options.control_sources.splits(spark, table)
     splits = new_splits.select(
         F.col(new_splits.columns[0]).alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
         *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
     )
-    rows = options.own_sources.beside(
+    rows = options.control_sources.add_to(
         splits, is_cascade=False, has_processing_time=has_processing_time
     )
-    rows = rows.selectExpr(*sent_columns(rows.columns, has_watermark=False))
+    rows = rows.selectExpr(*encode_columns(rows.columns, has_watermark=False))
     reader = split_source(spark, table).reader(columns, is_stream=True)
     first = wrap(_run_scan(plan, local, reader))
-    if reader.left_ddl is None:
+    if reader.undecoded_ddl is None:
         messages = rows.mapInArrow(first, MESSAGE_DDL)
     else:
         source = message_source(spark, table)
         second = _run_scan(plan, local, reader, is_second=True)
-        messages = in_two_passes(rows, MESSAGE_DDL, first, second, source, reader, columns)
-    return RunningStage(read_counted(messages, number, table.name), plan)
+        messages = run_two_passes(rows, MESSAGE_DDL, first, second, source, reader, columns)
+    return RunningStage(report_row_counts(messages, number, table.name), plan)
 
 
 def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -146,7 +150,7 @@ def _local_plan(
     step: StreamLocalStep, columns: Projection[Any], types: dict[str, str], options: StreamOptions
 ) -> LocalPlan:
     plan = local_plan(step, columns, types, ())
-    numbers, heads = options.numbers_of_groups(bool(plan.grouped_by))
+    numbers, heads = options.numbers_of_groups(bool(plan.hashed_columns))
     return replace(plan, numbers=numbers, heads=heads)
 
 

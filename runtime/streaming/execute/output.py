@@ -23,7 +23,7 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.errors import AnalysisError
 from runtime.frames.meter import TaskFigures
 from runtime.scan.wall_clock import is_known_zone
-from runtime.spark.shipping import import_what_was_sent
+from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
@@ -80,7 +80,7 @@ def operator_output(
         )
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
-    import_what_was_sent(messages.sparkSession)
+    import_shipped_files(messages.sparkSession)
     numbers, heads = options.numbers_of_groups(bool(operator.common.by))
     spec = TaskSpec(operator, types, step.time_zone, numbers, heads, options.bucket_bytes, names)
     processor = WindowProcessor(spec, figures)
@@ -112,7 +112,7 @@ def common_spec(
     return KeyGroupSpec(len(step.sources), rules, run, owner, by, options.thresholds)
 
 
-def decoded_output(
+def decode_output(
     output: DataFrame, columns: StructType, late: DataType | None = None
 ) -> DataFrame:
     """Decode the output of an operator into rows.

@@ -15,7 +15,7 @@ from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import LATE_ROW, SOURCE
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import MARKS, common_spec, decoded_output, operator_output
+from runtime.streaming.execute.output import MARKS, common_spec, decode_output, operator_output
 from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
@@ -43,13 +43,13 @@ class SharedWindows:
         """Return a reader's windows from the rows of a micro-batch."""
         schema = self.schemas[reader]
         own = _blobs(rows, reader).where(F.col("watermark_us").isNull())
-        return decoded_output(own, schema).drop(*(mark.name for mark in MARKS))
+        return decode_output(own, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
         """Return a reader's late rows from a micro-batch's rows, with the columns of `late`."""
         assert self.late is not None
         own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
-        late = decoded_output(own, StructType(), self.late[LATE_ROW].dataType)
+        late = decode_output(own, StructType(), self.late[LATE_ROW].dataType)
         return late.select(*self.late.names)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
@@ -81,7 +81,7 @@ def shared_windows(
     columns = StateColumns(local.keys, local.slice_end, merged_partials(plan))
     operator = WindowSpec(
         SharedSpec(step.readers, columns),
-        common_spec(local.mode, options, 0, plan.grouped_by),
+        common_spec(local.mode, options, 0, plan.hashed_columns),
     )
     output = operator_output(stage.messages, operator, local.mode, options)
     for number in range(len(step.readers)):
@@ -96,7 +96,7 @@ def shared_windows(
     return SharedWindows(output.select("reader", "windows", "watermark_us"), schemas, late)
 
 
-def of_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
+def run_over_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
     """Run a step over the windows of a micro-batch, which stand for its only BatchWindowsStep."""
 
     def child(below: Step) -> DataFrame:

@@ -31,7 +31,7 @@ from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import common_spec, decoded_output, operator_output
+from runtime.streaming.execute.output import common_spec, decode_output, operator_output
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
@@ -126,7 +126,7 @@ def _windows(
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    return decoded_output(output, windows, stage.late_row)
+    return decode_output(output, windows, stage.late_row)
 
 
 def _operator_spec(
@@ -140,7 +140,7 @@ def _operator_spec(
     names = options.names_of(step.number)
     aggregation = _with_state_names(aggregation, names)
     partials = tuple(_rename_columns(accumulator, names) for accumulator in merged_partials(plan))
-    by = tuple(map(names.of, plan.grouped_by))
+    by = tuple(map(names.of, plan.hashed_columns))
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     if isinstance(aggregation.window, SessionWindow):

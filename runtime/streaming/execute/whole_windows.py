@@ -18,7 +18,7 @@ from runtime.frames.views import temporary_view
 from runtime.local.projection import spark_types
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
 from runtime.spec.stream import KEEP, LATE_ROW
@@ -29,7 +29,7 @@ from runtime.streaming.operators.whole_windows import (
     Batches,
     Evaluate,
     evaluate_windows,
-    joined_sides,
+    join_sides,
     rank_rows,
     regroup_rows,
 )
@@ -70,7 +70,7 @@ def regroup(
 def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
     """Rank results of windows; see StreamRankStep. Arguments as in `regroup`."""
     rows = child(step.input)
-    fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
+    fields = [*_data_fields(rows), StructField(step.rank_column, IntegerType())]
     exchanged = rows if step.is_spread else _exchange(rows, step.by, partitions)
     return _evaluate(exchanged, fields, partial(rank_rows, step=step), wrap)
 
@@ -78,28 +78,28 @@ def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> Dat
 def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
     """Join results of equal windows; see StreamJoinStep. Arguments as in `regroup`."""
     left, right = child(step.left), child(step.right)
-    right_fields = _own_fields(right)
-    fields = _own_fields(left)
+    right_fields = _data_fields(right)
+    fields = _data_fields(left)
     if step.join_type not in ("LeftSemi", "LeftAnti"):
         fields += right_fields
     sides = []
     for position, rows in enumerate((left, right)):
-        window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
+        window = F.xxhash64(*(F.col(quote_name(pair[position])) for pair in step.window_keys))
         sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
     # the watermark comes from the left side
-    needed = F.col(quoted(KEEP))
+    needed = F.col(quote_name(KEEP))
     if LATE_ROW in right.columns:
-        needed |= F.col(quoted(LATE_ROW)).isNotNull()
+        needed |= F.col(quote_name(LATE_ROW)).isNotNull()
     both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
-    evaluate = partial(joined_sides, step=step, right_columns=[f.name for f in right_fields])
+    evaluate = partial(join_sides, step=step, right_columns=[f.name for f in right_fields])
     return _evaluate(_exchange(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 
 def _exchange(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
-    return rows.repartition(partitions, *(F.col(quoted(name)) for name in by))
+    return rows.repartition(partitions, *(F.col(quote_name(name)) for name in by))
 
 
-def _own_fields(rows: DataFrame) -> list[StructField]:
+def _data_fields(rows: DataFrame) -> list[StructField]:
     """Return the columns of a DataFrame except control columns and LATE_ROW, all nullable."""
     others = (*(mark.name for mark in MARKS), LATE_ROW)
     return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in others]

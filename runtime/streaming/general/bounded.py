@@ -12,12 +12,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.kernels.columns import int64_column
-from runtime.frames.blobs import numbered
+from runtime.frames.blobs import number_columns
 from runtime.frames.wall_clock import wall_clock_us_sql
-from runtime.names import quoted
+from runtime.names import quote_name
 from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general.operator import Emission, GeneralWindowOperator, WindowJob
-from runtime.streaming.general.rows import own_key, results_batch
+from runtime.streaming.general.rows import function_key, results_batch
 
 _TIME = "$time_us"
 _NOW = "$now"
@@ -54,7 +54,7 @@ def general_windows(
         timed = timed.withColumn(_TIME, F.expr(wall_clock_us_sql(_NOW, "timestamp"))).drop(_NOW)
     else:
         timed = rows.withColumn(_TIME, F.expr(wall_clock_us_sql(*time)))
-    timed = timed.where(F.col(quoted(_TIME)).isNotNull())
+    timed = timed.where(F.col(quote_name(_TIME)).isNotNull())
     grouped = list(keys)
     if not grouped:
         timed = timed.withColumn(_NO_KEY, F.lit(0))
@@ -63,7 +63,9 @@ def general_windows(
     schema = StructType([*(rows.schema[key] for key in keys), *bounds, *output])
     names = timed.columns
     by = [f"_{names.index(key)}" for key in grouped]
-    return numbered(timed).groupBy(*by).applyInArrow(_run(job, len(keys), schema, names), schema)
+    return (
+        number_columns(timed).groupBy(*by).applyInArrow(_run(job, len(keys), schema, names), schema)
+    )
 
 
 def _run(
@@ -72,7 +74,7 @@ def _run(
     target = to_arrow_schema(schema, timezone="UTC")
 
     def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        key_value = own_key(tuple(part.as_py() for part in key)[:n_keys])
+        key_value = function_key(tuple(part.as_py() for part in key)[:n_keys])
         emissions = list(_emissions(job, key_value, table.rename_columns(names)))
         return pa.Table.from_batches([results_batch(emissions, n_keys, target)])
 

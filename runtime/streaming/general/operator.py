@@ -129,14 +129,14 @@ class OperatorState:
             keys_with_state.update(owner[0] for _, owner in timers.standing)
         return keys_with_state.union(self.merging)
 
-    def of_keys(self, keys: Set[Any]) -> OperatorState:
+    def select_keys(self, keys: Set[Any]) -> OperatorState:
         """Return the state of some keys."""
         return OperatorState(
             {owner: contents for owner, contents in self.contents.items() if owner[0] in keys},
             {owner: memory for owner, memory in self.memories.items() if owner[0] in keys},
             {key: merging for key, merging in self.merging.items() if key in keys},
-            self.event_timers.of_keys(keys),
-            self.clock_timers.of_keys(keys),
+            self.event_timers.select_keys(keys),
+            self.clock_timers.select_keys(keys),
             self.watermark_us,
             self.clock_us,
             0,

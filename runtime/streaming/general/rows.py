@@ -12,7 +12,7 @@ from runtime.streaming.general.operator import Emission
 from runtime.streaming.general.windows import GLOBAL_WINDOW
 
 
-def own_key(values: tuple[Any, ...]) -> Any:
+def function_key(values: tuple[Any, ...]) -> Any:
     """Return the key as functions receive it: one value, or a tuple for several key columns."""
     return values[0] if len(values) == 1 else values
 

@@ -46,22 +46,22 @@ class Timers:
     def tidy(self) -> None:
         """Remove cancelled timers from the queue."""
         if len(self._queue) != len(self.standing):
-            self._queue = [*self._in_order()]
+            self._queue = [*self._firing_order()]
 
-    def of_keys(self, keys: Set[Any]) -> Timers:
+    def select_keys(self, keys: Set[Any]) -> Timers:
         """Return a copy of the timers of some keys."""
         timers = Timers()
-        for time_us, _, owner in self._in_order():
+        for time_us, _, owner in self._firing_order():
             if owner[0] in keys:
                 timers.set(time_us, owner)
         return timers
 
     def add(self, other: Timers) -> None:
         """Set all active timers of another."""
-        for time_us, _, owner in other._in_order():
+        for time_us, _, owner in other._firing_order():
             self.set(time_us, owner)
 
-    def _in_order(self) -> Iterator[tuple[int, int, Owner]]:
+    def _firing_order(self) -> Iterator[tuple[int, int, Owner]]:
         """Yield the active timers in the order in which they fire."""
         left = set(self.standing)
         # a timer that was cancelled and set again is in the queue twice

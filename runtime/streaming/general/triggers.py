@@ -306,7 +306,7 @@ class EarlyAndLateTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        part = self._in_turn(window, context)
+        part = self._active_trigger(window, context)
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
         elif part is None:
@@ -327,7 +327,7 @@ class EarlyAndLateTrigger(Trigger):
     def on_processing_time(
         self, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        part = self._in_turn(window, context)
+        part = self._active_trigger(window, context)
         if part is None:
             return CONTINUE
         return FIRE & part.on_processing_time(time_us, window, context)
@@ -338,7 +338,7 @@ class EarlyAndLateTrigger(Trigger):
         """Set the timer of the merged window, and let the active trigger merge."""
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
-        part = self._in_turn(window, context)
+        part = self._active_trigger(window, context)
         if part is not None:
             part.on_merge(window, memories, context)
 
@@ -348,7 +348,7 @@ class EarlyAndLateTrigger(Trigger):
             if part is not None:
                 part.clear(window, context)
 
-    def _in_turn(self, window: TimeWindow, context: TriggerContext) -> Trigger | None:
+    def _active_trigger(self, window: TimeWindow, context: TriggerContext) -> Trigger | None:
         return self.early if window.last_us > context.watermark_us else self.late
 
 

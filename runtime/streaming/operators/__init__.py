@@ -1,1 +1,1 @@
-"""The window operators of streams."""
+"""The window operators of streams, one key group at a time, without Spark."""

@@ -208,7 +208,7 @@ class KeyGroupOperator(ABC):
 
     @abstractmethod
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        """Yield the windows and late rows of a micro-batch, and write all other state than metadata.
+        """Yield the windows and late rows of a micro-batch, and write all state but metadata.
 
         Args:
             batch: Micro-batch.
@@ -228,7 +228,7 @@ class KeyGroupOperator(ABC):
     def _next_window_end_us(self, reader: int) -> int | None:
         """Return the end of the next window that waits for the watermark, or None."""
 
-    def _emitted_us(self) -> int | None:
+    def _output_watermark_us(self) -> int | None:
         """Return the watermark of the results."""
         return self._watermarks.combined_us
 
@@ -246,6 +246,6 @@ class KeyGroupOperator(ABC):
             n_rows,
             n_bytes,
             self._next_window_end_us(reader),
-            self._emitted_us(),
+            self._output_watermark_us(),
             self._closed_until_us(),
         )

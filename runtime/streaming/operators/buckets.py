@@ -53,10 +53,10 @@ def process(
     Raises:
         ExecutionError: see `KeyGroupOperator.process`; or the state lacks a blob.
     """
-    whole = PartStore(store)
-    blob = whole.get(METADATA)
+    group_store = PartStore(store)
+    blob = group_store.get(METADATA)
     if blob is None or not has_buckets(blob):
-        operator = make(whole)
+        operator = make(group_store)
         n_buckets = bound.place.more_buckets(1, operator.most_bytes_before, bound.n_bytes)
         if n_buckets == 1:
             operator.enough_bytes = bound.n_bytes

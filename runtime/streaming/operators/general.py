@@ -33,7 +33,7 @@ from runtime.streaming.general.operator import (
     OperatorState,
     WindowJob,
 )
-from runtime.streaming.general.rows import own_key, results_batch
+from runtime.streaming.general.rows import function_key, results_batch
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -41,7 +41,7 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.cells import Cell, Cells, metadata_of_cell
 from runtime.streaming.state.codec import decode_cell, encode_cell
 from runtime.streaming.state.metadata import GeneralMetadata
@@ -101,7 +101,7 @@ class GeneralGroup(KeyGroupOperator):
         clock_us = None
         if batch.clock_us is not None:
             clock_us = wall_watermark_us(batch.clock_us, self._spec.time_zone)
-        rows = self._by_cell(batch.partials)
+        rows = self._rows_by_cell(batch.partials)
         n_late = 0
         touched = sorted(rows.keys() | self._due(after, clock_us))
         for cell in touched:
@@ -133,7 +133,7 @@ class GeneralGroup(KeyGroupOperator):
         if clock_us is not None:
             yield from operator.on_processing_time(clock_us)
         for row, time_us, position in () if rows is None else _values(rows):
-            key = own_key(tuple(row[name] for name in self._spec.keys))
+            key = function_key(tuple(row[name] for name in self._spec.keys))
             operator.state.positions.setdefault(key, position)
             if is_processing_time:
                 assert clock_us is not None
@@ -159,7 +159,7 @@ class GeneralGroup(KeyGroupOperator):
         while some := [*islice(left, _MAX_RESULTS)]:
             yield Output(results_batch(some, len(self._spec.keys), self._spec.schema))
 
-    def _by_cell(self, tables: Iterable[pa.Table]) -> dict[Cell, pa.Table]:
+    def _rows_by_cell(self, tables: Iterable[pa.Table]) -> dict[Cell, pa.Table]:
         """Return the rows of each cell, in order of their times."""
         some = [table for table in tables if table.num_rows]
         if not some:
@@ -188,14 +188,14 @@ class GeneralGroup(KeyGroupOperator):
             cell
             for cell, metadata in self._cells.items()
             if after.has_ended
-            or _reached(metadata.next_event_us, self._closing_watermark_us(after))
-            or _reached(metadata.next_clock_us, clock_us)
+            or _is_due(metadata.next_event_us, self._closing_watermark_us(after))
+            or _is_due(metadata.next_clock_us, clock_us)
         }
 
     def _open(self, cell: Cell) -> GeneralWindowOperator:
         state = None
         if cell in self._cells:
-            state = decode_cell(known_blob(self._store, cell.blob))
+            state = decode_cell(required_blob(self._store, cell.blob))
         return GeneralWindowOperator(self._spec.job, state, closed_us=self._closed_us)
 
     def _close(self, cell: Cell, state: OperatorState) -> None:
@@ -224,7 +224,7 @@ class GeneralGroup(KeyGroupOperator):
             numbers = {position // width for position in at.values()}
             if len(numbers) > 1:
                 return {
-                    Cell(number, of): state.of_keys(
+                    Cell(number, of): state.select_keys(
                         {key for key, position in at.items() if position // width == number}
                     )
                     for number in numbers
@@ -272,11 +272,11 @@ class GeneralGroup(KeyGroupOperator):
         due = [time_us for time_us in timers if time_us is not None]
         return min(due) + WINDOW_TIME_LAG_US if due else None
 
-    def _emitted_us(self) -> int | None:
+    def _output_watermark_us(self) -> int | None:
         return self._closing_watermark_us(self._watermarks)
 
 
-def _reached(timer_us: int | None, now_us: int | None) -> bool:
+def _is_due(timer_us: int | None, now_us: int | None) -> bool:
     return timer_us is not None and now_us is not None and timer_us <= now_us
 
 

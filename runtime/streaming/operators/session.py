@@ -37,7 +37,7 @@ from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
     int64_column,
-    with_values,
+    replace_values,
 )
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
@@ -53,11 +53,11 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
 from runtime.streaming.state.key_sets import marks_of
+from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
@@ -114,7 +114,7 @@ class SessionOperator(KeyGroupOperator):
                     rest = new.filter(pa.array(~is_taken))
                     left.append(rest.drop_columns([ROW_COUNT]))
                     new = new.filter(pa.array(is_taken))
-            table, n_rows = self._together(old, new)
+            table, n_rows = self._concat_partials(old, new)
             if table is not None and len(table):
                 session, end_us, first_us = self._sessions(table, candidates)
                 session, of_candidate = np.split(session, [len(table)])
@@ -144,7 +144,7 @@ class SessionOperator(KeyGroupOperator):
             last.append(int(int64_column(new, LAST_TIME).min()))
         return min(last) + self._window.gap_us if last else np.iinfo(np.int64).max
 
-    def _together(
+    def _concat_partials(
         self, old: list[pa.Table], new: pa.Table | None
     ) -> tuple[pa.Table | None, Int64Array]:
         """Return (partials of state and new ones, number of new rows in each)."""
@@ -165,7 +165,7 @@ class SessionOperator(KeyGroupOperator):
         for chunk in self._chunks:
             if chunk.last_us <= old_enough:
                 table = self._table(chunk)
-                is_old = (int64_column(table, LAST_TIME) <= old_enough) & self._is_there(
+                is_old = (int64_column(table, LAST_TIME) <= old_enough) & self._is_remaining(
                     chunk, table
                 )
                 may_end[int64_column(table, _MARK)[is_old]] = True
@@ -204,7 +204,11 @@ class SessionOperator(KeyGroupOperator):
             keys = pa.concat_tables([keys, candidates.select(self._window.partition)])
         partition, _ = encode_keys(keys.columns, len(first_us))
         sessions = find_sessions(partition, first_us, last_us, self._window.gap_us)
-        return sessions.of_partial(), sessions.last_us + self._window.gap_us, sessions.first_us
+        return (
+            sessions.session_of_partial(),
+            sessions.last_us + self._window.gap_us,
+            sessions.first_us,
+        )
 
     def _merge_open(
         self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array
@@ -213,7 +217,7 @@ class SessionOperator(KeyGroupOperator):
         # The first time identifies a session within its partition.
         columns = self._spec.columns
         table = columns.with_ends(table, session_first_us)
-        return columns.merged([table.filter(pa.array(is_open))])
+        return columns.merge([table.filter(pa.array(is_open))])
 
     def _append(self, table: pa.Table) -> None:
         """Write partials as new chunks; if there are many runs, merge some of them first."""
@@ -241,7 +245,7 @@ class SessionOperator(KeyGroupOperator):
         for piece in pieces(table.sort_by(FIRST_TIME)):
             first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
             name, n_bytes = write_table(self._store, piece)
-            CACHE.put(name, self._with_marks(piece))
+            CACHE.put(name, self._add_marks(piece))
             rows = piece.num_rows
             self._chunks.append(SessionChunk(name, rows, n_bytes, first_us, last_us, run))
 
@@ -250,7 +254,7 @@ class SessionOperator(KeyGroupOperator):
         tables = []
         for chunk in chunks:
             table = self._table(chunk)
-            is_there = self._is_there(chunk, table)
+            is_there = self._is_remaining(chunk, table)
             table = table if is_there.all() else table.filter(pa.array(is_there))
             tables.append(table.drop_columns([_MARK]))
             self._remove(chunk)
@@ -261,7 +265,7 @@ class SessionOperator(KeyGroupOperator):
         tables = []
         for place, chunk in reversed(list(enumerate(self._chunks))):
             table = self._table(chunk)
-            is_there = self._is_there(chunk, table)
+            is_there = self._is_remaining(chunk, table)
             is_taken = is_marked.take(int64_column(table, _MARK)) & is_there
             if not is_taken.any():
                 continue
@@ -277,29 +281,29 @@ class SessionOperator(KeyGroupOperator):
         """Return a chunk that has only some of its partials left."""
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
-        taken = unique_name()
-        self._store.put(taken, encode_bits(~is_there))
+        taken_blob = unique_name()
+        self._store.put(taken_blob, encode_bits(~is_there))
         first_us, last_us = (
             int(int64_column(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME)
         )
         n_rows = int(np.count_nonzero(is_there))
-        return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
+        return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken_blob)
 
-    def _is_there(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
+    def _is_remaining(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
         """Return which partials of a chunk have not been taken."""
         if chunk.taken is None:
             return np.ones(len(table), np.bool_)
-        return ~decode_bits(known_blob(self._store, chunk.taken), len(table))
+        return ~decode_bits(required_blob(self._store, chunk.taken), len(table))
 
     def _table(self, chunk: SessionChunk) -> pa.Table:
         """Return all partials of a chunk with their marks, including those that were taken."""
         table = CACHE.get(chunk.name)
         if table is None:
-            table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
+            table = self._add_marks(decode_table(required_blob(self._store, chunk.name)))
             CACHE.put(chunk.name, table)
         return self._spec.columns.of(table, _MARK)
 
-    def _with_marks(self, table: pa.Table) -> pa.Table:
+    def _add_marks(self, table: pa.Table) -> pa.Table:
         return table.append_column(_MARK, pa.array(self._marks(table)))
 
     def _remove(self, chunk: SessionChunk) -> None:
@@ -322,7 +326,7 @@ class SessionOperator(KeyGroupOperator):
         next_end, reached = self._earliest_end(None), self._watermarks.combined_us
         return next_end if reached is None else max(next_end, reached + 1)
 
-    def _emitted_us(self) -> int | None:
+    def _output_watermark_us(self) -> int | None:
         return emitted_by_sessions_us(self._watermarks)
 
 
@@ -335,5 +339,5 @@ def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:
     """Raise times before `time_us` to it, for when the clock was set back."""
     for name in (FIRST_TIME, LAST_TIME):
-        table = with_values(table, name, np.maximum(int64_column(table, name), time_us))
+        table = replace_values(table, name, np.maximum(int64_column(table, name), time_us))
     return table

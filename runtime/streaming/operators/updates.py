@@ -26,8 +26,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
-from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.ranges import Range, union, within, without
 from runtime.streaming.state.results import ResultStore
 
@@ -68,7 +68,7 @@ class UpdateRules:
 
 
 @dataclass(frozen=True)
-class Moment:
+class FireContext:
     """Properties of a micro-batch that decide which windows are emitted.
 
     Attributes:
@@ -151,18 +151,18 @@ class UpdateLog:
             self._n_late,
         )
 
-    def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
+    def fire(self, windows: Windows, context: FireContext) -> Iterator[pa.RecordBatch]:
         """Yield the results that are due.
 
         Yields:
             Batches of the window's columns, preceded by a row kind column.
         """
-        self._record(moment)
-        early, late = self._is_early_due(moment), self._is_late_due(moment)
-        fired = moment.fired_us[0]
-        start = moment.closed_us[0] if late else fired
-        after = moment.oldest_us - 1 if start is None else start
-        until = moment.newest_us if early else min(moment.fired_us[1], moment.newest_us)
+        self._record(context)
+        early, late = self._is_early_due(context), self._is_late_due(context)
+        fired = context.fired_us[0]
+        start = context.closed_us[0] if late else fired
+        after = context.oldest_us - 1 if start is None else start
+        until = context.newest_us if early else min(context.fired_us[1], context.newest_us)
         if after < until:
             # compute fired windows separately from those that fire now: the latter fire in order
             cut = after if fired is None else min(max(after, fired), until)
@@ -174,7 +174,7 @@ class UpdateLog:
                 self._pending, self._early_at = 0, None
             if late:
                 self._n_late, self._late_at = 0, None
-        closed = moment.closed_us[1]
+        closed = context.closed_us[1]
         if closed is not None:
             self._changed = within(self._changed, closed, FINAL_US)
             self._changed_keys.forget((-FINAL_US, closed))
@@ -184,9 +184,9 @@ class UpdateLog:
 
     def _due(self, after_us: int, until_us: int) -> list[tuple[Range, bool]]:
         """Return the due windows of a range in order, and whether each is computed for all keys."""
-        whole = within(self._changed, after_us, until_us)
+        all_keys = within(self._changed, after_us, until_us)
         partly = within(self._changed_keys.ranges, after_us, until_us)
-        for changed_range in whole:
+        for changed_range in all_keys:
             partly = without(partly, *changed_range)
         # if many keys have changed, computing all keys is faster than selecting these
         many = [
@@ -195,7 +195,7 @@ class UpdateLog:
             if 2 * self._changed_keys.most_results(ends) >= self._results.n_rows(ends)
         ]
         due = [(ends, False) for ends in partly if ends not in many]
-        return sorted([*due, *((ends, True) for ends in union([*whole, *many]))])
+        return sorted([*due, *((ends, True) for ends in union([*all_keys, *many]))])
 
     def _compute(
         self, windows: Windows, due: Sequence[tuple[Range, bool]]
@@ -224,41 +224,43 @@ class UpdateLog:
         if sum(table.num_rows for table in to_add):
             self._results.add(pa.concat_tables(to_add))
 
-    def _record(self, moment: Moment) -> None:
+    def _record(self, context: FireContext) -> None:
         """Record new rows, and when windows with them are due."""
-        rules, clock = self._rules, moment.clock_us
-        if not moment.n_new:
+        rules, clock = self._rules, context.clock_us
+        if not context.n_new:
             return
-        before = within(moment.changed, -FINAL_US, self._computed_us) if self._keys else []
-        changed = within(moment.changed, self._computed_us, FINAL_US) if before else moment.changed
+        before = within(context.changed, -FINAL_US, self._computed_us) if self._keys else []
+        changed = (
+            within(context.changed, self._computed_us, FINAL_US) if before else context.changed
+        )
         self._changed = union([*self._changed, *changed])
-        for table, n_results in moment.new if before else ():
+        for table, n_results in context.new if before else ():
             first = int64_column(table, FIRST_WINDOW)
             is_before = pa.array(first <= self._computed_us)
             self._changed_keys.add(table.filter(is_before), before, n_results)
-        self._pending += moment.n_new
-        self._n_late += moment.n_late
+        self._pending += context.n_new
+        self._n_late += context.n_late
         if rules.early is not None and rules.early.delay_us and clock is not None:
             self._early_at = self._early_at or clock + rules.early.delay_us
-        if moment.n_late and rules.late is not None and rules.late.delay_us and clock is not None:
+        if context.n_late and rules.late is not None and rules.late.delay_us and clock is not None:
             self._late_at = self._late_at or clock + rules.late.delay_us
 
-    def _is_early_due(self, moment: Moment) -> bool:
+    def _is_early_due(self, context: FireContext) -> bool:
         rule, n_rows = self._rules.early, self._pending
-        return rule is not None and n_rows > 0 and _is_due(rule, n_rows, self._early_at, moment)
+        return rule is not None and n_rows > 0 and _is_due(rule, n_rows, self._early_at, context)
 
-    def _is_late_due(self, moment: Moment) -> bool:
+    def _is_late_due(self, context: FireContext) -> bool:
         if not self._n_late:
             return False
         # emit windows with late rows before they are closed for good
-        closed = moment.closed_us[1]
+        closed = context.closed_us[1]
         last_chance = closed == FINAL_US
         if closed is not None and not last_chance:
             changed = [*self._changed, *self._changed_keys.ranges]
             last_end = self._assigner.previous_window_end(closed)
             last_chance = bool(within(changed, -FINAL_US, last_end))
         rule = self._rules.late or FireRule(delay_us=0)
-        return last_chance or _is_due(rule, self._n_late, self._late_at, moment)
+        return last_chance or _is_due(rule, self._n_late, self._late_at, context)
 
     def _changes(self, old: pa.Table, new: pa.Table) -> Generator[pa.RecordBatch, None, pa.Table]:
         """Yield the changes from old to new results, in the order of the new ones.
@@ -292,9 +294,9 @@ class UpdateLog:
         return new.filter(pa.array(changed))
 
 
-def _is_due(rule: FireRule, n_rows: int, at_us: int | None, moment: Moment) -> bool:
+def _is_due(rule: FireRule, n_rows: int, at_us: int | None, context: FireContext) -> bool:
     if rule.rows is not None and n_rows >= rule.rows:
         return True
     if rule.delay_us == 0:
-        return moment.n_new > 0
-    return at_us is not None and moment.clock_us is not None and moment.clock_us >= at_us
+        return context.n_new > 0
+    return at_us is not None and context.clock_us is not None and context.clock_us >= at_us

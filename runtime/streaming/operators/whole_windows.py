@@ -146,7 +146,7 @@ def rank_rows(table: pa.Table, step: StreamRankStep) -> pa.Table:
     return result.append_column(step.rank_column, pa.array(ranks.astype(np.int32)))
 
 
-def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
+def join_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
     """Join the rows of both sides. NULL equals nothing.
 
     Args:
@@ -159,8 +159,8 @@ def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[
     left = table.filter(is_left).select([n for n in table.column_names if n not in of_right])
     right = table.filter(pc.invert(is_left)).select(list(right_columns))
     left_keys, right_keys = _key_columns(left, right, (*step.window_keys, *step.keys))
-    place = pa.table([*left_keys, _places(left)], [*_names("l", left_keys), "left"])
-    other = pa.table([*right_keys, _places(right)], [*_names("r", right_keys), "right"])
+    place = pa.table([*left_keys, _row_numbers(left)], [*_names("l", left_keys), "left"])
+    other = pa.table([*right_keys, _row_numbers(right)], [*_names("r", right_keys), "right"])
     pairs = place.join(
         other,
         keys=_names("l", left_keys),
@@ -171,12 +171,12 @@ def joined_sides(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[
     )
     if step.condition is not None:
         places = _matching_pairs(step.condition, pairs, left, right)
-        pairs = _with_lone_rows(*places, left.num_rows, right.num_rows, step.join_type)
+        pairs = _add_unmatched_rows(*places, left.num_rows, right.num_rows, step.join_type)
     result = left.take(pairs.column("left"))
     if step.join_type not in ("LeftSemi", "LeftAnti"):
-        taken = right.take(pairs.column("right"))
+        right_rows = right.take(pairs.column("right"))
         for name in right_columns:
-            result = result.append_column(name, taken.column(name))
+            result = result.append_column(name, right_rows.column(name))
     return result
 
 
@@ -193,8 +193,8 @@ def _matching_pairs(
     matches: list[tuple[IntArray, IntArray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for start in range(0, pairs.num_rows, _PAIRS):
         places = [one_chunk(pairs.column(n).slice(start, _PAIRS)) for n in ("left", "right")]
-        taken = [side.take(place) for side, place in zip(sides, places, strict=True)]
-        columns = {name: one_chunk(t.column(name)) for t in taken for name in t.column_names}
+        side_rows = [side.take(place) for side, place in zip(sides, places, strict=True)]
+        columns = {name: one_chunk(t.column(name)) for t in side_rows for name in t.column_names}
         # the condition may read no column; the batch needs one for its row count
         batch = pa.RecordBatch.from_pydict({**columns, "$place": places[0]})
         holds = filter_mask([condition], batch)
@@ -203,7 +203,7 @@ def _matching_pairs(
     return np.concatenate([f[0] for f in matches]), np.concatenate([f[1] for f in matches])
 
 
-def _with_lone_rows(
+def _add_unmatched_rows(
     left: IntArray, right: IntArray, n_left: int, n_right: int, join_type: str
 ) -> pa.Table:
     """Complete the pairs for this join type. NULL stands for no row of that side."""
@@ -234,7 +234,7 @@ def _key_columns(
     return keys
 
 
-def _places(table: pa.Table) -> pa.Array:
+def _row_numbers(table: pa.Table) -> pa.Array:
     return pa.array(np.arange(table.num_rows))
 
 

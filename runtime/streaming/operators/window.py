@@ -32,7 +32,7 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
+from runtime.streaming.operators.updates import FireContext, UpdateLog, UpdateRules
 from runtime.streaming.slices.levels import Reader, SharedSpec
 from runtime.streaming.slices.opening import open_slices
 from runtime.streaming.slices.store import Horizon
@@ -84,7 +84,7 @@ class WindowOperator(KeyGroupOperator):
             self._updates = UpdateLog(spec.updates, aggregation, store, updates, thresholds)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
+        closed = self._closed_us, later_us(self._closed_us, self._closing_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
         partials, n_late, n_new, n_again = self._accept(batch.partials, closed[0], fired)
@@ -92,18 +92,18 @@ class WindowOperator(KeyGroupOperator):
         for number, new in enumerate(self._slices.add(partials, horizon)):
             first, last = self._slices.window_ends(number)
             if len(first):
-                moment = Moment(
+                context = FireContext(
                     int(first.min()),
                     int(last.max()),
                     (fired, _or_never(after.fired_until_us())),
                     closed,
-                    self._changed(new),
+                    self._changed_windows(new),
                     self._changed_keys(new),
                     n_new,
                     n_again,
                     batch.clock_us,
                 )
-                for windows in self._fire(number, moment):
+                for windows in self._fire(number, context):
                     yield Output(windows, number)
         self._slices.expire(closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
@@ -113,7 +113,7 @@ class WindowOperator(KeyGroupOperator):
     def _closed_until_us(self) -> int | None:
         return self._closed_us
 
-    def _passed_us(self, watermarks: Watermarks) -> int | None:
+    def _closing_us(self, watermarks: Watermarks) -> int | None:
         """Return the time up to which watermarks close windows."""
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
         return closed_until_us(watermarks.combined_us, lateness, has_ended=watermarks.has_ended)
@@ -179,17 +179,17 @@ class WindowOperator(KeyGroupOperator):
         ends = np.where(is_moved, np.maximum(ends, reader.assigner.next_window_end(closed)), ends)
         return self._columns.with_ends(table, ends)
 
-    def _fire(self, number: int, moment: Moment) -> Iterator[pa.RecordBatch]:
+    def _fire(self, number: int, context: FireContext) -> Iterator[pa.RecordBatch]:
         """Yield a reader's windows that the watermark passed, and others that are due."""
         if self._updates is not None:
-            yield from self._updates.fire(partial(self._slices.windows, number), moment)
+            yield from self._updates.fire(partial(self._slices.windows, number), context)
             self.most_bytes = max(self.most_bytes, self._updates.most_bytes)
             return
-        fired, fires = moment.fired_us
-        after = moment.oldest_us - 1 if fired is None else fired
-        yield from self._slices.windows(number, (after, min(fires, moment.newest_us)))
+        fired, fires = context.fired_us
+        after = context.oldest_us - 1 if fired is None else fired
+        yield from self._slices.windows(number, (after, min(fires, context.newest_us)))
 
-    def _changed(self, new: Sequence[pa.Table]) -> list[Range]:
+    def _changed_windows(self, new: Sequence[pa.Table]) -> list[Range]:
         """Return the windows that contain new rows, if windows are emitted again."""
         if self._updates is None:
             return []

@@ -239,7 +239,7 @@ class SliceState:
 
     def _merge(self, tables: list[pa.Table]) -> pa.Table:
         self.most_bytes = max(self.most_bytes, sum(map(table_bytes, tables)))
-        return self._columns.merged(tables)
+        return self._columns.merge(tables)
 
     def _write(self, slab: _OpenSlab, table: pa.Table) -> None:
         for piece in pieces(table):

@@ -98,30 +98,30 @@ class Reader:
         self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
         self.slab_us = slab_us(window)
 
-    def own_end(self, slice_end: Int64Array) -> Int64Array:
+    def reader_slice_end(self, slice_end: Int64Array) -> Int64Array:
         """Return for each slice the end of the reader's own slice that contains it."""
         return slice_end if self.is_alone else self.assigner.slice_end(slice_end - 1)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
         """Return for each slice the end of the reader's first window that contains it."""
-        return self.assigner.first_window_end(self.own_end(slice_end))
+        return self.assigner.first_window_end(self.reader_slice_end(slice_end))
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
         """Return for each slice the end of the reader's last window that contains it."""
-        return self.assigner.last_window_end(self.own_end(slice_end))
+        return self.assigner.last_window_end(self.reader_slice_end(slice_end))
 
-    def on_own_slices(self, table: pa.Table) -> pa.Table:
+    def to_reader_slices(self, table: pa.Table) -> pa.Table:
         """Return the shared partials that the reader reads, on its own slices."""
         if self.is_alone:
             return table
         table = table.select(self.columns.names)
-        return self.columns.with_ends(table, self.own_end(self.columns.ends(table)))
+        return self.columns.with_ends(table, self.reader_slice_end(self.columns.ends(table)))
 
-    def own_table(self, table: pa.Table) -> pa.Table:
+    def reader_table(self, table: pa.Table) -> pa.Table:
         """Return shared partials with the names and the slices of the aggregation."""
-        return table if self.is_alone else self.named(self.on_own_slices(table))
+        return table if self.is_alone else self.rename_columns(self.to_reader_slices(table))
 
-    def named(self, table: pa.Table) -> pa.Table:
+    def rename_columns(self, table: pa.Table) -> pa.Table:
         """Return partials on the reader's own slices with the names of the aggregation."""
         if self.is_alone:
             return table
@@ -173,7 +173,7 @@ class SliceLevels:
 
     def chunk_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
         """Return the first and the last slice end of each chunk that a reader reads."""
-        pairs = [level.state.chunk_ends() for level in self._of(reader)]
+        pairs = [level.state.chunk_ends() for level in self._levels_of(reader)]
         if not pairs:
             return _NO_ENDS, _NO_ENDS
         first, last = zip(*pairs, strict=True)
@@ -185,26 +185,26 @@ class SliceLevels:
         Chunks are read as a whole, so partials of other slices are included.
         """
         reader = self.readers[number]
-        for level in self._of(number):
+        for level in self._levels_of(number):
             first, last = level.state.chunk_ends()
             is_read = (reader.first_window_end(first) <= until_us) & (
                 reader.last_window_end(last) > after_us
             )
             for table in level.state.tables(is_read):
-                yield reader.own_table(table)
+                yield reader.reader_table(table)
 
     def between(self, number: int, after_us: int, until_us: int) -> list[pa.Table]:
         """Read a reader's partials with `after_us` < slice end <= `until_us`, on its own slices."""
         reader = self.readers[number]
         return [
-            reader.on_own_slices(table)
-            for level in self._of(number)
+            reader.to_reader_slices(table)
+            for level in self._levels_of(number)
             for table in level.state.between(after_us, until_us)
         ]
 
     def rows_of(self, reader: int) -> int:
         """Return the number of partials in state for a reader."""
-        return sum(level.state.n_rows for level in self._of(reader))
+        return sum(level.state.n_rows for level in self._levels_of(reader))
 
     def assign(
         self, table: pa.Table, closed_us: int | None, among: int
@@ -216,17 +216,17 @@ class SliceLevels:
             closed_us: Windows that end at or before this are closed.
             among: Readers that the partials are for.
         """
-        needed_by, apart = self._needed_by(self._spec.columns.ends(table), closed_us, among)
+        needed_by, apart = self._readers_of(self._spec.columns.ends(table), closed_us, among)
         for alone, is_apart in apart.items():
             if is_apart.any():
                 yield alone, table.filter(pa.array(is_apart))
         if len(needed_by) and (needed_by == needed_by[0]).all():
             if needed_by[0]:
-                yield self._home(int(needed_by[0]), among), table
+                yield self._level_for(int(needed_by[0]), among), table
             return
         for members in np.unique(needed_by).tolist():
             if members:
-                yield self._home(members, among), table.filter(pa.array(needed_by == members))
+                yield self._level_for(members, among), table.filter(pa.array(needed_by == members))
 
     def keep(self, accepted: Sequence[tuple[int, pa.Table]], closed_us: int | None) -> None:
         """Free closed slices, merge those that only wider windows need, and store new ones.
@@ -256,7 +256,7 @@ class SliceLevels:
                     self._levels[1 << number].state.cumulate(until_us)
         self._levels = {m: level for m, level in self._levels.items() if level.state.n_rows}
 
-    def _needed_by(
+    def _readers_of(
         self, ends: Int64Array, closed_us: int | None, among: int
     ) -> tuple[Int64Array, dict[int, BoolArray]]:
         """Return which readers need the slices with these ends.
@@ -269,7 +269,7 @@ class SliceLevels:
         apart: dict[int, BoolArray] = {}
         for number in _numbers(among):
             reader, alone = self.readers[number], 1 << number
-            own = reader.own_end(ends)
+            own = reader.reader_slice_end(ends)
             last = reader.assigner.last_window_end(own)
             is_needed = reader.assigner.first_window_end(own) <= last
             if closed_us is not None:
@@ -280,22 +280,24 @@ class SliceLevels:
             needed_by |= np.where(is_needed, alone, 0)
         return needed_by, apart
 
-    def _of(self, reader: int) -> list[_Level]:
+    def _levels_of(self, reader: int) -> list[_Level]:
         """Return the levels that a reader reads."""
         return [level for members, level in self._levels.items() if members >> reader & 1]
 
     def _take_misplaced(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
         """Remove chunks that no longer belong to a level. Return those that are still needed."""
         _, last = level.state.chunk_ends()
-        needed_by, apart = self._needed_by(last, closed_us, members)
+        needed_by, apart = self._readers_of(last, closed_us, members)
         is_apart = np.logical_or.reduce([*apart.values(), np.zeros(len(last), np.bool_)])
-        stay = [m for m in np.unique(needed_by).tolist() if m and self._home(m, members) == members]
+        stay = [
+            m for m in np.unique(needed_by).tolist() if m and self._level_for(m, members) == members
+        ]
         is_gone = is_apart | ~np.isin(needed_by, stay)
         moved = level.state.tables(is_gone & (is_apart | (needed_by > 0)))
         level.state.remove(is_gone)
         return moved
 
-    def _home(self, members: int, among: int) -> int:
+    def _level_for(self, members: int, among: int) -> int:
         """Return the level for slices that `members` need.
 
         It is shared with other readers from `among`, the readers of the slices so far, if that

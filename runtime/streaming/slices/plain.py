@@ -14,8 +14,8 @@ from runtime.streaming.slices.levels import SharedSpec, SliceLevels
 from runtime.streaming.slices.spans import Slices
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.ranges import Range
 
 
@@ -45,9 +45,9 @@ class PlainSlices:
         closed_us, levels = horizon.closed_us[0], self._levels
         for table in partials:
             self._new += levels.assign(table, closed_us, levels.all_readers)
-        return [self.added(number) for number in range(len(self.readers))]
+        return [self.new_partials(number) for number in range(len(self.readers))]
 
-    def added(self, reader: int) -> list[pa.Table]:
+    def new_partials(self, reader: int) -> list[pa.Table]:
         """Return the partials of this micro-batch that a reader reads."""
         return [table for members, table in self._new if members >> reader & 1]
 
@@ -55,16 +55,19 @@ class PlainSlices:
         self, reader: int, ends: Range, keys: KeySet | None = None
     ) -> Iterator[pa.RecordBatch]:
         """See `SliceStore`."""
-        yield from self.merged(reader, self.tables(reader, ends), ends, keys)
+        yield from self.merge(reader, self.tables(reader, ends), ends, keys)
 
     def tables(self, reader: int, ends: Range) -> list[pa.Table]:
         """Read the partials of a reader's windows with `ends[0]` < window end <= `ends[1]`."""
         own = self.readers[reader]
         if own.assigner.next_window_end(ends[0]) > ends[1]:
             return []
-        return [*self._levels.read(reader, *ends), *map(own.own_table, self.added(reader))]
+        return [
+            *self._levels.read(reader, *ends),
+            *map(own.reader_table, self.new_partials(reader)),
+        ]
 
-    def merged(
+    def merge(
         self, reader: int, tables: Sequence[pa.Table], ends: Range, keys: KeySet | None
     ) -> Generator[pa.RecordBatch, None, int]:
         """Yield the windows of partials. Returns the number of results."""
@@ -86,21 +89,21 @@ class PlainSlices:
 
         def read(after_us: int, until_us: int) -> list[pa.Table]:
             stored = self._levels.between(reader, after_us, until_us)
-            new = self._columns.between(self.added(reader), after_us, until_us)
-            return [*stored, *map(own.on_own_slices, new)]
+            new = self._columns.between(self.new_partials(reader), after_us, until_us)
+            return [*stored, *map(own.to_reader_slices, new)]
 
         return read
 
     def rows_of(self, reader: int) -> int:
         """Return the number of a reader's partials."""
-        n_new: int = sum(table.num_rows for table in self.added(reader))
+        n_new: int = sum(table.num_rows for table in self.new_partials(reader))
         return self._levels.rows_of(reader) + n_new
 
     def window_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
         """See `SliceStore`."""
         own = self.readers[reader]
         first, last = self._levels.chunk_ends(reader)
-        ends = [self._columns.ends(table) for table in self.added(reader)]
+        ends = [self._columns.ends(table) for table in self.new_partials(reader)]
         return (
             own.first_window_end(np.concatenate([first, *ends])),
             own.last_window_end(np.concatenate([last, *ends])),

@@ -21,8 +21,8 @@ from runtime.streaming.slices.running import RunningAggregates
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.slices.totals import RunningTotals
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.metadata import RunningMetadata, SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import RunningMetadata, SliceMetadata
 from runtime.streaming.state.ranges import Range
 
 
@@ -64,7 +64,7 @@ class RunningSlices:
         self._horizon = horizon
         new = self._plain.add(partials, horizon)
         for number, spans in self._spans.items():
-            spans.add(map(self.readers[number].on_own_slices, new[number]))
+            spans.add(map(self.readers[number].to_reader_slices, new[number]))
         return new
 
     def windows(
@@ -75,14 +75,14 @@ class RunningSlices:
         if spans is None or self.readers[reader].assigner.next_window_end(ends[0]) > ends[1]:
             yield from self._plain.windows(reader, ends, keys)
         elif isinstance(spans, RunningTotals):
-            yield from self._of_totals(reader, spans, ends, keys)
+            yield from self._total_windows(reader, spans, ends, keys)
         elif self._horizon.has_fired(ends[1]):
-            yield from self._of_aggregates(reader, spans, ends, keys)
+            yield from self._aggregate_windows(reader, spans, ends, keys)
         else:
             # early results of many windows at once: running aggregates do not help
             yield from self._plain.windows(reader, ends, keys)
 
-    def _of_aggregates(
+    def _aggregate_windows(
         self, reader: int, running: RunningAggregates, ends: Range, keys: KeySet | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield windows that fire, or have fired before. Either all or none have fired before."""
@@ -90,7 +90,7 @@ class RunningSlices:
         window_ends = again or running.windows(ends, self._plain.rows_of(reader))
         if window_ends is None:
             tables = self._plain.tables(reader, ends)
-            n_results = yield from self._plain.merged(reader, tables, ends, keys)
+            n_results = yield from self._plain.merge(reader, tables, ends, keys)
             # the number of results per window is known only when all keys are computed
             if keys is None:
                 running.note(ends, n_results)
@@ -98,13 +98,13 @@ class RunningSlices:
         slices = self._plain.slices(reader)
         for end in window_ends:
             table = running.window(end, slices, has_fired=bool(again))
-            tables = [] if table is None else [self.readers[reader].named(table)]
-            n_results = yield from self._plain.merged(reader, tables, (end - 1, end), keys)
+            tables = [] if table is None else [self.readers[reader].rename_columns(table)]
+            n_results = yield from self._plain.merge(reader, tables, (end - 1, end), keys)
             if not again:
                 n_all = n_results if keys is None else None
                 running.prepare_later(end, n_all, slices, self._horizon.closed_us[1])
 
-    def _of_totals(
+    def _total_windows(
         self, reader: int, totals: RunningTotals, ends: Range, keys: KeySet | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield windows from the newest total before them and the steps after it."""
@@ -112,7 +112,7 @@ class RunningSlices:
         tables = totals.windows(ends, self._plain.rows_of(reader), closed_us, slices)
         if tables is None:
             tables = self._plain.tables(reader, ends)
-        n_results = yield from self._plain.merged(reader, tables, ends, keys)
+        n_results = yield from self._plain.merge(reader, tables, ends, keys)
         if self._horizon.fires(ends):
             totals.store_total(ends, n_results if keys is None else None, closed_us, slices)
 

@@ -71,7 +71,7 @@ class Spans:
         if not late:
             return
         self._number += 1
-        table = self._columns.merged(late)
+        table = self._columns.merge(late)
         ends = self._columns.ends(table)
         bounds = int(ends.min()) - 1, int(ends.max())
         self._patches.append(self._write(*bounds, self._number, table))
@@ -92,7 +92,7 @@ class Spans:
         """Write a new span of partials that include all patches so far."""
         table = self._concat(parts, until_us)
         if table is not None:
-            table = self._columns.merged([table])
+            table = self._columns.merge([table])
         return self._write(after_us, until_us, self._number, table)
 
     def _concat(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:

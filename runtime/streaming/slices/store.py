@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array
 from runtime.streaming.slices.levels import Reader
-from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import SliceMetadata
 from runtime.streaming.state.ranges import Range
 
 

@@ -55,7 +55,7 @@ class BlobStore(Protocol):
         """Remove a blob if it exists."""
 
 
-def known_blob(store: BlobStore, name: str) -> bytes:
+def required_blob(store: BlobStore, name: str) -> bytes:
     """Return a blob that was written and not removed since.
 
     Raises:

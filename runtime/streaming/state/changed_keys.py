@@ -16,10 +16,10 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.thresholds import Thresholds
-from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_table
-from runtime.streaming.state.metadata import ChangedRows
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import ChangedRows
 from runtime.streaming.state.ranges import Range, union, without
 from runtime.streaming.state.table_cache import write_table
 
@@ -112,9 +112,9 @@ class ChangedKeys:
         """Forget the changes in the windows of a range, which must not be empty."""
         for rows in self._rows:
             rows.ranges = without(rows.ranges, *ends)
-        gone = [rows for rows in self._rows if not rows.ranges]
+        emptied = [rows for rows in self._rows if not rows.ranges]
         self._rows = [rows for rows in self._rows if rows.ranges]
-        for rows in gone:
+        for rows in emptied:
             if rows.name is not None:
                 self._store.remove(rows.name)
 
@@ -125,7 +125,7 @@ class ChangedKeys:
         most_rows = self._thresholds.changed_keys_max_rows
         many = len(self._rows) > self._thresholds.changed_keys_max_tables
         if many or sum(rows.n_rows for rows in self._rows) > most_rows:
-            self._put_together()
+            self._merge_tables()
         if sum(rows.n_rows for rows in self._rows) > most_rows:
             given_up = self.ranges
             for window_range in given_up:
@@ -138,7 +138,7 @@ class ChangedKeys:
                 rows.name, _ = write_table(self._store, rows.table)
         return []
 
-    def _put_together(self) -> None:
+    def _merge_tables(self) -> None:
         """Merge all tables into one."""
         table = self._distinct([self._table(rows) for rows in self._rows])
         for rows in self._rows:
@@ -155,7 +155,7 @@ class ChangedKeys:
     def _table(self, rows: _Rows) -> pa.Table:
         if rows.table is None:
             assert rows.name is not None
-            rows.table = decode_table(known_blob(self._store, rows.name))
+            rows.table = decode_table(required_blob(self._store, rows.name))
         return rows.table
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_column, with_values
+from runtime.compute.kernels.columns import Int64Array, int64_column, replace_values
 from runtime.compute.kernels.partials import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
 
@@ -60,9 +60,9 @@ class StateColumns:
 
     def with_ends(self, table: pa.Table, ends: Int64Array) -> pa.Table:
         """Return partials with other slice ends."""
-        return with_values(table, self.slice_end, ends)
+        return replace_values(table, self.slice_end, ends)
 
-    def merged(self, tables: Iterable[pa.Table]) -> pa.Table:
+    def merge(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Merge to one partial per key and slice end; see `merge_equal_slices`."""
         table = pa.concat_tables(tables)
         return merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)

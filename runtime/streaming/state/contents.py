@@ -148,7 +148,7 @@ class Decoder:
     operator: OperatorSchema | None
     closed_us: int | None
 
-    def decoded(self, blob: Blob, contents: bytes, taken: bytes | None = None) -> pa.Table:
+    def decode(self, blob: Blob, contents: bytes, taken: bytes | None = None) -> pa.Table:
         """Return the rows of a blob of slices, sessions or results.
 
         Args:
@@ -164,12 +164,12 @@ class Decoder:
             table = table.filter(pa.array(~decode_bits(taken, table.num_rows)))
         match blob.kind:
             case BlobKind.SESSIONS:
-                return self._of_sessions(table)
+                return self._decode_sessions(table)
             case BlobKind.RESULTS:
-                return _of_results(table, blob.ranges)
-        return self._of_slices(table, blob.members)
+                return _decode_results(table, blob.ranges)
+        return self._decode_slices(table, blob.members)
 
-    def _of_slices(self, table: pa.Table, members: int) -> pa.Table:
+    def _decode_slices(self, table: pa.Table, members: int) -> pa.Table:
         name = _SLICE_END if self.operator is None else self.operator.slice_end
         ends = int64_column(table, name)
         starts = self._slice_starts(ends, members)
@@ -181,7 +181,7 @@ class Decoder:
             table = table.append_column(NEEDED_BY, pa.repeat(needed, table.num_rows))
         return table
 
-    def _of_sessions(self, table: pa.Table) -> pa.Table:
+    def _decode_sessions(self, table: pa.Table) -> pa.Table:
         first, last = (int64_column(table, name) for name in (FIRST_TIME, LAST_TIME))
         window = None if self.operator is None else self.operator.window
         ends = pa.nulls(len(last), _TIME)
@@ -229,7 +229,7 @@ def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Arr
     return low
 
 
-def _of_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
+def _decode_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
     columns = [(name.strip("$"), one_chunk(table.column(name))) for name in table.column_names]
     results = _table(columns)
     ends = int64_column(results, WINDOW_END)
@@ -248,13 +248,13 @@ def _aggregate(accumulator: StateAccumulator, columns: dict[str, pa.Array]) -> p
 
 def _table(columns: Sequence[tuple[str, pa.Array]]) -> pa.Table:
     """Return a table whose column names are distinct regardless of case."""
-    taken: set[str] = set()
+    used_names: set[str] = set()
     names = []
     for name, _ in columns:
         free, number = name, 1
-        while free.lower() in taken:
+        while free.lower() in used_names:
             number += 1
             free = f"{name}_{number}"
-        taken.add(free.lower())
+        used_names.add(free.lower())
         names.append(free)
     return pa.table([array for _, array in columns], names)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import Int64Array, is_variable_width, of_type, one_chunk
+from runtime.compute.kernels.columns import Int64Array, as_type, is_variable_width, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 
 # Small enough for an array in a core's cache, large enough that keys rarely share a mark
@@ -43,7 +43,7 @@ class KeySet:
     def rows(self, table: pa.Table) -> pa.Table:
         """Return a table's rows with these keys, and possibly rows of some other keys."""
         for name, values in self._values.items():
-            column = of_type(table.column(name), values.type)
+            column = as_type(table.column(name), values.type)
             table = table.filter(pc.is_in(column, value_set=values))
         if self._is_marked is None or table.num_rows == 0:
             return table

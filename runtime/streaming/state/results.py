@@ -22,8 +22,8 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import rows_between
-from runtime.streaming.state.metadata import Part
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import Part
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 
@@ -150,7 +150,7 @@ class ResultStore:
     def _write(self, results: pa.Table, after_us: int) -> list[Part]:
         """Write results to blobs in order of their windows, as parts after a time."""
         parts = []
-        for table in self._cut(results):
+        for table in self._split_parts(results):
             # most are never read again, so they are not cached
             names = tuple(write_table(self._store, piece)[0] for piece in pieces(table))
             until = int(self._ends(table).max())
@@ -158,7 +158,7 @@ class ResultStore:
             after_us = until
         return parts
 
-    def _cut(self, results: pa.Table) -> Iterator[pa.Table]:
+    def _split_parts(self, results: pa.Table) -> Iterator[pa.Table]:
         """Yield results in order of their windows, a table for each part."""
         ends = self._ends(results)
         order = np.argsort(ends, kind="stable")

@@ -107,7 +107,9 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
     if split.into <= n_buckets:
         per_group = n_buckets // split.into
         return [
-            _together(blobs, metadata, of_buckets[number * per_group : (number + 1) * per_group])
+            _join_buckets(
+                blobs, metadata, of_buckets[number * per_group : (number + 1) * per_group]
+            )
             for number in range(split.into)
         ]
     cut = Split(split.n_groups * n_buckets, split.into // n_buckets)
@@ -164,7 +166,7 @@ def _halves(
     return new
 
 
-def _together(
+def _join_buckets(
     blobs: Mapping[str, bytes], metadata: GroupMetadata, of_buckets: list[GroupMetadata]
 ) -> dict[str, bytes]:
     """Return the blobs of a key group that consists of some sub-buckets.
@@ -261,7 +263,7 @@ class _Splitter:
         room = n_positions(self._split.n_groups) // self._split.n_groups
         numbers = {key: at % room // (room // into) for key, at in state.positions.items()}
         for number in sorted(set(numbers.values())):
-            yield number, state.of_keys({key for key, own in numbers.items() if own == number})
+            yield number, state.select_keys({key for key, own in numbers.items() if own == number})
 
     def _sessions(self, chunks: Sequence[SessionChunk]) -> list[list[SessionChunk]]:
         """Split the chunks of open sessions, without the partials that were taken."""

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import table_bytes
-from runtime.streaming.state.blobs import BlobStore, known_blob
+from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_table, encode_table
 
 
@@ -219,7 +219,7 @@ def read_table(store: BlobStore, name: str, *, is_last: bool = False) -> pa.Tabl
     """
     table = CACHE.get(name, is_last=is_last)
     if table is None:
-        table = decode_table(known_blob(store, name))
+        table = decode_table(required_blob(store, name))
         if not is_last:
             CACHE.put(name, table)
     return table

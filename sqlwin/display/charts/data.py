@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from runtime.errors import AnalysisError
 from runtime.spec.figures import timestamp_text
 from sqlwin.display.formats import first_rows
-from sqlwin.display.notation import is_number, shown_texts
+from sqlwin.display.notation import display_texts, is_number
 
 # More lines, bars and charts are hard to tell apart
 MOST_LINES = 8
@@ -95,11 +95,11 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     Raises:
         AnalysisError: The result has no numeric column.
     """
-    taken = first_rows(batches, MOST_ROWS)
-    if taken is None or not taken.num_rows:
+    rows = first_rows(batches, MOST_ROWS)
+    if rows is None or not rows.num_rows:
         return Charts((), 0, ("no rows to draw",))
     # names may repeat, so use positions
-    table = taken.slice(0, MOST_ROWS).rename_columns(list(columns))
+    table = rows.slice(0, MOST_ROWS).rename_columns(list(columns))
     time = _time_column(table)
     numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
     if not numbers:
@@ -122,7 +122,7 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     notes = []
     if left_out := [columns[i] for i in numbers[MOST_CHARTS:]]:
         notes.append(f"not drawn: {', '.join(left_out)}")
-    if taken.num_rows > MOST_ROWS:
+    if rows.num_rows > MOST_ROWS:
         notes.append(f"only the first {MOST_ROWS:,} rows are drawn")
     return Charts(tuple(charts), int(table.num_rows), tuple(notes))
 
@@ -182,7 +182,7 @@ def _seconds(column: pa.ChunkedArray) -> list[float | None]:
 def _keys(table: pa.Table, places: Sequence[int]) -> list[str]:
     if not places:
         return [""] * table.num_rows
-    texts = [shown_texts(pa.concat_arrays(table.column(i).chunks)).to_pylist() for i in places]
+    texts = [display_texts(pa.concat_arrays(table.column(i).chunks)).to_pylist() for i in places]
     rows = zip(*texts, strict=True)
     return [", ".join("NULL" if t is None else str(t) for t in row) for row in rows]
 

@@ -10,7 +10,7 @@ from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
 from runtime.slices.append import InsertedRows, append
 from runtime.slices.refresh import check_form
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
@@ -50,7 +50,7 @@ def insert_into_slices(
     with plans.errors_of(statement.text):
         n_rows = append(rows, into, jobs_run=plans.jobs_run)
     plans.start_statement()
-    message = f"INSERT INTO {name}: {counted(n_rows, 'rows')}"
+    message = f"INSERT INTO {name}: {count_text(n_rows, 'rows')}"
     return InsertResult(statement.text, message, n_rows)
 
 

@@ -18,10 +18,10 @@ from runtime.files import Files, is_local_path, lock_directory
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
-from runtime.streaming.changes import first_whole
+from runtime.streaming.changes import first_complete
 from runtime.streaming.checkpoint import (
     Checkpoint,
-    committed,
+    committed_batches,
     find_checkpoint,
     open_checkpoint,
 )
@@ -37,7 +37,7 @@ from runtime.streaming.options import StreamOptions
 from runtime.streaming.rescale import RescaleResult, rescale
 from runtime.streaming.status import clock
 from runtime.streaming.stored_state import open_state
-from sqlwin.catalog.entries import folded_name
+from sqlwin.catalog.entries import normalise_name
 from sqlwin.execution.streams.options import KEY_GROUPS_PER_PARTITION
 
 
@@ -212,13 +212,13 @@ def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> l
     changed = [
         (n, resumed) for n, resumed in enumerate(checkpoint.operators) if resumed.window is not None
     ]
-    if changed and committed(files, checkpoint):
+    if changed and committed_batches(files, checkpoint):
         state = open_state(spark, files, checkpoint.directory)
         for number, resumed in changed:
             closed_us = state.operator(number).closed_us
             if resumed.window is None or closed_us is None:
                 continue
-            first = first_whole(resumed.window, resumed.operator.window, closed_us)
+            first = first_complete(resumed.window, resumed.operator.window, closed_us)
             if first is not None:
                 start, end = map(clock, first)
                 notes.append(
@@ -254,7 +254,7 @@ def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> 
 
 def _plain(slug: str) -> str:
     """Return the name of a table as the catalog spells it."""
-    return ".".join(folded_name(tuple(slug.split("."))))
+    return ".".join(normalise_name(tuple(slug.split("."))))
 
 
 def _slug(name: str) -> str:

@@ -10,7 +10,7 @@ from planner.explain.build import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.plan_form import form_of
-from runtime.records import as_stored
+from runtime.records import round_trip
 from runtime.redaction import Mask
 from runtime.spec.state_schema import without_options
 from runtime.spec.table import TableSpec
@@ -54,7 +54,7 @@ def identity_of(
         sources=tuple(map(without_options, lowered.order_of_sources)),
     )
     # to compare it with the one in a checkpoint
-    return without_secrets(as_stored(identity), mask)
+    return without_secrets(round_trip(identity), mask)
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import WINDOW_COLUMNS
 from runtime.sinks.stream_sinks import Take
-from runtime.spec.figures import counted
+from runtime.spec.figures import count_text
 from runtime.spec.stream import KIND_COLUMN
 from runtime.streaming.status import status_notes
 from sqlwin.catalog.entries import Name
@@ -193,7 +193,7 @@ def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> 
             if number is not None:
                 count = stream.run.written[number]
                 status = replace(status, operators=status.operators[number : number + 1])
-            written = "done" if count is None else counted(count, "rows")
+            written = "done" if count is None else count_text(count, "rows")
             messages.append(f"INSERT INTO {name}: {written}")
             counts.append(count)
             stream_notes = status_notes(status, stream.setup.late_table)

@@ -21,8 +21,8 @@ from runtime.sinks.stream_sinks import (
     StreamRun,
     Take,
     check_sink,
-    for_each,
     start_discarding,
+    start_for_each,
     start_taking,
     start_writing,
     start_writing_set,
@@ -31,7 +31,7 @@ from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import LATE_ROWS, TableSpec
-from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_windows
+from runtime.streaming.execute.shared import SharedWindows, run_over_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
 from sqlwin.catalog.catalog import SessionCatalog
@@ -164,7 +164,7 @@ def write_stream(
                 return start_writing(rows, partial(_by_position, sink=sink), sink.table, run)
             case IntoSlices():
                 writer = f"sqlwin-{run.writer}"
-                return for_each(
+                return start_for_each(
                     rows,
                     run,
                     lambda rows_in, batch: append(rows_in, sink.into, (writer, batch)),
@@ -208,7 +208,7 @@ def _set_part(
     late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
-        return _by_position(of_windows(step, windows, dataframe), sink)
+        return _by_position(run_over_windows(step, windows, dataframe), sink)
 
     def rows(windows: DataFrame) -> DataFrame:
         return made(shared.of(windows, number))

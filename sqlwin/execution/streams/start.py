@@ -16,10 +16,10 @@ from runtime.spark.files import refuse_remote_streams, resolve, writable_files_a
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import begin_with, preview_checkpoint, resume_identity
+from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
-from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.source_log import SourceLog
 from runtime.temporary import process_directory
 from sqlwin.execution.lowered import LoweredStream
@@ -110,12 +110,12 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
             return f"the input ended in an earlier run with the checkpoint {place.directory}"
-        own_sources = OwnSources(checkpoint.end_of_input, checkpoint.listed_files)
+        control_sources = ControlSources(checkpoint.end_of_input, checkpoint.file_lists)
         options = replace(
             planned,
             key_groups=checkpoint.key_groups,
             partitions=checkpoint.partitions,
-            own_sources=own_sources,
+            control_sources=control_sources,
             owner=checkpoint.owner,
             names=checkpoint.names,
         )
@@ -156,8 +156,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             query = start(run)
             await_sources(query)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
-        run.at_end += [own_sources.stop, in_use.close]
-        own_sources.start(stream.fail, lambda: not stream.query.isActive)
+        run.at_end += [control_sources.stop, in_use.close]
+        control_sources.start(stream.fail, lambda: not stream.query.isActive)
         stream.follow_reports()
         plans.streams.add(stream)
         undone.pop_all()

@@ -14,7 +14,7 @@ from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.windows import Window
-from runtime.streaming.status import StreamStatus, dropped_rows, silence, watermark_text
+from runtime.streaming.status import StreamStatus, dropped_rows_text, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
@@ -110,9 +110,9 @@ def _dropped(stream: Stream) -> str:
     """Return the rows dropped and why, per INSERT if there are several; empty if none."""
     status = stream.status()
     if not stream.setup.inserts or not status.operators:
-        return dropped_rows(status)
+        return dropped_rows_text(status)
     alone = [replace(status, operators=(operator,)) for operator in status.operators]
-    pairs = zip(stream.setup.inserts, map(dropped_rows, alone), strict=True)
+    pairs = zip(stream.setup.inserts, map(dropped_rows_text, alone), strict=True)
     return "; ".join(f"{name} {text}" for name, text in pairs if text)
 
 

@@ -123,7 +123,7 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
         return _setting(tokens)
     brackets = open_brackets(tokens)
     if brackets:
-        in_bracket = _in_bracket(tokens, brackets[-1])
+        in_bracket = _bracket_context(tokens, brackets[-1])
         if in_bracket is not None:
             return in_bracket
     if quote in ("'", '"'):
@@ -138,14 +138,14 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
         return Context(Kind.WORDS, words=DETAILS)
     if first == "USE":
         return _words(tokens, 1, ("CATALOG", "DATABASE"))
-    return _by_clause(tokens, brackets[-1] + 1 if brackets else 0)
+    return _clause_context(tokens, brackets[-1] + 1 if brackets else 0)
 
 
 def _words(tokens: list[Typed], at: int, words: tuple[str, ...]) -> Context:
     return Context(Kind.WORDS, words=words) if len(tokens) == at else Context(Kind.NOTHING)
 
 
-def _by_clause(tokens: list[Typed], first: int) -> Context:
+def _clause_context(tokens: list[Typed], first: int) -> Context:
     """Decide by the nearest clause before the cursor, at the same depth."""
     level = level_from(tokens, first)
     if not level:
@@ -180,7 +180,7 @@ def _setting(tokens: list[Typed]) -> Context:
     return Context(Kind.SETTING_VALUE, subject=key)
 
 
-def _in_bracket(tokens: list[Typed], bracket: int) -> Context | None:
+def _bracket_context(tokens: list[Typed], bracket: int) -> Context | None:
     """Return the context in the innermost open bracket, None if the bracket is not special."""
     head = tokens[bracket - 1].word if bracket else ""
     inside = level_from(tokens, bracket + 1)

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import QueryCancelled, SqlwinError
-from runtime.names import quoted
+from runtime.names import quote_name
 from sqlwin.repl.session_thread import SessionState, SessionThread
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SessionNames:
         elif self._requested:
             table = self._requested.pop()
             columns = []
-            for row in _rows(session, f"DESCRIBE {quoted(*table.split('.'))}"):
+            for row in _rows(session, f"DESCRIBE {quote_name(*table.split('.'))}"):
                 if not row[0] or str(row[0]).startswith("#"):
                     break  # the following rows list partitions
                 columns.append((str(row[0]), str(row[1])))

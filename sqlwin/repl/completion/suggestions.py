@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from runtime.names import quoted
+from runtime.names import quote_name
 from sqlwin.repl.completion.context import Context, Kind, context_at
 from sqlwin.repl.completion.names import SessionNames
 from sqlwin.repl.completion.tokens import with_backticks
@@ -106,12 +106,12 @@ def _fitting(every: Iterable[Suggestion], context: Context) -> list[Suggestion]:
     """Return suggestions that start with the prefix, then those that contain it, in any case."""
     prefix = context.prefix.lower().lstrip("`")
     is_lower = context.prefix.islower()
-    beginning, holding, seen = [], [], set()
+    beginning, holding, texts = [], [], set()
     for suggestion in every:
         text = suggestion.text.lower().lstrip("`'")
-        if text in seen:
+        if text in texts:
             continue
-        seen.add(text)
+        texts.add(text)
         if is_lower and not suggestion.keeps_case:
             suggestion = Suggestion(
                 suggestion.text.lower(), suggestion.meta, suggestion.shown.lower()
@@ -135,9 +135,9 @@ def _keywords(words: Iterable[str]) -> Iterator[Suggestion]:
 
 def _tables(context: Context, names: SessionNames) -> Iterator[Suggestion]:
     for cte in context.ctes:
-        yield Suggestion(_quoted(cte), "WITH")
+        yield Suggestion(_quote(cte), "WITH")
     for table in names.tables:
-        yield Suggestion(".".join(_quoted(part) for part in table.split(".")), "table")
+        yield Suggestion(".".join(_quote(part) for part in table.split(".")), "table")
 
 
 def _relations(context: Context, names: SessionNames) -> Iterator[Suggestion]:
@@ -169,7 +169,7 @@ def _columns_of(context: Context, names: SessionNames) -> Iterator[Suggestion]:
     for table in names.tables:  # tables of a schema
         schema, dot, rest = table.rpartition(".")
         if dot and schema.lower() == subject:
-            yield Suggestion(_quoted(rest), "table")
+            yield Suggestion(_quote(rest), "table")
 
 
 def _expressions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
@@ -178,12 +178,12 @@ def _expressions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
     if not context.tables:  # FROM is not typed yet: any table is possible
         for table in names.tables[:_LIKELY_TABLES]:
             for name, type_ in names.columns(table):
-                yield Suggestion(_quoted(name), f"{table}, {type_.lower()}")
+                yield Suggestion(_quote(name), f"{table}, {type_.lower()}")
     if context.windowed:
         yield from _WINDOW_COLUMNS
     for alias, table in context.tables:
         if alias != table:
-            yield Suggestion(_quoted(alias), table)
+            yield Suggestion(_quote(alias), table)
     yield from _functions(context, names)
     yield from _keywords((*OPERATORS, *CLAUSES))
 
@@ -207,11 +207,11 @@ def _table_columns(
     )
     if query is None or table.lower() in above:
         for name, type_ in names.columns(table):
-            yield Suggestion(_quoted(name), type_.lower())
+            yield Suggestion(_quote(name), type_.lower())
         return
     where = "subquery" if "(" in query.name else query.name
     for name in query.columns:
-        yield Suggestion(_quoted(name), where)
+        yield Suggestion(_quote(name), where)
     for below in query.tables:
         yield from _table_columns(below, names, context, above | {table.lower()})
     if query.windowed:
@@ -275,7 +275,7 @@ def _setting_values(context: Context, names: SessionNames) -> Iterator[Suggestio
         values = RULE_NAMES
     elif setting.default and not values:
         values = (setting.default,)
-    yield from _in_quotes(values, context, "default", setting.default)
+    yield from _quoted_suggestions(values, context, "default", setting.default)
 
 
 def _options(context: Context, names: SessionNames) -> Iterator[Suggestion]:
@@ -291,10 +291,10 @@ def _options(context: Context, names: SessionNames) -> Iterator[Suggestion]:
 def _option_values(context: Context, names: SessionNames) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import values_of
 
-    yield from _in_quotes(values_of(context.subject, dict(context.options)), context)
+    yield from _quoted_suggestions(values_of(context.subject, dict(context.options)), context)
 
 
-def _in_quotes(
+def _quoted_suggestions(
     values: Iterable[str], context: Context, mark: str = "", marked: str = ""
 ) -> Iterator[Suggestion]:
     for value in values:
@@ -362,10 +362,10 @@ def _paths(prefix: str) -> Iterator[Suggestion]:
         yield Suggestion(os.path.join(directory, shown), "", shown)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Return a name, in backticks if it needs them."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
-    return name if is_plain else quoted(name)
+    return name if is_plain else quote_name(name)
 
 
 _SOURCES: dict[Kind, Callable[[Context, SessionNames], Iterable[Suggestion]]] = {

@@ -1,18 +1,19 @@
-"""Nexmark's q5, q7, q8 and q11 as streams, beside Spark's own: `python -m tests.bench.nexmark`.
+"""Run Nexmark's q5, q7, q8 and q11 as streams on sqlwin and Spark: `python -m tests.bench.nexmark`.
 
-The events are written to Parquet files once. Engines read the same files, as many a micro-batch,
-keep their state in RocksDB with a log of changes, wait for the same watermark and throw their rows
-away. Results are summed up on the way, and compared with what DuckDB makes of the query's
-definition before a time is printed. Windows that are open when the input is used up stay open.
+The events are written to Parquet files once. Both engines read the same files with the same number
+of files per micro-batch, keep their state in RocksDB with a changelog, wait for the same watermark
+and discard their rows. Results are aggregated on the way and compared with DuckDB's result of the
+query's definition before a time is printed. Windows that are open at the end of the input stay
+open.
 
-Each engine takes two micro-batches of each query first, which are not timed. Events a second and
-times of micro-batches leave out the first micro-batch too, which compiles the plan. The state is
-spread over a task a core, as that of streams that sqlwin starts. The state is reported in rows of the state store, at most (of sqlwin
-these are blobs of many rows), and in bytes that were written to it over the whole run.
+Each engine first processes two micro-batches of each query, which are not timed. Rates and times
+also leave out the first micro-batch, which compiles the plan. The state has one partition per core,
+as in streams that sqlwin starts. The table reports the maximum number of rows in the state store
+(sqlwin's are blobs of many rows) and the bytes written to it over the whole run.
 
-sqlwin runs the texts in `queries/nexmark`, of q7 the one by rank: no stream can join windows with
-rows of any time. Spark's q5 is one aggregation on another, its q7 the greatest row of a window
-(one of those that tie), its q8 a join of two aggregated streams, its q11 a session_window.
+sqlwin runs the texts in `queries/nexmark`, for q7 the one by rank, because no stream can join
+windows with rows of any time. Spark's q5 is one aggregation on another, its q7 the greatest row of
+a window (one of those that tie), its q8 a join of two aggregated streams, its q11 a session_window.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tests.bench.nexmark.queries import (
 )
 from tests.bench.streaming.engines import Outcome, connect, measure
 
-# How many micro-batches an engine takes before it is timed.
+# Micro-batches before timing starts
 _WARM_UP = 2
 
 Rows = Callable[[sqlwin.Session, Query, Events], DataFrame]
@@ -48,7 +49,7 @@ ENGINES: Mapping[str, Rows] = MappingProxyType({"sqlwin": sqlwin_rows, "spark": 
 
 
 def main() -> None:
-    """Run the queries asked for and print the table."""
+    """Run the selected queries and print the table."""
     options = _options()
     console = Console(width=140)
     with connect(options.master) as session:
@@ -67,16 +68,16 @@ def run(
     console: Console,
     warm_up: Events | None = None,
 ) -> Table:
-    """A table with a row for each query and engine; each row is printed as soon as it is there.
+    """Return a table with a row for each query and engine. Each row is printed when it is complete.
 
     Args:
-        session: a session of `streaming.engines.connect`.
-        queries: names in QUERIES.
-        engines: names in ENGINES.
-        events: what they read.
-        title: the table's.
-        console: what is printed on.
-        warm_up: what they read before they are timed, if anything.
+        session: Session of `streaming.engines.connect`.
+        queries: Names in QUERIES.
+        engines: Names in ENGINES.
+        events: Events to read.
+        title: Title of the table.
+        console: Console to print on.
+        warm_up: Events to read before timing; None for none.
     """
     table = Table(
         "query", "engine", "events", "events/s", "times sqlwin's", "batches", "batch s, median",
@@ -84,15 +85,15 @@ def run(
     )  # fmt: skip
     for name in queries:
         query, own = QUERIES[name], None
-        wanted = by_definition(query, events)
+        expected = by_definition(query, events)
         for engine in engines:
             rows, digest = ENGINES[engine], query.digest(SPARK_MILLIS)
             if warm_up is not None:
-                measure(rows(session, query, warm_up), digest, _written)
-            outcome = measure(rows(session, query, events), digest, _written)
-            if outcome.digest != wanted:
+                measure(rows(session, query, warm_up), digest, _bytes_written)
+            outcome = measure(rows(session, query, events), digest, _bytes_written)
+            if outcome.digest != expected:
                 console.print(
-                    f"[red]{name}: {engine} {outcome.digest}, by definition {wanted}[/red]"
+                    f"[red]{name}: {engine} {outcome.digest}, by definition {expected}[/red]"
                 )
                 table.add_row(name, engine, f"{events.number:,}", "differs")
                 continue
@@ -116,20 +117,20 @@ def run(
 
 
 def _rate(outcome: Outcome, n_events: int) -> float:
-    """Events a second after the first micro-batch; all micro-batches have as many.
+    """Return events per second after the first micro-batch. All micro-batches have the same size.
 
-    Spark's own count of rows has those twice that are read for both sides of a join.
+    Spark counts rows twice if both sides of a join read them.
     """
     n_later = len(outcome.batch_seconds)
     return n_events * n_later / (n_later + 1) / outcome.later_seconds
 
 
-def _written(checkpoint: Path, progress: Sequence[Any]) -> int:
-    """Bytes that went into the state store in a run, as RocksDB counts them."""
+def _bytes_written(checkpoint: Path, progress: Sequence[Any]) -> int:
+    """Return the bytes written to the state store in a run, as RocksDB counts them."""
     return sum(
         int(operator["customMetrics"].get("rocksdbTotalBytesWritten", 0))
-        for each in progress
-        for operator in each["stateOperators"]
+        for item in progress
+        for operator in item["stateOperators"]
     )
 
 

@@ -1,8 +1,8 @@
-"""Nexmark's window queries as streams over files, in the words of each engine.
+"""Nexmark's window queries as streams over files, for each engine.
 
-Events are made once, by the connector `nexmark`, in the order of their numbers: whole persons,
-auctions and bids, of which a query reads what it needs. What a run emits is summed up in SQL
-that Spark and DuckDB both read, so that a result is compared with the query's definition too.
+The connector `nexmark` generates the events once, in the order of their numbers, with all columns
+of persons, auctions and bids. A run's rows are aggregated in SQL that both Spark and DuckDB read,
+so that its result can be compared with the query's definition.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RATE = 10_000  # events a second of event time
 FILES_PER_BATCH = 2
 DELAY = "4 seconds"
 
-# Off the round second: Spark's own windows close when the watermark reaches their end, ours with
-# the millisecond before it, and the last watermark is to be neither.
+# Not a full second: Spark's windows close when the watermark reaches their end, sqlwin's one
+# millisecond earlier. The last watermark must be neither.
 _BASE_TIME = "2015-07-15 00:00:00.05"
 _BASE_MS = 1_436_918_400_000
 _FIRST_WRITTEN = 1_767_225_600
@@ -37,7 +37,7 @@ _FORMAT = re.compile(r"WITH \('connector' = 'nexmark'[^)]*\)")
 
 @dataclass(frozen=True)
 class Events:
-    """`number` events in Parquet files, FILES_PER_BATCH of which make a micro-batch."""
+    """`number` events in Parquet files. A micro-batch has FILES_PER_BATCH of them."""
 
     path: Path
     number: int
@@ -48,11 +48,12 @@ class Query:
     """A query of the benchmark.
 
     Attributes:
-        file: its text in `queries/nexmark`, without the suffix.
-        spark: the same by Spark's own operators, over the events with `ts`, which has a watermark.
-        columns: of its result, and how each becomes a number: `{}`, or DuckDB's and Spark's own.
-        times: what of its input makes the watermark, in DuckDB's SQL.
-        ends: when the window of a row of the result is over, in DuckDB's SQL.
+        file: Name of its text in `queries/nexmark`, without the suffix.
+        spark: The same query by Spark's own operators, over the events with `ts` and its watermark.
+        columns: Columns of the result, and the SQL that makes a number of each: `{}`, or DuckDB's
+            and Spark's own.
+        times: DuckDB's SQL for the input that makes the watermark.
+        ends: DuckDB's SQL for the end of a result row's window.
     """
 
     file: str
@@ -62,14 +63,14 @@ class Query:
     ends: str
 
     def digest(self, to_millis: str) -> list[str]:
-        """Aggregates that distinguish one result from another.
+        """Return aggregates that distinguish one result from another.
 
         Args:
             to_millis: SQL for the milliseconds since 1970 of the column `{}`.
         """
         millis = f"({to_millis} - {_BASE_MS})"
         numbers = [(millis if how == "time" else how).format(n) for n, how in self.columns.items()]
-        # what stands together in a row counts too
+        # combinations of columns in a row count, too
         mixed = " + ".join(f"{v} * {7**i}" for i, v in enumerate(numbers))
         return ["count(*)", *(f"sum({v})" for v in numbers), f"sum(({mixed}) % 1000003)"]
 
@@ -79,13 +80,13 @@ _DUCKDB_MILLIS = "epoch_ms({})"
 
 
 def make(session: sqlwin.Session, directory: Path, n_events: int, batch_events: int) -> Events:
-    """The files with the events, written if they are not there.
+    """Return the files with the events. Write them if they do not exist.
 
     Args:
-        session: a session.
-        directory: where data of all benchmarks lie.
-        n_events: how many, at least; full micro-batches are made.
-        batch_events: how many a micro-batch has, a multiple of 1,000.
+        session: Session.
+        directory: Directory for the data of all benchmarks.
+        n_events: Minimum number of events; the last micro-batch is filled up.
+        batch_events: Events per micro-batch, a multiple of 1,000.
     """
     n_batches = -(-n_events // batch_events)
     n_events = n_batches * batch_events
@@ -100,13 +101,13 @@ def make(session: sqlwin.Session, directory: Path, n_events: int, batch_events: 
           'first-event.rate' = '{RATE}', 'base-time' = '{_BASE_TIME}',
           'scan.parallelism' = '{n_files}')
     """)
-    made = session.sql("SELECT * FROM made")
+    rows = session.sql("SELECT * FROM made")
     for kind in ("person", "auction", "bid"):
         # the benchmark's times are milliseconds
         time = F.date_trunc("MILLISECOND", F.col(f"{kind}.dateTime")).cast("timestamp_ntz")
-        made = made.withColumn(kind, F.col(kind).withField("dateTime", time))
-    made.write.parquet(str(path))
-    # a stream takes files in the order of their times
+        rows = rows.withColumn(kind, F.col(kind).withField("dateTime", time))
+    rows.write.parquet(str(path))
+    # a stream reads files in order of their modification times
     for number, file in enumerate(sorted(path.glob("*.parquet"))):
         os.utime(file, (_FIRST_WRITTEN + number,) * 2)
     (path / "_DONE").touch()
@@ -114,7 +115,7 @@ def make(session: sqlwin.Session, directory: Path, n_events: int, batch_events: 
 
 
 def by_definition(query: Query, events: Events) -> tuple[float, ...]:
-    """The digest of what DuckDB makes of the query's definition, of the windows that closed."""
+    """Return the digest of DuckDB's result of the query's definition, for the closed windows."""
     connection = duckdb.connect(config={"memory_limit": "2GB", "preserve_insertion_order": "false"})
     with connection:
         for number, kind in enumerate(("person", "auction", "bid")):
@@ -125,15 +126,15 @@ def by_definition(query: Query, events: Events) -> tuple[float, ...]:
         digest = ", ".join(query.digest(_DUCKDB_MILLIS))
         result = f"({BY_DEFINITION[query.file]}) result({', '.join(query.columns)})"
         watermark = f"(SELECT max(dateTime) - INTERVAL '{DELAY}' FROM ({query.times}))"
-        found = connection.execute(
+        actual = connection.execute(
             f"SELECT {digest} FROM {result} WHERE {query.ends} <= {watermark}"
         ).fetchone()
-    assert found is not None
-    return tuple(float(value or 0) for value in found)
+    assert actual is not None
+    return tuple(float(value or 0) for value in actual)
 
 
 def sqlwin_rows(session: sqlwin.Session, query: Query, events: Events) -> DataFrame:
-    """The text of the query as it stands, over the files in place of the generator."""
+    """Return the query's text unchanged, over the files instead of the generator."""
     text = (ROOT / "queries" / "nexmark" / f"{query.file}.sql").read_text()
     files = f"""WITH ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{events.path}',
         'max-files-per-trigger' = '{FILES_PER_BATCH}')"""
@@ -146,7 +147,7 @@ def sqlwin_rows(session: sqlwin.Session, query: Query, events: Events) -> DataFr
 
 
 def spark_rows(session: sqlwin.Session, query: Query, events: Events) -> DataFrame:
-    """The query by Spark's own operators, which wait for the same watermark."""
+    """Return the query by Spark's own operators, which wait for the same watermark."""
     spark = session.spark
     schema = spark.read.parquet(str(events.path)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_PER_BATCH)
@@ -154,7 +155,7 @@ def spark_rows(session: sqlwin.Session, query: Query, events: Events) -> DataFra
 
 
 def _bids(events: DataFrame) -> DataFrame:
-    """The bids that a query may read, with their time as `ts`."""
+    """Return the bids that a query may read, with their time as `ts`."""
     bid = events.where("event_type = 2").select(
         "bid.auction", "bid.bidder", "bid.price", _ts("bid")
     )
@@ -162,12 +163,12 @@ def _bids(events: DataFrame) -> DataFrame:
 
 
 def _ts(kind: str) -> Column:
-    """The time of an event; Spark takes watermarks of instants alone."""
+    """Return the time of an event as an instant, the only type on which Spark accepts watermarks."""
     return F.col(f"{kind}.dateTime").cast("timestamp").alias("ts")
 
 
 def _q5(events: DataFrame) -> DataFrame:
-    """Two aggregations on each other: the second has all counts of a window, and drops the less."""
+    """Aggregate twice: the second aggregation has all counts of a window and keeps the largest."""
     counts = (
         _bids(events)
         .groupBy("auction", F.window("ts", "10 seconds", "2 seconds"))
@@ -182,14 +183,14 @@ def _q5(events: DataFrame) -> DataFrame:
 
 
 def _q7(events: DataFrame) -> DataFrame:
-    """The greatest row of each window, which is one where several bids tie."""
+    """Return the greatest row of each window; one of them if several bids tie."""
     row = F.struct("price", "auction", "bidder", "ts")
     best = _bids(events).groupBy(F.window("ts", "10 seconds")).agg(F.max(row).alias("best"))
     return best.selectExpr("best.auction", "best.price", "best.bidder", "best.ts AS dateTime")
 
 
 def _q8(events: DataFrame) -> DataFrame:
-    """Two aggregations and a join of streams on their windows."""
+    """Join two aggregated streams on their windows."""
     is_person = F.col("event_type") == 0
     time = F.when(is_person, F.col("person.dateTime")).otherwise(F.col("auction.dateTime"))
     timed = events.withColumn("ts", time.cast("timestamp")).withWatermark("ts", DELAY)
@@ -212,7 +213,7 @@ def _q8(events: DataFrame) -> DataFrame:
 
 
 def _q11(events: DataFrame) -> DataFrame:
-    """Spark's own sessions."""
+    """Aggregate Spark's own sessions."""
     sessions = _bids(events).groupBy("bidder", F.session_window("ts", "10 seconds"))
     return sessions.agg(F.count("*").alias("bid_count")).selectExpr(
         "bidder", "bid_count", "session_window.start AS starttime", "session_window.end AS endtime"

@@ -1,38 +1,38 @@
-"""Streams beside Spark's own `window()`, Flink and clink: `python -m tests.bench.streaming`.
+r"""Compare streams with Spark's `window()`, Flink and clink: `python -m tests.bench.streaming`.
 
-sqlwin and Spark read the same files, as many a micro-batch, keep their state in RocksDB with a log of
-changes, wait for the same watermark and throw their rows away. Each runs on two micro-batches before
-it is timed. Results are summed up on the way, and compared before a time is printed. Windows
-that are open when the input is used up stay in state: so much is the state that is reported, its keys
-and values in bytes, besides the most rows that the state store had. Times of micro-batches leave
+sqlwin and Spark read the same files with the same number of files per micro-batch, keep their state
+in RocksDB with a changelog, wait for the same watermark and discard their rows. Each runs two
+micro-batches before it is timed. Results are aggregated on the way and compared before a time is
+printed. Windows that are open at the end of the input stay in state: the table reports the bytes of
+its keys and values, and the maximum number of rows in the state store. Times of micro-batches leave
 out the first one, which compiles the plan.
 
-With `--peer-rows` peers read the first files alone, and sqlwin once more beside them.
+With `--peer-rows`, peers read only the first files, and sqlwin runs on these once more.
 
-With `--live` a micro-batch is one minute of event time, so that each fires what ends with it. The
-engine `lateness` is sqlwin with an allowed lateness of a day; no row comes so late:
+With `--live`, a micro-batch is one minute of event time and fires the windows that end with it. The
+engine `lateness` is sqlwin with an allowed lateness of a day, which no row needs:
 
-    python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \\
+    python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \
         --window "TUMBLE 1 min" --engine sqlwin --engine lateness
 
-With `--history` so many minutes come before, or as many as fill the window, and are not timed. So
-windows of a day are full, and the column `times the first` is what one costs beside another. Each
-engine reads a history once: its checkpoint is kept with the data, and copied by each run:
+`--history` adds that many untimed minutes before, or as many as fill the window. So windows of a
+day are full, and the column `times the first` compares their cost. Each engine reads a history
+once: its checkpoint is stored with the data and copied by each run:
 
-    python -m tests.bench.streaming --live 20 --history 1440 --batch-rows 200000 --keys 100000 \\
+    python -m tests.bench.streaming --live 20 --history 1440 --batch-rows 200000 --keys 100000 \
         --window "TUMBLE 1 min" --window "HOP 1 min / 24 h" --engine sqlwin
 
-With `--open` so many sessions are open in each of the minutes, whose keys and gap go by that:
+`--open` sets the number of sessions open in each minute, which determines keys and gap:
 
     python -m tests.bench.streaming --live 40 --batch-rows 10000 --open 10000 --open 1000000
 
-Flink and clink are processes of their own, which run through the same rows without micro-batches.
-What is compared is rows a second, and the seconds that a minute of event time takes: of sqlwin and
-Spark the mean micro-batch, of these the time from the windows of a minute to those of the next one.
-Their clock stops with the last window that the watermark closes. A dash: there is no such figure.
+Flink and clink run in their own processes, through the same rows without micro-batches. Compared
+are rows per second, and the seconds per minute of event time: for sqlwin and Spark the mean
+micro-batch, for the others the time from the windows of one minute to those of the next. Their
+clock stops at the last window that the watermark closes. A dash means that no figure exists.
 
-    python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \\
-        --window "TUMBLE 1 min" --engine spark --engine flink --flink flink/bin/python \\
+    python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \
+        --window "TUMBLE 1 min" --engine spark --engine flink --flink flink/bin/python \
         --engine pyclink
 
 | engine | state | checkpoints | reads | tasks |
@@ -43,8 +43,8 @@ Their clock stops with the last window that the watermark closes. A dash: there 
 | flink-heap | objects on the heap | none | CSV | 2 |
 | pyclink | memory | none | Parquet, times in milliseconds | 2 |
 
-The first run of Flink's and clink's two is compared, the second one timed. `flink.py` and
-`clink.py` say more, and how Flink is installed.
+Flink and clink run twice: the first run is compared, the second one timed. See `flink.py` and
+`clink.py` for details and for how to install Flink.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ from tests.bench.streaming.live import Traffic, history_of, sessions, state_afte
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
-# Engines in processes of their own, and the Python that each has
+# Engines in separate processes, and their Pythons
 _APART = {
     "flink": lambda options: flink(options.flink, "rocksdb"),
     "flink-heap": lambda options: flink(options.flink, "hashmap"),
     "pyclink": lambda options: clink(options.pyclink),
 }
-_ANY = 1 << 30  # as many minutes of history as fill the window
+_ANY = 1 << 30  # enough minutes of history to fill the window
 
 
 def main() -> None:
-    """Run the cases asked for and print the table, or soak."""
+    """Run the selected cases and print the table, or run the soak test."""
     options = _options()
     console = Console(width=200)
     with connect(options.master) as session:
@@ -105,7 +105,7 @@ def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Cons
 
 @dataclass(frozen=True)
 class _Report:
-    """Where outcomes go: the table, a line each as they come, and the first one of each engine."""
+    """Output of outcomes: the table, a line for each, and the first outcome of each engine."""
 
     table: Table
     console: Console
@@ -118,19 +118,19 @@ def _case(
     files = _files(options, case, options.rows)
     peers = [name for name in options.engine if name != "sqlwin"]
     fewer = files if options.peer_rows is None else _files(options, case, options.peer_rows)
-    # What a process does for the first time takes seconds, whichever engine it is that comes first
+    # The first use of anything in a process takes seconds, so an untimed run comes first
     warm_up = _files(options, case, 2 * options.batch_rows, history=0)
     for name in ["sqlwin", *(name for name in peers if name not in _APART)]:
         run(ENGINES[name], session, case, warm_up)
     own: dict[int, Outcome] = {}
-    for each in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
-        chosen = files if each == files.n_rows else fewer
-        own[each] = _reported(session, case, "sqlwin", chosen, options, None, report)
+    for item in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
+        chosen = files if item == files.n_rows else fewer
+        own[item] = _run_and_report(session, case, "sqlwin", chosen, options, None, report)
     for name in peers:
-        _reported(session, case, name, fewer, options, own[fewer.n_rows], report)
+        _run_and_report(session, case, name, fewer, options, own[fewer.n_rows], report)
 
 
-def _reported(
+def _run_and_report(
     session: sqlwin.Session,
     case: Case,
     name: str,
@@ -139,7 +139,7 @@ def _reported(
     beside: Outcome | None,
     report: _Report,
 ) -> Outcome:
-    """Run an engine and print what it took, once its result is that of sqlwin `beside` it."""
+    """Run an engine and print its figures, after comparing its result with sqlwin's."""
     if name in _APART:
         outcome = jobs.run(_APART[name](options), case, files)
     else:
@@ -180,7 +180,7 @@ def _reported(
 
 
 def _pace(outcome: Outcome) -> float | None:
-    """What one case is compared by with another: the median micro-batch, or a minute's mean."""
+    """Return the figure that cases are compared by: the median micro-batch, or a minute's mean."""
     return outcome.batch(50) if outcome.batch_seconds else outcome.paced
 
 
@@ -191,9 +191,9 @@ def _figure(value: float | None, form: str) -> str:
 def _files(
     options: argparse.Namespace, case: Case, n_rows: int, history: int | None = None
 ) -> Files:
-    """The files with the first `n_rows` rows, linked into a directory where these are not all.
+    """Return the files with the first `n_rows` rows, linked into a directory if these are not all.
 
-    Of live minutes those of so many minutes of history come before them; None: as many as asked.
+    Live minutes are preceded by `history` minutes; None: as many as the options ask for.
     """
     if options.live:
         minutes = max(2, n_rows // options.batch_rows)

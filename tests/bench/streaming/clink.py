@@ -1,9 +1,9 @@
-"""pyclink: the C++ engine clink in a process of its own, from the package `pyclink`.
+"""pyclink: the C++ engine clink in its own process, from the package `pyclink`.
 
-It reads Parquet, with times as milliseconds in a BIGINT; so it gets the same rows as Parquet once
-more. It runs with two tasks. Its windows are in memory: with `state_backend_uri` of RocksDB too,
-where nothing is written while a window is open, and it takes no checkpoint over files, which it has
-read before the first one is due. So it runs with neither.
+It reads Parquet with times as milliseconds in a BIGINT, so it gets the same rows in separate
+Parquet files. It runs with two tasks and keeps windows in memory: with a RocksDB
+`state_backend_uri` it writes nothing while a window is open, and over files it takes no checkpoint,
+because it has read them before the first one is due. So it runs without both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.streaming.jobs import TASKS, Job, Peer
 
 
 def clink(python: Path) -> Peer:
-    """clink, in a Python that has it."""
+    """Return clink, run by a Python that has it."""
 
     def command(job: Job) -> list[str]:
         return [
@@ -35,11 +35,11 @@ def clink(python: Path) -> Peer:
             "--output", str(job.output),
         ]  # fmt: skip
 
-    return Peer(command, _windows, _fired, lambda job: {"CLINK_LOG_LEVEL": "warning"})
+    return Peer(command, _windows, _parse_fired, lambda job: {"CLINK_LOG_LEVEL": "warning"})
 
 
 def window(case: Case) -> str:
-    """The group window, in clink's words: HOP has its size before its slide."""
+    """Return the group window in clink's SQL, where HOP has its size before its slide."""
     step = f"INTERVAL '{case.step_us // 1_000_000}' SECOND"
     size = f"INTERVAL '{case.size}' MINUTE"
     return f"{case.kind}(ts, {step if case.kind == 'TUMBLE' else f'{size}, {step}'})"
@@ -51,7 +51,7 @@ def _windows(output: Path) -> pa.Table:
     return windows.set_column(at, "window_end", pc.multiply(windows["window_end"], 1_000))
 
 
-def _fired(line: str) -> tuple[int, int] | None:
+def _parse_fired(line: str) -> tuple[int, int] | None:
     match line.split():
         case ["FIRED", end_ms, n_windows]:
             return int(end_ms) * 1_000, int(n_windows)

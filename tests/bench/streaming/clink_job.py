@@ -1,7 +1,7 @@
-"""A window aggregation in clink, over the Parquet files of a benchmark.
+"""A window aggregation in clink over the Parquet files of a benchmark.
 
-A program by itself: nothing of the project is imported, so that it runs where there is nothing but
-the package `pyclink`. What it writes is what `jobs.py` reads.
+A standalone program that imports nothing of the project, so that it runs with only the package
+`pyclink`. `jobs.py` reads its output.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import pyclink
 
 
 def main() -> None:
-    """Write the windows that are closed, and then time all of them."""
+    """Write the closed windows, and then time all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True, help="a directory of Parquet files")
     parser.add_argument("--window", required=True, help="HOP(...) or TUMBLE(...)")
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--least", type=int, required=True, help="the lowest maximum to be printed")
     parser.add_argument("--output", required=True, help="a file for the windows")
     options = parser.parse_args()
-    # in a process that leaves no memory behind
+    # in a process whose memory is released afterwards
     child = os.fork()
     if not child:
         write(options)
@@ -36,12 +36,12 @@ def main() -> None:
     print("STARTED", flush=True)
     with pyclink.Engine(parallelism=options.parallelism) as engine:
         for batch in aggregate(engine, options, f"HAVING MAX(price) >= {options.least}"):
-            for found in pc.value_counts(batch["window_end"]).to_pylist():
-                print("FIRED", found["values"], found["counts"], flush=True)
+            for row in pc.value_counts(batch["window_end"]).to_pylist():
+                print("FIRED", row["values"], row["counts"], flush=True)
 
 
 def write(options):
-    """All closed windows as Parquet."""
+    """Write all closed windows as Parquet."""
     with pyclink.Engine(parallelism=options.parallelism) as engine:
         batches = [
             batch.filter(pc.less_equal(batch["window_end"], options.closed))
@@ -52,7 +52,7 @@ def write(options):
 
 
 def aggregate(engine, options, having):
-    """Start the job; its windows, batch by batch."""
+    """Start the job and yield its windows, batch by batch."""
     engine.execute(f"""
         CREATE TABLE events (ts BIGINT, key BIGINT, price BIGINT, val DOUBLE PRECISION) WITH (
           connector = 'parquet', prefix = '{options.input}',

@@ -1,7 +1,7 @@
-"""The engines that streams are compared on, besides those in processes of their own.
+"""The engines that streams are compared on, except those in separate processes.
 
 Each is a streaming DataFrame over the same files, so that source, sink, trigger, state store and
-what is measured are the same for all.
+measurements are the same for all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Digest = tuple[float, ...]
 
 
 def connect(master: str) -> sqlwin.Session:
-    """A session whose streams keep their state in as many partitions as those of `sqlwin run`."""
+    """Return a session whose streams have as many state partitions as those of `sqlwin run`."""
     session = sqlwin.connect(master=master, conf=CONF)
     partitions = stream_partitions(session.spark)
     session.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -56,24 +56,24 @@ def connect(master: str) -> sqlwin.Session:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave, took and kept.
+    """Result, times and state of a run.
 
     Attributes:
-        digest: of the rows that were emitted.
-        n_rows: rows that came in and were timed.
-        seconds: from the start of the query to its end; of what was timed where some was not.
-        batch_seconds: of each micro-batch with rows but the first, which compiles the plan, and
-            others that were not timed.
-        later_seconds: of all micro-batches but the first together, with rows or without.
-        state_rows: rows of the state store, at most; None: not known.
-        state_bytes: keys and values of the state store, after the last micro-batch with rows; None:
-            not known.
-        worker_bytes: what the Python workers held together, at most.
-        jvm_bytes: what the JVM held, at most, with RocksDB.
-        partials: how many partials, keys of slices, were in state after the last micro-batch with
-            rows; 0: not known.
-        paced: of an engine without micro-batches, the seconds from the windows of a minute of event
-            time to those of the next one, in the mean.
+        digest: Aggregates of the emitted rows.
+        n_rows: Number of input rows that were timed.
+        seconds: Duration of the query; only of the timed part if some was not timed.
+        batch_seconds: Durations of the timed micro-batches with rows, except the first, which
+            compiles the plan.
+        later_seconds: Total duration of all micro-batches but the first, with rows or without.
+        state_rows: Maximum number of rows in the state store. None if unknown.
+        state_bytes: Size of keys and values in the state store after the last micro-batch with
+            rows. None if unknown.
+        worker_bytes: Peak memory of all Python workers together.
+        jvm_bytes: Peak memory of the JVM, including RocksDB.
+        partials: Number of partials (key and slice) in state after the last micro-batch with rows;
+            0 if unknown.
+        paced: For engines without micro-batches, the mean seconds from the windows of one minute of
+            event time to those of the next.
     """
 
     digest: Digest
@@ -90,30 +90,30 @@ class Outcome:
 
     @property
     def minute(self) -> float | None:
-        """The mean seconds of a micro-batch, or of a minute of event time where there are none."""
+        """Mean seconds of a micro-batch, or of a minute of event time without micro-batches."""
         return float(np.mean(self.batch_seconds)) if self.batch_seconds else self.paced
 
     @property
     def bytes_per_partial(self) -> float:
-        """The state's bytes for each key and slice."""
+        """Bytes of state for each key and slice."""
         return (self.state_bytes or 0) / self.partials if self.partials else 0.0
 
     @property
     def rows_per_second(self) -> float:
-        """Of the whole run."""
+        """Rows per second over the whole run."""
         return self.n_rows / self.seconds
 
     def batch(self, percent: float) -> float:
-        """A percentile of the micro-batches' seconds."""
+        """Return a percentile of the micro-batches' seconds."""
         return float(np.percentile(self.batch_seconds, percent)) if self.batch_seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Files:
-    """The input: `n_rows` rows in files of a format, `per_batch` of which make a micro-batch.
+    """The input: `n_rows` rows in files of one format, `per_batch` files per micro-batch.
 
-    Files of a `history` come before, and have been read; so many micro-batches are `settling`,
-    which are not timed and not counted.
+    Files of a `history` come before and have been read. The first `settling` micro-batches are
+    neither timed nor counted.
     """
 
     path: Path
@@ -125,13 +125,13 @@ class Files:
 
     @property
     def pattern(self) -> str:
-        """The files as a glob: with a directory Spark goes on from no files of another one."""
+        """The files as a glob. Given a directory, Spark would not resume from another one's files."""
         return f"{self.path}/*.{self.format}"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to compute a case: a streaming DataFrame of its columns, and what its state holds."""
+    """A way to compute a case: a streaming DataFrame of its columns, and the size of its state."""
 
     rows: Callable[[sqlwin.Session, Case, Files], DataFrame]
     state_bytes: Callable[[sqlwin.Session, Path, Mapping[str, Any]], int]
@@ -140,14 +140,14 @@ class Engine:
 def run(
     engine: Engine, session: sqlwin.Session, case: Case, files: Files, start: Path | None = None
 ) -> Outcome:
-    """All the files, micro-batch by micro-batch; windows that are open at the end stay open.
+    """Process all files, micro-batch by micro-batch. Windows that are open at the end stay open.
 
     Args:
-        engine: what computes them.
-        session: of `connect`.
-        case: the query.
-        files: the input.
-        start: a checkpoint that the stream goes on from, which is copied; None: it begins.
+        engine: Engine.
+        session: Session of `connect`.
+        case: Query.
+        files: Input.
+        start: Checkpoint to resume from; it is copied. None starts from the beginning.
     """
 
     def state_bytes(checkpoint: Path, progress: Sequence[Any]) -> int:
@@ -165,19 +165,20 @@ def measure(
     settling: int = 0,
     start: Path | None = None,
 ) -> Outcome:
-    """Run a stream until its input is used up, and throw its rows away.
+    """Run a stream until its input is used up, and discard its rows.
 
     Args:
-        rows: the streaming DataFrame.
-        digest: aggregates in Spark SQL that distinguish one result from another.
-        state_bytes: the state's size by the checkpoint and the progress of each micro-batch.
-        settling: how many micro-batches are not timed.
-        start: a checkpoint to go on from, of which a copy is made; None: begin.
+        rows: Streaming DataFrame.
+        digest: Aggregates in Spark SQL that distinguish one result from another.
+        state_bytes: Function from the checkpoint and the progress of each micro-batch to the
+            state's size.
+        settling: Number of micro-batches that are not timed.
+        start: Checkpoint to resume from; it is copied. None starts from the beginning.
     """
-    observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]
+    observed = [F.expr(item).alias(f"d{i}") for i, item in enumerate(digest)]
     checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
     if start is not None:
-        # Spark writes files beside those that are there, and none of them again
+        # Spark writes new files next to the existing ones and never rewrites these
         shutil.copytree(start, checkpoint, copy_function=_link, dirs_exist_ok=True)
     try:
         with workers_peak() as memory:
@@ -210,16 +211,16 @@ def measure(
 
 
 def drain(rows: DataFrame, checkpoint: Path, may_die: bool = False) -> StreamingQuery:
-    """Run a stream until its input is used up, and throw its rows away.
+    """Run a stream until its input is used up, and discard its rows.
 
     Args:
-        rows: the streaming DataFrame.
-        checkpoint: its directory.
-        may_die: whether it is to go on where a process that was killed has left it.
+        rows: Streaming DataFrame.
+        checkpoint: Directory of the checkpoint.
+        may_die: Whether to resume where a killed process stopped.
     """
     spark, writer = rows.sparkSession, rows.writeStream.format("noop").outputMode("append")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    # all engines under the settings that sqlwin has for the streams that it starts
+    # all engines use the settings of streams that sqlwin starts
     with stream_settings(spark.conf, stream_partitions(spark), is_local=not may_die):
         query = writer.start()
         await_sources(query)
@@ -228,7 +229,7 @@ def drain(rows: DataFrame, checkpoint: Path, may_die: bool = False) -> Streaming
 
 
 def same(left: Digest, right: Digest) -> bool:
-    """Whether two results are equal but for the rounding of sums."""
+    """Return whether two results are equal except for the rounding of sums."""
     return all(
         abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1) for a, b in zip(left, right, strict=True)
     )
@@ -244,13 +245,13 @@ def _link(origin: str, copy: str) -> str:
 
 
 def _digest(progress: Sequence[Any], n_parts: int) -> Digest:
-    found = [p["observedMetrics"]["digest"] for p in progress if "digest" in p["observedMetrics"]]
-    return tuple(float(sum(row[i] or 0 for row in found)) for i in range(n_parts))
+    result = [p["observedMetrics"]["digest"] for p in progress if "digest" in p["observedMetrics"]]
+    return tuple(float(sum(row[i] or 0 for row in result)) for i in range(n_parts))
 
 
 def _partials(progress: Sequence[Any]) -> int:
-    found = [size for p in progress for size in state_sizes(report_of(p), 1) if size is not None]
-    return found[-1][0] if found else 0
+    result = [size for p in progress for size in state_sizes(report_of(p), 1) if size is not None]
+    return result[-1][0] if result else 0
 
 
 def _seconds(progress: Mapping[str, Any]) -> float:
@@ -273,7 +274,7 @@ def _sqlwin_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame
 
 
 def _late_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
-    """sqlwin again, whose windows take rows that are a day late; there are none."""
+    """Return sqlwin's rows with an allowed lateness of a day, which no row needs."""
     session.execute("SET 'table.exec.emit.allow-lateness' = '1 d'")
     try:
         return _sqlwin_rows(session, case, files)
@@ -282,12 +283,12 @@ def _late_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
 
 
 def _csv_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
-    """sqlwin again, over the CSV that Flink reads."""
+    """Return sqlwin's rows over the CSV files that Flink reads."""
     return _sqlwin_rows(session, case, replace(files, path=csv_files(files.path), format="csv"))
 
 
 def _sqlwin_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, Any]) -> int:
-    """Every name and blob."""
+    """Return the size of all names and blobs."""
     states = session.spark.read.format("statestore").option("stateVarName", "blobs")
     size = F.sum(F.expr("length(user_map_key.name) + length(user_map_value.blob)"))
     (row,) = states.load(str(checkpoint)).select(size).collect()
@@ -298,12 +299,12 @@ def _sqlwin_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, 
 
 
 def _spark_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
-    """Spark's own window() or session_window(), which wait for the same watermark."""
+    """Return the rows of Spark's window() or session_window(), with the same watermark."""
     spark = session.spark
     schema = spark.read.parquet(str(files.path)).schema
     reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files.per_batch)
     rows = reader.parquet(files.pattern).withColumn("ts", F.col("ts").cast("timestamp"))
-    # state is kept by the key and its window, whose two ends Spark names `window`
+    # the state's key is the group key and the window, a struct of two times
     step = f"{case.step_us // 1_000_000} seconds"
     window = F.window("ts", f"{case.size} minutes", step)
     if case.kind == "SESSION":
@@ -321,7 +322,7 @@ def _spark_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
 
 
 def _spark_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, Any]) -> int:
-    """Rows times the size of a row, which is the same for all: every type in it is fixed."""
+    """Return the number of rows times the size of a row, which is fixed for these types."""
     states = session.spark.read.format("statestore").load(str(checkpoint))
     fields = {field.name: field.dataType for field in states.schema}
     row = _unsafe_row_bytes(fields["key"]) + _unsafe_row_bytes(fields["value"])
@@ -329,7 +330,7 @@ def _spark_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, A
 
 
 def _unsafe_row_bytes(type_: DataType) -> int:
-    """The bytes of an UnsafeRow: a bit for each NULL and 8 bytes a field; rows in it follow it."""
+    """Return the bytes of an UnsafeRow: a bit per NULL, 8 bytes per field, then nested rows."""
     if not isinstance(type_, StructType):
         return 0
     bitmap = -(-len(type_) // 64) * 8

@@ -1,12 +1,11 @@
-"""Flink, in a process of its own, run by a Python that has the package `apache-flink`:
+"""Flink in its own process, run by a Python that has the package `apache-flink`:
 
     python3.11 -m venv flink && flink/bin/pip install apache-flink==2.3.0
 
-That package reads CSV, JSON and files of its own, but no Parquet. So it gets the same rows as CSV,
-in a file for each of its two tasks; the engine `sqlwin-csv` reads this CSV as well. The engine
-`flink` has its state in RocksDB, with an incremental checkpoint every 10 s; `flink-heap` has it on
-the heap and takes no checkpoints, which is the fastest that Flink has. The run that is compared is
-that of the heap.
+That package reads CSV, JSON and its own formats, but no Parquet. So it gets the same rows as CSV,
+one file for each of its two tasks; the engine `sqlwin-csv` reads this CSV as well. The engine
+`flink` keeps its state in RocksDB, with an incremental checkpoint every 10 s; `flink-heap` keeps it
+on the heap without checkpoints, which is Flink's fastest mode. Results are compared on the heap.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from tests.bench.streaming.formats import csv_by_task
 from tests.bench.streaming.jobs import TASKS, Job, Peer
 
 _COLUMNS = ["key", "window_start", "window_end", "s", "n", "a", "m"]
-# a row of the connector `print`
+# a row printed by the connector `print`
 _PRINTED = re.compile(r"(?:\d+> )?\+I\[[^,]+, [^,]+, ([^,]+),")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def flink(python: Path, backend: str) -> Peer:
-    """Flink with `rocksdb` and checkpoints, or with `hashmap` and none."""
+    """Return Flink with `rocksdb` and checkpoints, or with `hashmap` and none."""
 
     def command(job: Job) -> list[str]:
         checkpoints = ["--checkpoints", f"{job.scratch}/checkpoints"]
@@ -48,14 +47,14 @@ def flink(python: Path, backend: str) -> Peer:
         ]  # fmt: skip
 
     def environment(job: Job) -> dict[str, str]:
-        # where RocksDB's files are, which a process that is killed leaves behind
+        # RocksDB's files, which a killed process leaves behind
         return {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={job.scratch}"}
 
-    return Peer(command, _windows, _fired, environment)
+    return Peer(command, _windows, _parse_fired, environment)
 
 
 def window(case: Case) -> str:
-    """The table function, in Flink's words."""
+    """Return the table function in Flink's SQL."""
     step = f"INTERVAL '{case.step_us // 1_000_000}' SECOND(5)"
     size = f"INTERVAL '{case.size}' MINUTE(5)"
     lengths = step if case.kind == "TUMBLE" else f"{step}, {size}"
@@ -70,11 +69,11 @@ def _windows(output: Path) -> pa.Table:
     return windows.set_column(_COLUMNS.index("window_end"), "window_end", ends)
 
 
-def _fired(line: str) -> tuple[int, int] | None:
-    found = _PRINTED.match(line)
-    if found is None:
+def _parse_fired(line: str) -> tuple[int, int] | None:
+    result = _PRINTED.match(line)
+    if result is None:
         return None
-    end = datetime.fromisoformat(found.group(1)).replace(tzinfo=UTC)
+    end = datetime.fromisoformat(result.group(1)).replace(tzinfo=UTC)
     return round((end - _EPOCH).total_seconds()) * 1_000_000, 1
 
 

@@ -1,7 +1,7 @@
-"""A window aggregation in Flink itself, over the CSV files of a benchmark; run by Flink's Python.
+"""A window aggregation in Flink over the CSV files of a benchmark; run by Flink's Python.
 
-A program by itself: nothing of the project is imported, so that it runs where there is nothing but
-the package `apache-flink`. What it writes is what `jobs.py` reads.
+A standalone program that imports nothing of the project, so that it runs with only the package
+`apache-flink`. `jobs.py` reads its output.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 
 def main() -> None:
-    """Write the windows that are closed, and then time all of them."""
+    """Write the closed windows, and then time all of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True, help="a directory of CSV files")
     parser.add_argument("--window", required=True, help="HOP(...) or TUMBLE(...)")
@@ -59,13 +59,13 @@ def main() -> None:
 
 
 def configure(environment, settings):
-    """Set what the jobs from now on have."""
+    """Set options for all jobs from now on."""
     for key, value in settings.items():
         environment.get_config().set(key, value)
 
 
 def aggregate(environment, options, sink, having):
-    """Start the job that puts windows into a sink."""
+    """Start the job that writes windows to a sink."""
     environment.execute_sql("DROP TABLE IF EXISTS results")
     environment.execute_sql(f"""
         CREATE TABLE results (

@@ -1,6 +1,6 @@
-"""The rows of a benchmark's Parquet files in the files that peers read; made once.
+"""Convert a benchmark's Parquet files to the formats that peers read; each is made once.
 
-Each takes and gives a directory. Files keep their order, by name and by time.
+Each function takes and returns a directory. Files keep their order, by name and by time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import pyarrow.parquet as pq
 
 
 def csv_files(parquet: Path) -> Path:
-    """CSV without a header, times as SQL has them."""
+    """Write CSV without a header, with times as in SQL."""
     plain = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
 
     def write(rows: pa.Table, path: Path) -> None:
         times = pc.strftime(rows["ts"], format="%Y-%m-%d %H:%M:%S")
         pyarrow.csv.write_csv(_with_times(rows, times), path.with_suffix(".csv"), plain)
 
-    return _converted(parquet, "csv", write)
+    return _convert(parquet, "csv", write)
 
 
 def csv_by_task(parquet: Path, tasks: int) -> Path:
-    """The CSV files joined to one for each task.
+    """Concatenate the CSV files to one file per task.
 
-    Flink takes the files of a directory in any order, and what came in the wrong one would be late.
+    Flink reads the files of a directory in any order, and rows in the wrong order would be late.
     """
     parts = sorted(csv_files(parquet).glob("*.csv"))
     path = parquet.with_name(f"{parquet.name}-csv-{tasks}")
@@ -46,28 +46,28 @@ def csv_by_task(parquet: Path, tasks: int) -> Path:
 
 
 def millisecond_files(parquet: Path) -> Path:
-    """Parquet whose times are BIGINT, milliseconds since 1970."""
+    """Write Parquet with times as BIGINT milliseconds since 1970."""
 
     def write(rows: pa.Table, path: Path) -> None:
         times = rows["ts"].cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
         pq.write_table(_with_times(rows, times), path)
 
-    return _converted(parquet, "ms", write)
+    return _convert(parquet, "ms", write)
 
 
 def _with_times(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("ts"), "ts", times)
 
 
-def _converted(parquet: Path, name: str, write: Callable[[pa.Table, Path], None]) -> Path:
+def _convert(parquet: Path, name: str, write: Callable[[pa.Table, Path], None]) -> Path:
     path = parquet.with_name(f"{parquet.name}-{name}")
     if (path / "_DONE").exists():
         return path
     path.mkdir(exist_ok=True)
     for file in sorted(parquet.glob("*.parquet")):
         write(pq.read_table(file), path / file.name)
-        (made,) = path.glob(f"{file.stem}.*")
+        (path_of_file,) = path.glob(f"{file.stem}.*")
         modified = file.stat().st_mtime
-        os.utime(made, (modified, modified))
+        os.utime(path_of_file, (modified, modified))
     (path / "_DONE").touch()
     return path

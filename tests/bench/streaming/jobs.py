@@ -1,18 +1,18 @@
-"""Engines that run in processes of their own, and have no micro-batches.
+"""Engines that run in separate processes, without micro-batches.
 
-Such an engine's job runs twice. The first run is not timed: its results are compared, and it warms
-the process up. Of the second run all windows are dropped but about a hundred of each minute, those
-with the highest maxima; from these is seen when the windows of a minute come out. So a minute of
-event time takes the time from one to the next, in the mean. It ends as soon as the last window is
-out that the watermark closes: these engines go on to close what is open when the input ends, an
-hour of windows of HOP 1 min / 1 h, and Spark and sqlwin do not.
+Such an engine runs its job twice. The first run is not timed: its results are compared, and it
+warms the process up. The second run drops all windows except about a hundred per minute, those with
+the highest maxima, which show when the windows of a minute come out. The time of a minute is the
+mean time from one minute's windows to the next one's. The run ends at the last window that the
+watermark closes: at the end of input these engines also close the open windows, unlike Spark and
+sqlwin, which for HOP 1 min / 1 h is an hour of windows.
 
-A job is a program by itself, run by a Python that has the engine. It writes lines:
+A job is a standalone program, run by a Python that has the engine. It writes lines:
 
-    WINDOWS    the first run is done; the other one begins when a line comes in
+    WINDOWS    the first run is done; the second one begins when the job reads a line
     STARTED    the second run begins
 
-and behind that what the engine has for the windows that are left.
+and then the engine's output for the remaining windows.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from tests.bench.streaming.engines import Digest, Files, Outcome
 
 TASKS = 2
 _PRICES = 10_000
-_SHOWN = 100  # windows of TUMBLE, in a minute, that are not dropped
+_SHOWN = 100  # TUMBLE windows per minute that are not dropped
 _LIMIT_SECONDS = 1_800
 
 
 class PeerFailedError(Exception):
-    """An engine ended before its last window, with what it said."""
+    """An engine ended before its last window. The message has its output."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run.
+    """A job to run.
 
     Attributes:
-        case: the window and its aggregates.
-        files: the rows.
-        closed_us: windows that end later are open at the end.
-        least: windows whose greatest price is below are dropped in the timed run.
-        scratch: a directory that is gone afterwards.
+        case: Window and aggregates.
+        files: Rows.
+        closed_us: Windows that end later are open at the end.
+        least: Windows whose greatest price is lower are dropped in the timed run.
+        scratch: Temporary directory.
     """
 
     case: Case
@@ -68,7 +68,7 @@ class Job:
 
     @property
     def output(self) -> Path:
-        """Where the first run puts its windows."""
+        """Directory for the windows of the first run."""
         return self.scratch / "windows"
 
 
@@ -77,11 +77,12 @@ class Peer:
     """An engine.
 
     Attributes:
-        command: what runs a job.
-        windows: what the first run put there, with the columns window_end in microseconds, s, n, a
+        command: Command that runs a job.
+        windows: Reads the first run's output, with the columns window_end in microseconds, s, n, a
             and m.
-        fired: the end of a window in microseconds and how many came, of a line; None: says nothing.
-        environment: variables of its process, beside those of this one.
+        fired: Parses a line: the end of a window in microseconds and the number of windows. None if
+            the line has neither.
+        environment: Additional variables of its process.
     """
 
     command: Callable[[Job], list[str]]
@@ -91,10 +92,10 @@ class Peer:
 
 
 def run(peer: Peer, case: Case, files: Files) -> Outcome:
-    """Both runs of a job.
+    """Run a job twice.
 
     Raises:
-        PeerFailedError: it ended too early, or took half an hour.
+        PeerFailedError: It ended too early, or took half an hour.
     """
     first_us, last_us = _times(files)
     with tempfile.TemporaryDirectory(prefix="peer-", ignore_cleanup_errors=True) as scratch:
@@ -106,7 +107,7 @@ def run(peer: Peer, case: Case, files: Files) -> Outcome:
             least=_least((last_us - first_us) / MINUTE_US, files.n_rows),
             scratch=Path(scratch),
         )
-        with _started(peer, job) as process:
+        with _start(peer, job) as process:
             process.line_is("WINDOWS")
             windows = peer.windows(job.output)
             windows = windows.filter(pc.less_equal(windows["window_end"], job.closed_us))
@@ -126,7 +127,7 @@ def _outcome(
     started: float,
     memory: Memory,
 ) -> Outcome:
-    """From the times at which the last window of each minute came."""
+    """Return the outcome, from the times at which the last window of each minute came."""
     first, last = min(fired), max(fired)
     return Outcome(
         digest=digest,
@@ -144,13 +145,16 @@ def _outcome(
 
 
 def _watch(process: _Process, peer: Peer, closed_us: int, n_shown: int) -> dict[int, float]:
-    """When the last window of each minute came, until as many came as are closed and shown."""
+    """Return when the last window of each minute came.
+
+    Stop once all closed windows that are shown came.
+    """
     fired: dict[int, float] = {}
     while n_shown > 0:
-        found = peer.fired(process.line())
-        if found is None or found[0] > closed_us:
+        result = peer.fired(process.line())
+        if result is None or result[0] > closed_us:
             continue
-        end_us, n_windows = found
+        end_us, n_windows = result
         fired[-(-end_us // MINUTE_US)] = time.monotonic()
         n_shown -= n_windows
     if not fired:
@@ -166,12 +170,12 @@ def _digest(windows: pa.Table) -> Digest:
 
 
 def _least(minutes: float, n_rows: int) -> int:
-    """The price that about so many rows in a minute have, or a higher one."""
+    """Return the price that about `n_rows` rows in a minute have, or a higher one."""
     return _PRICES - min(_PRICES, max(1, round(_PRICES * _SHOWN * minutes / n_rows)))
 
 
 def _times(files: Files) -> tuple[int, int]:
-    """The first time and the last one, in microseconds."""
+    """Return the first and the last time in microseconds."""
     spans = [
         pc.min_max(pq.read_table(part, columns=["ts"])["ts"].cast(pa.int64())).as_py()
         for part in files.path.glob("*.parquet")
@@ -181,7 +185,7 @@ def _times(files: Files) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Process:
-    """A job that runs."""
+    """A running job."""
 
     popen: subprocess.Popen[str]
     errors: IO[str]
@@ -191,7 +195,7 @@ class _Process:
         return self.popen.pid
 
     def line(self) -> str:
-        """The next one that it writes."""
+        """Return the next line that it writes."""
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         if not line:
@@ -212,8 +216,8 @@ class _Process:
 
 
 @contextmanager
-def _started(peer: Peer, job: Job) -> Iterator[_Process]:
-    """A job with all its processes, which end with the block, or after too long a time."""
+def _start(peer: Peer, job: Job) -> Iterator[_Process]:
+    """Start a job. Its processes end with the block, or after a time limit."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with (job.scratch / "errors").open("w+") as errors:
         popen = subprocess.Popen(
@@ -226,7 +230,7 @@ def _started(peer: Peer, job: Job) -> Iterator[_Process]:
         )
 
         def end() -> None:
-            # this one's process group is theirs too: what ends it from outside ends them
+            # the process group of this process, so that signals from outside end both
             for pid in below(popen.pid) if popen.poll() is None else []:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

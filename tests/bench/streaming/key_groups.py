@@ -1,8 +1,8 @@
-"""What a key group without rows costs a micro-batch: `python -m tests.bench.streaming.key_groups`.
+"""Measure the cost of a key group without rows: `python -m tests.bench.streaming.key_groups`.
 
-A stream of one key runs as many small micro-batches as asked for, once for each number of key
-groups, all on one task of the exchange: what is between two of them is the groups'. Each number
-runs twice, alternating, so that what the machine does beside it hits all of them.
+A stream of one key runs a number of small micro-batches for each number of key groups, all on one
+task of the exchange, so the difference is due to the groups. Each number runs twice, alternating,
+so that other load on the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SQL = """
 
 
 def main() -> None:
-    """Run each number of key groups and print what one costs."""
+    """Run each number of key groups and print the cost of one."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.streaming.key_groups", description=__doc__
     )
@@ -41,29 +41,29 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]", help="Spark's master")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="key-groups-"))
-    found: dict[int, list[float]] = {n: [] for n in options.groups}
+    result: dict[int, list[float]] = {n: [] for n in options.groups}
     try:
         _write(directory / "events", options.batches)
         with sqlwin.connect(master=options.master, conf=CONF) as session:
             for _ in range(options.runs):
                 for n_groups in options.groups:
                     begun = time.monotonic()
-                    found[n_groups] += _run(session, directory, n_groups)
+                    result[n_groups] += _run(session, directory, n_groups)
                     print(n_groups, f"{time.monotonic() - begun:.1f} s", flush=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     least = min(options.groups)
     table = Table("key groups", "micro-batch ms, median", "p10", "ms a key group")
-    for n_groups, seconds in found.items():
-        more = median(seconds) - median(found[least])
-        each = "" if n_groups == least else f"{more / (n_groups - least):.2f}"
+    for n_groups, seconds in result.items():
+        more = median(seconds) - median(result[least])
+        cost = "" if n_groups == least else f"{more / (n_groups - least):.2f}"
         p10 = sorted(seconds)[len(seconds) // 10]
-        table.add_row(str(n_groups), f"{median(seconds):.0f}", f"{p10:.0f}", each)
+        table.add_row(str(n_groups), f"{median(seconds):.0f}", f"{p10:.0f}", cost)
     Console(width=100).print(table)
 
 
 def _write(directory: Path, n_files: int) -> None:
-    """A file a micro-batch, each of a minute."""
+    """Write one file per micro-batch, each with a minute of rows."""
     directory.mkdir()
     for number in range(n_files):
         ts = pa.array([number * _MINUTE, number * _MINUTE + _MINUTE // 2], pa.timestamp("us"))
@@ -72,7 +72,7 @@ def _write(directory: Path, n_files: int) -> None:
 
 
 def _run(session: sqlwin.Session, directory: Path, n_groups: int) -> list[float]:
-    """The milliseconds of each micro-batch but the first ones."""
+    """Return the milliseconds of each micro-batch except the first ones."""
     session.execute(f"""
         SET 'execution.runtime-mode' = 'streaming';
         SET 'sqlwin.state.key-groups' = '{n_groups}';

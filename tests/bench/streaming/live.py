@@ -1,12 +1,12 @@
-"""Rows as they come: a micro-batch is a minute of event time, after a history.
+"""Rows in real-time order: each micro-batch is a minute of event time, after a history.
 
-The history is in state when the first minute that is timed comes: of a HOP window of a day one of a
-day, so that it is full. An engine reads it once, in a few large micro-batches, and its checkpoint is
-kept beside the files: each run goes on from there. In a minute of the history each row is of another
-key, as far as there are keys, so that few rows make a state as large as many would.
+The history is in state when the first timed minute comes; a HOP window of a day needs a day of it
+to be full. An engine reads it once, in a few large micro-batches, and its checkpoint is stored with
+the files; each run resumes from it. In a minute of the history each row has another key, as long as
+there are keys, so that few rows make a large state.
 
-Where a given number of sessions is to be open, rows are of random keys, in the mean one a gap and
-key: of ten rows of a micro-batch six go on with a session and four begin one, and as many end.
+For a given number of open sessions, rows have random keys, on average one per gap and key: of ten
+rows of a micro-batch, six continue a session and four begin one, and four sessions end.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tests.bench.cases import MINUTE_US, Case
 from tests.bench.data import DISORDER_SECONDS, MANY_ROWS, START_US
 from tests.bench.streaming.engines import ENGINES, Files, drain
 
-# The first minute that is timed, a week after the start
+# The first timed minute, a week after the start
 _LIVE = 7 * 1440
-# A history's micro-batches have about so many rows
+# Approximate rows of a micro-batch of history
 _LARGE = 12_000_000
-# So many minutes behind it are not timed: state is loaded, running aggregates are made
+# Untimed minutes after the history: state is loaded, running aggregates are computed
 SETTLING = 3
 _PER_BATCH = 2
 _SCHEMA = pa.schema(
@@ -49,14 +49,14 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Traffic:
-    """What comes.
+    """Rows of a benchmark.
 
     Attributes:
-        keys: how many different ones.
-        rows: in a minute.
-        minutes: that are timed.
-        history: minutes before.
-        history_rows: in a minute of these.
+        keys: Number of distinct keys.
+        rows: Rows per minute.
+        minutes: Timed minutes.
+        history: Minutes before.
+        history_rows: Rows per minute of the history.
     """
 
     keys: int
@@ -67,12 +67,12 @@ class Traffic:
 
     @property
     def name(self) -> str:
-        """Of its directory."""
+        """Name of its directory."""
         before = f"-after-{self.history}m-{self.history_rows}" if self.history else ""
         return f"live-{self.rows}-{self.keys}-{self.minutes}m{before}"
 
     def files(self, directory: Path) -> Files:
-        """Its files, made where they are not there, in the order in which they are to be read."""
+        """Return its files in reading order. Write them if they do not exist."""
         path, settling = directory / self.name, SETTLING if self.history else 0
         history = path / "history" if self.history else None
         live = pairwise(range(_LIVE - settling, _LIVE + self.minutes + 1))
@@ -87,58 +87,60 @@ class Traffic:
         return Files(path / "live", n_rows, _PER_BATCH, history=history, settling=settling)
 
     def _write(self, path: Path, batches: Sequence[tuple[int, int]]) -> None:
-        """Micro-batches of a directory, by the first minute and the one behind the last one."""
+        """Write the micro-batches of a directory, given the first minute and the end."""
         path.mkdir(parents=True, exist_ok=True)
         parts = [(first, end, part) for first, end in batches for part in range(_PER_BATCH)]
         write = partial(_write_part, self, path)
         if sum(end - first for first, end, _ in parts) * self.history_rows < MANY_ROWS:
-            for each in parts:
-                write(each)
+            for item in parts:
+                write(item)
         else:
             with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as writers:
                 list(writers.map(write, parts))
         for file in sorted(path.glob("*.parquet")):
-            # Spark reads files in the order of their times
+            # Spark reads files in order of their modification times
             number = int(file.stem.replace("-", ""))
             os.utime(file, (START_US // 1_000_000 + number,) * 2)
 
     def rows_of(self, minute: int) -> int:
-        """How many rows come in a minute."""
+        """Return the number of rows in a minute."""
         return self.rows if minute >= _LIVE - SETTLING else self.history_rows
 
 
 def state_after(engine: str, session: sqlwin.Session, case: Case, files: Files) -> Path | None:
-    """The checkpoint of an engine that has read the history of files, made once; None: of none.
+    """Return the checkpoint of an engine that has read the history, made once.
 
-    One that was not made to its end is gone on with.
+    None without history.
+
+    A checkpoint of an interrupted run is completed.
     """
     if files.history is None:
         return None
     window = case.name.split(",")[0].replace(" / ", "-").replace(" ", "-")
     path = files.history.with_name(f"state-{engine}-{window}")
-    checkpoint, done = path / "checkpoint", path / "_DONE"
-    if not done.exists():
+    checkpoint, result = path / "checkpoint", path / "_DONE"
+    if not result.exists():
         rows = ENGINES[engine].rows(session, case, replace(files, path=files.history))
         drain(rows, checkpoint, may_die=True)
-        done.touch()
+        result.touch()
     return checkpoint
 
 
 def sessions(n_open: int, rows: int) -> Case:
-    """SESSION with a gap and keys by which so many sessions are open, of so many rows a minute."""
+    """Return SESSION with a gap and keys that keep `n_open` sessions open at `rows` rows a minute."""
     keys = round(n_open / (1 - math.exp(-1)))
     gap = max(1, round(60 * keys / rows))
     return Case("SESSION", 0, 0, keys=keys, step_seconds=gap, n_open=n_open)
 
 
 def history_of(case: Case, most: int) -> int:
-    """The minutes of history that fill a case's window, up to so many."""
+    """Return the minutes of history that fill a case's window, at most `most`."""
     length_us = case.step_us if case.kind == "SESSION" else case.size_us
     return min(most, -(-length_us // MINUTE_US))
 
 
 def _write_part(traffic: Traffic, path: Path, part_of: tuple[int, int, int]) -> None:
-    """Write a part of the rows of a micro-batch, of each of its minutes."""
+    """Write a part of the rows of a micro-batch, for each of its minutes."""
     first, end, part = part_of
     with pq.ParquetWriter(path / f"{first:05}-{part}.parquet", _SCHEMA) as writer:
         for minute in range(first, end):
@@ -152,7 +154,7 @@ def _minute(traffic: Traffic, minute: int, part: int) -> pa.Table:
         key = rng.integers(0, n_keys, n_rows)
     else:
         key = rng.permutation(n_keys)[:n_rows]
-    # whole milliseconds, which are the finest that others have
+    # whole milliseconds, the finest resolution of the other engines
     at_ms = np.arange(n_rows) * 60_000 // n_rows + rng.integers(0, DISORDER_SECONDS * 1000, n_rows)
     columns = [
         (START_US + minute * MINUTE_US + at_ms * 1000).astype("datetime64[us]"),
@@ -160,4 +162,4 @@ def _minute(traffic: Traffic, minute: int, part: int) -> pa.Table:
         rng.integers(0, 10_000, n_rows),
         rng.random(n_rows) * 100,
     ]
-    return pa.table([pa.array(each[part::_PER_BATCH]) for each in columns], schema=_SCHEMA)
+    return pa.table([pa.array(column[part::_PER_BATCH]) for column in columns], schema=_SCHEMA)

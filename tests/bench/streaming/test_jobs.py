@@ -1,4 +1,4 @@
-"""Engines in processes of their own: what is compared, what is timed, and when they are ended."""
+"""Engines in separate processes: comparison of results, timing, and termination."""
 
 import sys
 import time
@@ -35,7 +35,7 @@ for minute in range(first + 1, first + 1_000):
 
 
 def _fake(first: int, n_closed: int, *more: str) -> Peer:
-    """Its windows: one of each minute that is closed, and one that is open."""
+    """Return a peer that emits one window for each closed minute, and one for the open minute."""
     ends = [(first + 1 + i) * MINUTE_US for i in range(n_closed + 1)]
     table = {"window_end": ends, "s": [5] * len(ends), "n": [2] * len(ends)}
     windows = pa.table({**table, "a": [0.5] * len(ends), "m": [9_999] * len(ends)})
@@ -77,8 +77,8 @@ def test_files_of_peers_have_the_same_rows_in_the_same_order(tmp_path):
     for before, ms, text in zip(rows, millis, texts, strict=True):
         assert ms["ts"].cast(pa.timestamp("ms")).cast(pa.timestamp("us")) == before["ts"]
         assert text["ts"].cast(pa.timestamp("us")) == before["ts"]
-        assert all(each.select(["key", "price", "val"]) == before.select(["key", "price", "val"])
-                   for each in (ms, text))  # fmt: skip
+        assert all(item.select(["key", "price", "val"]) == before.select(["key", "price", "val"])
+                   for item in (ms, text))  # fmt: skip
     tasks = [pyarrow.csv.read_csv(path, names) for path in sorted(csv_by_task(path, 2).iterdir())
              if path.suffix == ".csv"]  # fmt: skip
     assert tasks == [pa.concat_tables(texts[task::2]) for task in range(2)]
@@ -115,7 +115,7 @@ def test_clink_gives_the_windows_of_the_definition(tmp_path, window):
 
 
 def _by_definition(size: int, path: Path) -> tuple[float, ...]:
-    """Each row in all its windows, of those that the watermark closes."""
+    """Return the digest of the closed windows, with each row in all its windows."""
     (row,) = duckdb.sql(f"""
         WITH rows AS (SELECT epoch_us(ts) AS us, key, price, val FROM '{path}/*.parquet'),
         copies AS (

@@ -1,4 +1,4 @@
-"""Estimates merged from slices are what Spark itself finds in each window."""
+"""Estimates merged from slices equal those that Spark computes for each window."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CALLS = [
     "COUNT(DISTINCT i)",
 ]
 
-# Over windows of fewer rows than the accuracy asks for, where percentiles are exact
+# Windows with fewer rows than the accuracy, so that percentiles are exact
 PERCENTILES = [
     "APPROX_PERCENTILE(i, 0.5)",
-    # Spark's own sketch loses its order where there are NaN, which here are the largest values
+    # Spark's sketch loses its order with NaN, which here is the largest value
     "PERCENTILE_APPROX(ABS(NANVL(d, 5000.0)), ARRAY(0.1, 0.3, 0.6))",
     "APPROX_PERCENTILE(b, ARRAY(0, 0.00005, 0.25, 0.9999, 1.0), 10000)",
     "APPROX_PERCENTILE(f, 0.25)",
@@ -80,7 +80,7 @@ def test_estimates_are_those_of_spark_in_each_window(session: Any, path: Path) -
         FROM TABLE(TUMBLE(TABLE estimated, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY window_end
     """
     assert "ArrowScanLocalWindowAggregate" in session.explain(query)
-    # The scan does not hash wide decimals: Spark does it there.
+    # The scan cannot hash wide decimals, so Spark does.
     calls = [*CALLS, "APPROX_COUNT_DISTINCT(large)"]
     assert "ArrowScan" not in session.explain(query.replace(CALLS[2], calls[-1]))
     scanned, by_catalyst = run(session, "estimated", CALLS), run(session, "read", calls)
@@ -90,11 +90,11 @@ def test_estimates_are_those_of_spark_in_each_window(session: Any, path: Path) -
     assert "GlobalWindowAggregate" in explained
     session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     try:
-        wanted = run(session, "read", calls)
+        expected = run(session, "read", calls)
     finally:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
-    assert len(wanted) > 40
-    assert of_slices == wanted
+    assert len(expected) > 40
+    assert of_slices == expected
     n_percentiles = len(PERCENTILES)
-    assert by_catalyst == [row[:-n_percentiles] for row in wanted]
+    assert by_catalyst == [row[:-n_percentiles] for row in expected]
     assert scanned == [row[:-1] for row in by_catalyst]

@@ -1,4 +1,4 @@
-"""Rows of windows that workers hand on or write by themselves are those that Spark would make."""
+"""Window rows that workers return or write as Arrow equal the rows that Spark would make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.blobs import emitted_blobs, without_emitted
+from runtime.frames.blobs import without_emitted, wrap_emitted
 from runtime.spec.table import TableSpec
 from sqlwin.result import RowsResult
 from sqlwin.result.spark import SparkRows
@@ -73,7 +73,7 @@ def rows_of(result: sqlwin.Result) -> BatchRows:
 
 
 def arrow_rows(result: sqlwin.Result) -> ArrowRows | None:
-    """Rows as workers hold them; None if Spark computes them."""
+    """Return rows as workers hold them; None if Spark computes them."""
     assert isinstance(result, RowsResult)
     return result.data.arrow if isinstance(result.data, SparkRows) else None
 
@@ -103,11 +103,11 @@ QUERIES = {
 def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
     (result,) = own.execute(QUERIES[name])
     assert arrow_rows(result) is not None
-    found, expected = result.to_arrow(), result.dataframe.toArrow()
-    assert found.schema.types == expected.schema.types
-    assert found.column_names == expected.column_names
-    assert sorted_rows(found) == sorted_rows(expected)
-    assert bool(found.num_rows) == (name != "none")
+    actual, expected = result.to_arrow(), result.dataframe.toArrow()
+    assert actual.schema.types == expected.schema.types
+    assert actual.column_names == expected.column_names
+    assert sorted_rows(actual) == sorted_rows(expected)
+    assert bool(actual.num_rows) == (name != "none")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_table_of_them_has_the_columns_that_spark_finds(
     assert [(row.name, row.type.lower()) for row in described] == [
         (field.name, field.dataType.simpleString()) for field in expected
     ]
-    # where only Spark knows that there is no NULL, a column may have some
+    # columns are nullable where only Spark knows that they have no NULL
     for row, field in zip(described, expected, strict=True):
         assert row.null == "TRUE" or not field.nullable
         if field.name in ("window_start", "window_end", "window_time"):
@@ -215,9 +215,9 @@ def test_files_of_workers_are_those_of_spark(
         {"parquet-mr"},
     )
     assert inserted.row_count == expected.count()
-    found, sparks = (spark.read.parquet(str(path)) for path in (target, tmp_path / "sparks"))
-    assert found.schema == sparks.schema
-    assert sorted_rows(found.toArrow()) == sorted_rows(sparks.toArrow())
+    actual, sparks = (spark.read.parquet(str(path)) for path in (target, tmp_path / "sparks"))
+    assert actual.schema == sparks.schema
+    assert sorted_rows(actual.toArrow()) == sorted_rows(sparks.toArrow())
     assert [path.name for path in target.iterdir() if not path.name.startswith("part-")] == [
         "_SUCCESS"
     ]
@@ -234,7 +234,7 @@ def test_they_are_added_and_replaced(own: sqlwin.Session, target: Path) -> None:
     own.execute(f"INSERT OVERWRITE target {few}")
     assert own.execute(count)[0].rows[0].n == second.row_count
     assert writers(target) == {"parquet-cpp-arrow"}
-    # one without rows says which columns there are
+    # an empty file records the columns
     own.execute(f"INSERT OVERWRITE target {WRITTEN} HAVING COUNT(*) > 3000")
     assert [(footer.num_rows, footer.num_columns) for footer in footers(target)] == [(0, 6)]
 
@@ -272,7 +272,7 @@ N_ORDERED, DAY_US = 1_200_000, 86_400_000_000
 
 @pytest.fixture(scope="module")
 def ordered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows of a day, in the order of time but for some seconds, enough for several splits."""
+    """Write a day of rows, in order of time except for some seconds, enough for several splits."""
     directory = tmp_path_factory.mktemp("ordered")
     random = np.random.default_rng(11)
     n = N_ORDERED // 3
@@ -306,7 +306,7 @@ ORDERED = {
 def test_windows_of_rows_in_the_order_of_time_are_those_of_duckdb(
     fresh_session: sqlwin.Session, ordered: Path, tmp_path: Path, name: str, keys: str
 ) -> None:
-    """Most windows are whole in a split and are written by its task, the others by the exchange."""
+    """Most windows have all rows in one split, whose task writes them; the others are exchanged."""
     time, window, size, having = ORDERED[name]
     start_us = 3_000_000 if name == "an offset" else 0
     comma = f"{keys}," if keys else ""
@@ -324,14 +324,14 @@ def test_windows_of_rows_in_the_order_of_time_are_those_of_duckdb(
           COUNT(*) AS n, SUM(v) AS s, MAX(k) AS m
         FROM '{ordered}/*.parquet' WHERE {time} IS NOT NULL
         GROUP BY ALL {having} ORDER BY ALL""").to_arrow_table()
-    found = duckdb.sql(
+    actual = duckdb.sql(
         f"SELECT * FROM '{tmp_path}/written/*.parquet' ORDER BY ALL"
     ).to_arrow_table()
-    sums = found.column("s").to_numpy(), expected.column("s").to_numpy()
+    sums = actual.column("s").to_numpy(), expected.column("s").to_numpy()
     np.testing.assert_allclose(*sums, rtol=1e-9)
-    assert found.drop_columns("s").to_pylist() == expected.drop_columns("s").to_pylist()
-    assert bool(found.num_rows) == (name != "no window")
-    # no file is without rows but one that says which columns there are
+    assert actual.drop_columns("s").to_pylist() == expected.drop_columns("s").to_pylist()
+    assert bool(actual.num_rows) == (name != "no window")
+    # only the file that records the columns is empty
     filled = [footer.num_rows for footer in footers(tmp_path / "written")]
     assert all(filled) or filled == [0]
 
@@ -350,13 +350,13 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
     arrow = arrow_rows(result)
     assert arrow is not None and arrow.make_whole is not None
     make_whole = arrow.make_whole
-    blobs = arrow.input(lambda partials: emitted_blobs(make_whole(partials))).toArrow()
+    blobs = arrow.input(lambda partials: wrap_emitted(make_whole(partials))).toArrow()
     emitted: list[pa.RecordBatch] = []
     partials = list(without_emitted(blobs.to_batches(), emitted))
     n_partials = sum(from_blobs(b.column("partials").to_pylist()).num_rows for b in partials)
     n_windows = len(result.rows)
     assert n_windows > 1440 * 20
-    # splits have a minute or two in common with the next one, and there are four of them
+    # neighbouring splits share a minute or two, and there are four of them
     assert 0.99 * n_windows < sum(batch.num_rows for batch in emitted) < n_windows
     assert 0 < n_partials < 0.02 * n_windows
     files = arrow_files(rows_of(result), {})
@@ -365,7 +365,7 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
         files.write(str(tmp_path / "gone"))
 
 
-# Each task fails once, when it has written all of its rows
+# Each task fails once, after writing all of its rows
 TWICE = """
 import sys
 from dataclasses import replace
@@ -406,7 +406,7 @@ with sqlwin.connect(master="local[2, 2]") as session:
 
 @pytest.mark.long
 def test_tasks_that_run_twice_write_their_rows_once(ordered: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", TWICE, str(ordered), str(tmp_path / "target")],
         capture_output=True,
         text=True,
@@ -416,6 +416,6 @@ def test_tasks_that_run_twice_write_their_rows_once(ordered: Path, tmp_path: Pat
         SELECT COUNT(*) FROM (
           SELECT 1 FROM '{ordered}/*.parquet' GROUP BY time_bucket(INTERVAL '1' MINUTE, ts), k)
     """).fetchall()[0][0]
-    assert done.stdout.split() == [str(expected), str(expected), str(N_ORDERED), "True"], (
-        done.stderr
+    assert process.stdout.split() == [str(expected), str(expected), str(N_ORDERED), "True"], (
+        process.stderr
     )

@@ -1,4 +1,4 @@
-"""Files that are empty, cut short or corrupt: one line that names the file, and no output."""
+"""Empty, truncated and corrupt files: a one-line error that names the file, and no output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODES = ("batch", "streaming")
 
 
 def parquet(directory: Path) -> Path:
-    """Two files, of which the second is to be broken."""
+    """Write two files; the test breaks the second one."""
     directory.mkdir()
     rng = np.random.default_rng(1)
     for name in "ab":
@@ -63,8 +63,8 @@ def failure(session: sqlwin.Session, sql: str) -> str:
 
 
 def visible(directory: Path) -> list[str]:
-    found = files_below(Path(f"{directory}-out"), "*.parquet")
-    return [path.name for path in found if not any(part.startswith(".") for part in path.parts)]
+    actual = files_below(Path(f"{directory}-out"), "*.parquet")
+    return [path.name for path in actual if not any(part.startswith(".") for part in path.parts)]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
     for sql in (f"INSERT INTO o {WINDOWS}", "SELECT * FROM t", f"{BY_SPARK}; {WINDOWS}"):
         report = failure(fresh_session, sql)
         assert str(path) in report
-        # what, where, the line of the statement, and what to do
+        # problem, place, line of the statement, remedy
         assert len(report.splitlines()) <= 5, report
     assert visible(path.parent) == []
 

@@ -20,7 +20,7 @@ from tests.oracle import same_rows
 
 @dataclass(frozen=True)
 class CalendarOracle:
-    """sqlwin's function, and the start and the ends of the windows of the row at `ts` in DuckDB."""
+    """sqlwin's function, and DuckDB's start and ends of the windows of the row at `ts`."""
 
     name: str
     function: str
@@ -129,10 +129,10 @@ def test_calendar_windows_equal_brute_force_in_the_scan_and_in_one_phase(
         CREATE OR REPLACE TABLE data WITH (
           'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/data.parquet')
     """)
-    wanted = expected(data, window)
+    expected_rows = expected(data, window)
     assert "ArrowScanLocalWindowAggregate" in session.explain(query_of(window))
-    same_rows(rows_of(session, query_of(window)), wanted)
-    same_rows(one_phase(session, query_of(window)), wanted)
+    same_rows(rows_of(session, query_of(window)), expected_rows)
+    same_rows(one_phase(session, query_of(window)), expected_rows)
 
 
 @pytest.mark.parametrize("window", [WINDOWS[4], WINDOWS[6], WINDOWS[9]], ids=str)
@@ -163,8 +163,8 @@ def test_months_of_instants_begin_at_local_midnight(session: Any, tmp_path: Path
     session.execute("SET 'table.local-time-zone' = 'America/St_Johns'")
     try:
         for window in (WINDOWS[1], WINDOWS[7]):
-            wanted = expected(on_the_wall, window)
-            same_rows(rows_of(session, query_of(window)), wanted)
-            same_rows(one_phase(session, query_of(window)), wanted)
+            expected_rows = expected(on_the_wall, window)
+            same_rows(rows_of(session, query_of(window)), expected_rows)
+            same_rows(one_phase(session, query_of(window)), expected_rows)
     finally:
         session.execute("SET 'table.local-time-zone' = 'UTC'")

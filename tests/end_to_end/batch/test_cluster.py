@@ -1,4 +1,4 @@
-"""The quickstart on a Spark cluster of two workers, each a process of its own."""
+"""The quickstart on a Spark cluster of two workers, each in its own process."""
 
 from __future__ import annotations
 

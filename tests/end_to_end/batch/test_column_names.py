@@ -1,4 +1,4 @@
-"""Columns with any names: with dots, backticks and blanks, and several of one name."""
+"""Column names with dots, backticks and blanks, and duplicate names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sqlwin
-from runtime.names import quoted
+from runtime.names import quote_name
 from tests.conftest import drop_views
 from tests.marks import pairs
 
@@ -61,7 +61,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same rows in two files: the columns of one have plain names, of the other odd ones."""
+    """Write the same rows to two files: one with plain column names, one with odd ones."""
     rng = random.Random(11)
     n = 300
     columns = {
@@ -73,9 +73,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     times = [rng.randrange(3_600) * 1_000_000 for _ in range(n)]
     directory = tmp_path_factory.mktemp("names")
     for table, names in (("plain", PLAIN), ("odd", ODD)):
-        found = {"ts": pa.array(times, pa.timestamp("us"))}
-        found |= {names[column]: values for column, values in columns.items()}
-        pq.write_table(pa.table(found), directory / f"{table}.parquet")
+        actual = {"ts": pa.array(times, pa.timestamp("us"))}
+        actual |= {names[column]: values for column, values in columns.items()}
+        pq.write_table(pa.table(actual), directory / f"{table}.parquet")
     return directory
 
 
@@ -83,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def named(spark: SparkSession, files: Path) -> Iterator[sqlwin.Session]:
     session = sqlwin.connect(spark)
     for table, names in (("plain", PLAIN), ("odd", ODD)):
-        dotted, spaced, ticked, field = map(quoted, names.values())
+        dotted, spaced, ticked, field = map(quote_name, names.values())
         session.execute(f"""
             CREATE TABLE {table} (
               ts TIMESTAMP(6), {dotted} BIGINT, {spaced} BIGINT, {ticked} STRING, {field} DOUBLE,
@@ -93,9 +93,9 @@ def named(spark: SparkSession, files: Path) -> Iterator[sqlwin.Session]:
     drop_views(spark)
 
 
-def asked(session: sqlwin.Session, query: str, table: str) -> pa.Table:
+def rows_of_query(session: sqlwin.Session, query: str, table: str) -> pa.Table:
     names = PLAIN if table == "plain" else ODD
-    text = query.format(table=table, **{name: quoted(column) for name, column in names.items()})
+    text = query.format(table=table, **{name: quote_name(column) for name, column in names.items()})
     (result,) = session.execute(text)
     return result.to_arrow()
 
@@ -116,16 +116,16 @@ def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
 def test_odd_names_give_the_rows_of_plain_names(
     named: sqlwin.Session, mode: str, query: str
 ) -> None:
-    wanted = asked(named, QUERIES[query], "plain")
+    expected = rows_of_query(named, QUERIES[query], "plain")
     named.execute(f"SET 'execution.runtime-mode' = '{mode}'")
     try:
-        found = asked(named, QUERIES[query], "odd")
+        actual = rows_of_query(named, QUERIES[query], "odd")
     finally:
         named.execute("RESET 'execution.runtime-mode'")
-    assert rows_of(found) == rows_of(wanted)
-    assert wanted.num_rows
+    assert rows_of(actual) == rows_of(expected)
+    assert expected.num_rows
     odd = dict(zip(PLAIN.values(), ODD.values(), strict=True))
-    assert found.column_names == [odd.get(name, name) for name in wanted.column_names]
+    assert actual.column_names == [odd.get(name, name) for name in expected.column_names]
 
 
 @pytest.mark.parametrize(
@@ -151,18 +151,18 @@ def test_columns_of_one_name_and_of_types_that_arrow_lacks(named: sqlwin.Session
     (result,) = named.execute(
         "SELECT INTERVAL '1' MONTH AS i, d, INTERVAL '2' MONTH AS i FROM plain"
     )
-    found = result.to_arrow()
-    assert found.column_names == ["i", "d", "i"]
-    assert set(found.column(0).to_pylist()) == {"INTERVAL '1' MONTH"}
-    assert set(found.column(2).to_pylist()) == {"INTERVAL '2' MONTH"}
+    actual = result.to_arrow()
+    assert actual.column_names == ["i", "d", "i"]
+    assert set(actual.column(0).to_pylist()) == {"INTERVAL '1' MONTH"}
+    assert set(actual.column(2).to_pylist()) == {"INTERVAL '2' MONTH"}
 
 
 def test_names_with_dots_go_into_files_and_lakes(named: sqlwin.Session, tmp_path: Path) -> None:
-    wanted = rows_of(asked(named, "SELECT {dotted}, {spaced} FROM {table}", "plain"))
+    expected = rows_of(rows_of_query(named, "SELECT {dotted}, {spaced} FROM {table}", "plain"))
     for connector, options in (("filesystem", ", 'format' = 'parquet'"), ("delta", "")):
         named.execute(f"""
             CREATE OR REPLACE TABLE copied
             WITH ('connector' = '{connector}', 'path' = '{tmp_path / connector}' {options})
             AS SELECT `sales.total`, `x y` FROM odd""")
         (copied,) = named.execute("SELECT `sales.total`, `x y` FROM copied")
-        assert rows_of(copied.to_arrow()) == wanted
+        assert rows_of(copied.to_arrow()) == expected

@@ -1,4 +1,4 @@
-"""Over Spark Connect: what works there, and what is refused at once."""
+"""Spark Connect: the features that work, and the errors for those that do not."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def client(
 
 def test_packages_that_are_missing_are_named_with_what_installs_them(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError(\"No module named 'grpc'\")\n")
-    done = client("run", "--remote", "sc://localhost:1", "-e", "SELECT 1", packages=tmp_path)
-    assert done.returncode == 3
-    first, second = done.stderr.splitlines()
+    result = client("run", "--remote", "sc://localhost:1", "-e", "SELECT 1", packages=tmp_path)
+    assert result.returncode == 3
+    first, second = result.stderr.splitlines()
     assert first.startswith("error: Spark Connect requires packages that are not installed: ")
     assert second == "  pip install 'sqlwin[connect]'"
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
-    done = client("run", "--remote", f"sc://{address}", "-e", "SELECT 1")
-    assert done.returncode == 3
+    result = client("run", "--remote", f"sc://{address}", "-e", "SELECT 1")
+    assert result.returncode == 3
     assert (
-        done.stderr.splitlines()[0] == f"error: no Spark Connect server is reachable at {address}"
+        result.stderr.splitlines()[0] == f"error: no Spark Connect server is reachable at {address}"
     )
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server, in whose directory there are none of our files."""
+    """Start a server whose directory has none of the test's files. Return its address."""
     directory, port = tmp_path_factory.mktemp("server"), free_port()
     settings = {
         "spark.connect.grpc.binding.port": str(port),
@@ -155,9 +155,9 @@ session.close()
 def test_batches_run_over_spark_connect(server: str, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text(WORKS.format(root=ROOT, out=tmp_path))
-    done = client("run", "--remote", server, str(script))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [
+    result = client("run", "--remote", server, str(script))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [
         "window_end,n",
         "2013-02-07T00:00:00,32155",
         "2013-05-09T00:00:00,84446",
@@ -174,11 +174,11 @@ def test_batches_run_over_spark_connect(server: str, tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.long
 def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> None:
-    done = client(server, program=FAILS)
+    result = client(server, program=FAILS)
     streams = "streams are not supported over Spark Connect"
     relative = "{} is a relative path, but Spark Connect requires absolute paths on the server"
-    said = [line.removeprefix("OUT ") for line in done.stdout.splitlines()]
-    assert said == [
+    output = [line.removeprefix("OUT ") for line in result.stdout.splitlines()]
+    assert output == [
         relative.format("data/x.parquet"),
         "/nowhere/x.parquet does not exist",
         relative.format("out"),
@@ -191,4 +191,4 @@ def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> 
         "this process already uses Spark Connect, which does not accept a master or settings",
         "True",
         "1",
-    ], done.stderr
+    ], result.stderr

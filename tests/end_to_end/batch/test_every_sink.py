@@ -1,7 +1,7 @@
-"""Every type through every sink and back, in a zone with clock changes and in years without end.
+"""Every type through every sink and back, in a zone with clock changes and in years after 9999.
 
-Python's calendar ends with the year 9999, and a day's window over 9999-12-31, which many use for
-"for ever", ends after it.
+Python's calendar ends with the year 9999. A day's window over 9999-12-31, a common value for "for
+ever", ends after it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def table(name: str, types: dict[str, str], options: str, path: Path) -> str:
 
 
 def rows(session: sqlwin.Session, sql: str) -> list[str]:
-    """The rows as text: NaN is not equal to itself, and times after 9999 do not compare."""
+    """Return the rows as text: NaN is not equal to itself, and times after 9999 cannot be compared."""
     (result,) = session.execute(sql)
     return sorted(map(str, result.rows))
 

@@ -1,4 +1,4 @@
-"""Files by their path, as whoever comes from DuckDB or Flink types them: one attempt each."""
+"""Files queried by path, as users of DuckDB or Flink would first try."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with files in it."""
+    """Change to a directory with files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sales.csv").write_text(EUROPEAN)
     return tmp_path
@@ -40,7 +40,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_european_csv_takes_one_statement_to_its_first_window(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
-    found = rows(
+    actual = rows(
         fresh_session,
         """
         SELECT window_start, COUNT(*), SUM(Preis), SUM(sales.Menge)
@@ -48,7 +48,7 @@ def test_a_european_csv_takes_one_statement_to_its_first_window(
         GROUP BY window_start, window_end ORDER BY window_start
         """,
     )
-    assert found == [
+    assert actual == [
         (at("2025-12-31 22:00"), 1, 1234.5, 3),
         (at("2025-12-31 23:00"), 1, 0.5, None),
         (at("2026-01-01 00:00"), 1, None, 12),
@@ -98,7 +98,7 @@ def test_json_lines_a_header_with_null_words_and_hive_parquet_do_too(
         ("hive/*/*.parquet", [1, 5]),
         ("strings.parquet", [1, 5]),
     ):
-        found = rows(
+        actual = rows(
             fresh_session,
             f"""
             SELECT window_start, SUM(v) FROM TABLE(
@@ -106,7 +106,7 @@ def test_json_lines_a_header_with_null_words_and_hive_parquet_do_too(
             GROUP BY window_start, window_end ORDER BY window_start
             """,
         )
-        assert [total for _, total in found] == sums, path
+        assert [total for _, total in actual] == sums, path
     assert rows(fresh_session, "SELECT SUM(hour) FROM 'hive' WHERE hour > 1") == [(5,)]
 
 
@@ -153,10 +153,10 @@ def test_create_table_without_columns_finds_them(fresh_session: sqlwin.Session, 
 
 
 def test_summarize(fresh_session: sqlwin.Session, data: Path) -> None:
-    found = {row[0]: row[1:] for row in rows(fresh_session, "SUMMARIZE 'sales.csv'")}
-    assert found["Menge"][:7] == ("BIGINT", 2, 1, 2, "3", "12", "7.5")
-    assert found["Laden"][:6] == ("STRING", 3, 0, 2, "Bonn", "Köln")
-    assert found["Zeit"][4:6] == ("2025-12-31 22:59:59", "2026-01-01 00:00:10")
+    actual = {row[0]: row[1:] for row in rows(fresh_session, "SUMMARIZE 'sales.csv'")}
+    assert actual["Menge"][:7] == ("BIGINT", 2, 1, 2, "3", "12", "7.5")
+    assert actual["Laden"][:6] == ("STRING", 3, 0, 2, "Bonn", "Köln")
+    assert actual["Zeit"][4:6] == ("2025-12-31 22:59:59", "2026-01-01 00:00:10")
     (only,) = rows(fresh_session, "SUMMARIZE SELECT Preis FROM 'sales.csv' WHERE Preis > 1")
     assert only[:5] == ("Preis", "DOUBLE", 1, 0, 1)
 

@@ -18,7 +18,7 @@ WINDOWS = [
     OracleWindow("CUMULATE", 60 * MINUTE_US, 20 * MINUTE_US),
 ]
 
-# The GROUP BY beside the windows, and its sets of keys as DuckDB takes them
+# The GROUP BY in addition to the windows, and its grouping sets in DuckDB's syntax
 GROUPINGS = {
     "GROUPING SETS ((k), ())": "((k), ())",
     "ROLLUP (k, s)": "((k, s), (k), ())",
@@ -47,8 +47,8 @@ def test_grouping_sets_over_windows_equal_brute_force(
             SELECT {", ".join(keys)}, window_start, window_end, {", ".join(bits + CALLS)}
             FROM {window.call} GROUP BY window_start, window_end, {clause}
         """).toArrow()
-        wanted = expected_grouping_sets(data, window, keys, sets, bits + CALLS)
-        same_rows(rows_of(table), wanted)
+        expected = expected_grouping_sets(data, window, keys, sets, bits + CALLS)
+        same_rows(rows_of(table), expected)
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Files that exceed a limit or are broken: rows, or one line with the file, the reason, a way out."""
+"""Files that exceed a limit or are broken give rows, or one line with file, reason and remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import sqlwin
 from runtime.errors import SqlwinError
 
-# Settings of Python, Jackson, univocity and Spark, which users of SQL cannot set
+# Limits of Python, Jackson, univocity and Spark that SQL users cannot change
 INNER = re.compile(
     r"sys\.|Constraints|get[A-Z]\w+\(|lineSep|denyList|requirement failed|Exception|full report"
 )
@@ -34,7 +34,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
     return sorted(map(tuple, session.execute(sql)[-1].rows))
 
 
-def written(path: Path, data: bytes | str) -> Path:
+def write_file(path: Path, data: bytes | str) -> Path:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
 
@@ -54,13 +54,13 @@ def test_columns_of_one_name(
     fresh_session: sqlwin.Session, tmp_path: Path, names: list[str], column: pa.Array
 ) -> None:
     path = parquet(tmp_path / "a.parquet", names, column, column)
-    said = (
+    expected = (
         f"{path} has several columns `k` that differ in case only",
         "rename the columns in the file",
     )
-    assert failure(fresh_session, f"SELECT * FROM '{path}'") == said
+    assert failure(fresh_session, f"SELECT * FROM '{path}'") == expected
     fresh_session.execute(CREATE.format("k BIGINT", path, "parquet", ""))
-    assert failure(fresh_session, "SELECT * FROM t") == said
+    assert failure(fresh_session, "SELECT * FROM t") == expected
 
 
 def test_texts_that_are_no_utf8(session: sqlwin.Session, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_file_whose_bytes_cannot_be_read(session: sqlwin.Session) -> None:
 
 def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
-    path = written(tmp_path / "a.json", '{"k": "Müller"}\r\n{"k": "Groß"}\r\n'.encode("cp1252"))
+    path = write_file(tmp_path / "a.json", '{"k": "Müller"}\r\n{"k": "Groß"}\r\n'.encode("cp1252"))
     assert rows(session, f"SELECT k FROM '{path}'") == [("Groß",), ("Müller",)]
     session.execute(CREATE.format("k STRING", path, "json", ", 'encoding' = 'windows-1252'"))
     assert rows(session, "SELECT k FROM t") == [("Groß",), ("Müller",)]
@@ -87,7 +87,7 @@ def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) ->
     assert message.startswith(f"{path}, line 1: ")
     assert message.endswith("is not UTF-8")
     assert "set 'encoding'" in hint
-    path = written(tmp_path / "b.json", '{"k": 1}\n'.encode("utf-16"))
+    path = write_file(tmp_path / "b.json", '{"k": 1}\n'.encode("utf-16"))
     message, hint = failure(session, f"SELECT k FROM '{path}'")
     assert message.startswith(f"{path} is UTF-16, but JSON lines must be UTF-8")
     assert "iconv" in hint
@@ -103,7 +103,7 @@ def test_json_nested_deep(
 
     def nested(levels: int) -> Path:
         inner = opening * (levels - 1) + "1" + closing * (levels - 1)
-        return written(tmp_path / f"{levels}.json", f'{{"a":{inner}}}\n')
+        return write_file(tmp_path / f"{levels}.json", f'{{"a":{inner}}}\n')
 
     assert rows(session, f"SELECT COUNT(*) FROM '{nested(1_000)}'") == [(1,)]
     path = nested(10_000)
@@ -125,7 +125,7 @@ def test_json_nested_deep(
 def test_json_with_a_long_number(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
     number = "9" * 5_000
-    path = written(tmp_path / "a.json", f'{{"v": 1}}\n{{"v": {number}}}\n')
+    path = write_file(tmp_path / "a.json", f'{{"v": 1}}\n{{"v": {number}}}\n')
     assert rows(session, f"SELECT v FROM '{path}'") == [("1",), (number,)]
     session.execute(CREATE.format("v BIGINT", path, "json", ""))
     message, _ = failure(session, "SELECT * FROM t")
@@ -135,7 +135,7 @@ def test_json_with_a_long_number(fresh_session: sqlwin.Session, tmp_path: Path) 
 
 def test_json_with_a_long_string(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
-    path = written(tmp_path / "a.json", '{"v": "' + "x" * 25_000_000 + '"}\n')
+    path = write_file(tmp_path / "a.json", '{"v": "' + "x" * 25_000_000 + '"}\n')
     message, hint = failure(session, f"SELECT v FROM '{path}'")
     assert (
         message
@@ -148,7 +148,7 @@ def test_json_with_a_long_string(fresh_session: sqlwin.Session, tmp_path: Path) 
 
 def test_json_fields_that_differ_in_case(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
-    path = written(tmp_path / "a.json", '{"k": 1, "K": 2}\n')
+    path = write_file(tmp_path / "a.json", '{"k": 1, "K": 2}\n')
     message, hint = failure(session, f"SELECT * FROM '{path}'")
     assert message == f"{path} has the fields `k` and `K`, which differ in case only"
     assert "as a column in CREATE TABLE" in hint
@@ -159,12 +159,12 @@ def test_json_fields_that_differ_in_case(fresh_session: sqlwin.Session, tmp_path
 def test_csv_of_too_many_columns(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
     names = ",".join(f"c{i}" for i in range(30_000))
-    path = written(tmp_path / "a.csv", f"{names}\n{names}\n")
-    said = f"{path} has 30,000 columns, but the maximum is 20,480"
+    path = write_file(tmp_path / "a.csv", f"{names}\n{names}\n")
+    expected = f"{path} has 30,000 columns, but the maximum is 20,480"
     message, hint = failure(session, f"SELECT c0 FROM '{path}'")
-    assert (message, "'maxColumns' = '30000'" in hint) == (said, True)
+    assert (message, "'maxColumns' = '30000'" in hint) == (expected, True)
     session.execute(CREATE.format("c0 STRING", path, "csv", ", 'header' = 'true'"))
-    assert failure(session, "SELECT c0 FROM t")[0] == said
+    assert failure(session, "SELECT c0 FROM t")[0] == expected
 
 
 def test_symbolic_links_that_lead_nowhere(session: sqlwin.Session, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_directory_that_links_to_itself_is_not_read_many_times(
 ) -> None:
     inner = tmp_path / "d" / "inner"
     inner.mkdir(parents=True)
-    written(inner / "f.csv", "v\n1\n")
+    write_file(inner / "f.csv", "v\n1\n")
     assert rows(session, f"SELECT v FROM '{tmp_path}/d'") == [(1,)]
     os.symlink("..", inner / "loop")
     message, hint = failure(session, f"SELECT v FROM '{tmp_path}/d'")

@@ -1,4 +1,4 @@
-"""Windows over files that this process computes are the ones that Spark computes."""
+"""Windows over files computed in this process equal Spark's."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ QUERIES |= {
 
 
 def trips(n_rows: int, seed: int) -> pa.Table:
-    """Rows with NULLs, NaN, ties and rows without a time."""
+    """Return rows with NULLs, NaN, ties and rows without a time."""
     draw = random.Random(seed)
     times = [START_US + draw.randrange(400) * QUARTER_US // 3 for _ in range(n_rows)]
     with_nulls = [None if draw.random() < 0.02 else time for time in times]
@@ -111,7 +111,7 @@ def rows_of(session: sqlwin.Session, sql: str, *, in_process: bool) -> pa.Table:
 
 
 def comparable(rows: pa.Table) -> list[str]:
-    """The rows as text, sums of doubles to nine digits because they depend on the order."""
+    """Return the rows as text, with sums of doubles rounded to nine digits."""
     return sorted(
         repr([f"{v:.9g}" if isinstance(v, float) else v for v in row.values()])
         for row in rows.to_pylist()
@@ -131,23 +131,26 @@ def test_rows_are_the_ones_of_spark(
         assert "on Spark: " in explained  # results with instants
         return
     assert "in process: reads and aggregates the files" in explained
-    here = rows_of(session, sql, in_process=True)
+    in_process = rows_of(session, sql, in_process=True)
     session.execute(f"SET '{SETTING}' = '0'")
-    there = rows_of(session, sql, in_process=False)
-    assert here.schema.names == there.schema.names and here.schema.types == there.schema.types
+    existing = rows_of(session, sql, in_process=False)
+    assert (
+        in_process.schema.names == existing.schema.names
+        and in_process.schema.types == existing.schema.types
+    )
     if "ORDER BY s DESC" in sql and "rn" not in sql:
-        assert here.to_pylist() == there.to_pylist()
-    assert comparable(here) == comparable(there)
+        assert in_process.to_pylist() == existing.to_pylist()
+    assert comparable(in_process) == comparable(existing)
 
 
 def test_rows_without_a_time_are_counted_in_a_note(session: sqlwin.Session) -> None:
     sql = QUERIES["no key"].format(time="ts")
-    (here,) = session.execute(sql)
-    here.to_arrow()
+    (in_process,) = session.execute(sql)
+    in_process.to_arrow()
     session.execute(f"SET '{SETTING}' = '0'")
-    (there,) = session.execute(sql)
-    there.to_arrow()
-    assert here.notes == there.notes and "with NULL in `ts`" in here.notes[0]
+    (by_spark,) = session.execute(sql)
+    by_spark.to_arrow()
+    assert in_process.notes == by_spark.notes and "with NULL in `ts`" in in_process.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +204,7 @@ def test_a_session_without_spark_answers_and_starts_it_for_other_queries(path: P
     assert rows_of(session, QUERIES["hop"].format(time="ts"), in_process=True).num_rows
     with pytest.raises(NeedsSparkError):
         session.execute("SELECT COUNT(*) AS n FROM trips")
-    # a DataFrame is Spark's
+    # Spark reads a DataFrame
     with pytest.raises(NeedsSparkError):
         session.sql(QUERIES["hop"].format(time="ts"))
 

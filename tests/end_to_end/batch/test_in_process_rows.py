@@ -1,4 +1,4 @@
-"""Rows that are put together without a job are those that Spark makes."""
+"""Rows assembled without a Spark job equal Spark's."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_they_are_ordered_ranked_and_narrowed_as_spark_does(
         trips.execute(f"CREATE MATERIALIZED TABLE m_{time} WITH ('path' = '{path}') AS {sql}")
     for name, sql in QUERIES.items():
         assert "in process" in str(trips.execute(f"EXPLAIN {sql}")[0].text), name
-        found = _rows(trips, sql)
+        actual = _rows(trips, sql)
         trips.execute("SET 'sqlwin.materialized.in-process-bytes' = '0'")
-        assert _rows(trips, sql) == found, name
+        assert _rows(trips, sql) == actual, name
         trips.execute("RESET 'sqlwin.materialized.in-process-bytes'")
         trips.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
-        assert _rows(trips, sql) == found, name
+        assert _rows(trips, sql) == actual, name
         trips.execute("RESET 'sqlwin.materialized.rewrite'")
 
 
@@ -88,9 +88,9 @@ def test_a_written_instant_compares_with_local_times_as_in_spark(
     for function in (">", ">=", "<", "<=", "=", "<>"):
         where = f"ts {function} TIMESTAMP_LTZ '{at}'"
         query = PLAIN["ts"].replace(" GROUP BY", f" WHERE {where} GROUP BY")
-        counted = f"SELECT COUNT(*) AS n FROM trips WHERE {where}"
+        count_sql = f"SELECT COUNT(*) AS n FROM trips WHERE {where}"
         total = query.replace("SUM(fare) AS s, AVG(fare) AS a", "COUNT(*) AS n")
         (expected,) = trips.spark.sql(
-            counted.replace("trips", f"parquet.`{tmp_path / 'trips'}`")
+            count_sql.replace("trips", f"parquet.`{tmp_path / 'trips'}`")
         ).collect()
         assert sum(int(str(row["n"])) for row in _rows(trips, total)) == expected[0], where

@@ -1,7 +1,7 @@
-"""Windows over instants, on the wall clock of the session's zone, beside brute force.
+"""Windows over instants, on the wall clock of the session's zone, compared with brute force.
 
-The oracle turns every instant into local time with Python's zoneinfo and then goes by the formulas
-for times without zone. The rows lie around the days on which clocks change.
+The oracle converts instants to local time with Python's zoneinfo and then applies the formulas for
+times without a zone. The rows lie around clock changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs of servers and programs, and JSON of web services: batch, windows and streams."""
+"""Server and program logs, and JSON from web services, in batches, windows and streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERN = r"(?<at>\S+ \S+) \[(?<level>\w+)\] took (?<ms>\d+) ms"
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with files in it."""
+    """Change to a directory with files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "access.log").write_text(ACCESS)
     (tmp_path / "app.log").write_text(APP)
@@ -36,7 +36,7 @@ def test_an_access_log_takes_one_statement_to_its_first_window(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
     fresh_session.execute("SET 'table.local-time-zone' = 'UTC'")
-    found = rows(
+    result = rows(
         fresh_session,
         """
         SELECT window_start, COUNT(*), SUM(bytes), MAX(status), MAX(path), COUNT(user)
@@ -44,7 +44,7 @@ def test_an_access_log_takes_one_statement_to_its_first_window(
         GROUP BY window_start, window_end
         """,
     )
-    assert found == [
+    assert result == [
         (datetime(2025, 10, 10, 13, tzinfo=UTC).replace(tzinfo=None), 3, 40, 202, "/2", 0)
     ]
 
@@ -106,8 +106,8 @@ def test_lines_and_values_that_do_not_fit_are_errors_with_their_place(
 
 def test_logfmt_and_plain_lines(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "f.log").write_text('ts=2026-01-01T10:00:00Z msg="a \\"b\\"" n=1\nn=2 up\n')
-    found = rows(fresh_session, "SELECT msg, n, up FROM read_text('f.log', pattern => 'logfmt')")
-    assert found == [('a "b"', 1, None), (None, 2, True)]
+    result = rows(fresh_session, "SELECT msg, n, up FROM read_text('f.log', pattern => 'logfmt')")
+    assert result == [('a "b"', 1, None), (None, 2, True)]
     assert rows(fresh_session, "SELECT * FROM read_text('f.log') LIMIT 1")[0][0].startswith("ts=")  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""CSV as spreadsheets and loggers write it: the same rows in batch, in windows and as a stream."""
+"""CSV as spreadsheets and loggers write it: equal rows in batches, windows and streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with files in it."""
+    """Change to a directory with files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "excel.csv").write_text(EXCEL, encoding="utf-8", newline="")
     (tmp_path / "logger.csv").write_text(LOGGER)
@@ -49,7 +49,7 @@ def test_excels_file_with_units_and_symbols(fresh_session: sqlwin.Session, data:
     )
     expected = [(at("2026-01-01 10:00"), 1250.5, 3), (at("2026-01-13 11:00"), -2.25, -4)]
     assert [tuple(row) for row in read.rows] == expected
-    # the note about symbols is gone, though the statement names the same file
+    # the option settles the note about symbols, although the statement names the same file
     assert not any("number-symbols" in note for note in read.notes)
 
 
@@ -61,8 +61,8 @@ def test_the_statement_shown_for_files_gives_the_same_rows(
     assert "'csv.number-symbols' = '€|%'" in str(shown)
     assert "'csv.skip-lines' = '1'" in str(shown)
     fresh_session.execute(str(shown))
-    found = rows(fresh_session, "SELECT * FROM excel")
-    assert found == rows(fresh_session, f"SELECT * FROM 'excel.csv' {options}")
+    actual = rows(fresh_session, "SELECT * FROM excel")
+    assert actual == rows(fresh_session, f"SELECT * FROM 'excel.csv' {options}")
     described = rows(fresh_session, "DESCRIBE read_csv('excel.csv', number_symbols = '€|%')")
     assert [row[1] for row in described] == ["TIMESTAMP_NTZ", "DOUBLE", "BIGINT"]
 
@@ -79,14 +79,14 @@ def test_a_preamble_comments_and_repeated_headers(
         else:
             path.write_text(LOGGER)
     options = "/*+ OPTIONS('csv.comment' = '//', 'csv.skip-repeated-headers' = 'true') */"
-    found = rows(
+    actual = rows(
         fresh_session,
         f"""
         SELECT window_start, SUM(v), COUNT(DISTINCT note), MAX(note)
         FROM TUMBLE('many' {options}, ts, 1h) GROUP BY window_start, window_end ORDER BY 1
         """,
     )
-    assert found == [(at("2026-01-01 10:00"), 2, 1, "a"), (at("2026-01-01 11:00"), 4, 1, "b, c")]
+    assert actual == [(at("2026-01-01 10:00"), 2, 1, "a"), (at("2026-01-01 11:00"), 4, 1, "b, c")]
 
 
 def test_a_stream_reads_the_rows_that_a_batch_reads(
@@ -114,8 +114,8 @@ def test_fields_over_several_lines_below_a_preamble(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
     (data / "f.csv").write_text('It\'s a "report"\nk,v\n"a\nb",1\n"c ""d""",2\n', encoding="utf-16")
-    found = rows(fresh_session, "SELECT * FROM read_csv('f.csv', skip = 1)")
-    assert found == [("a\nb", 1), ('c "d"', 2)]
+    actual = rows(fresh_session, "SELECT * FROM read_csv('f.csv', skip = 1)")
+    assert actual == [("a\nb", 1), ('c "d"', 2)]
 
 
 def test_what_does_not_fit_is_found_below_a_preamble(
@@ -167,14 +167,14 @@ def test_a_date_and_a_time_of_day_are_one_time(fresh_session: sqlwin.Session, da
     (data / "f.csv").write_text(
         "Tag;Uhr;v\n31.12.2025;23:59:30;1\n1.1.2026;00:10:00;2\n;10:00:00;4\n"
     )
-    found = rows(
+    actual = rows(
         fresh_session,
         """
         SELECT window_start, SUM(v) FROM TUMBLE('f.csv', Tag + Uhr, 1h)
         GROUP BY window_start, window_end ORDER BY 1
         """,
     )
-    assert found == [(at("2025-12-31 23:00"), 1), (at("2026-01-01 00:00"), 2)]
+    assert actual == [(at("2025-12-31 23:00"), 1), (at("2026-01-01 00:00"), 2)]
     with pytest.raises(sqlwin.SqlwinError) as raised:
         rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Uhr, 1h)")
     assert "add the date: Tag + Uhr" in (raised.value.hint or "").replace("`", "")

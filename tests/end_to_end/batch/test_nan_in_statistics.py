@@ -1,6 +1,6 @@
 """Conditions on NaN, -0.0 and NULL over files: statistics and dictionaries must not lose rows.
 
-Files have row groups or stripes of two rows. Brute force in Python decides what is right: NaN
+Files have row groups or stripes of two rows. Brute force in Python gives the expected rows: NaN
 equals itself and is greater than every number, -0.0 equals 0.0.
 """
 
@@ -39,7 +39,7 @@ BY_ARROW = "RESET 'sqlwin.optimizer.disabled-rules';"
 
 
 def rank(value: float) -> tuple[bool, float]:
-    """Orders numbers as SQL does."""
+    """Return a sort key that orders numbers as SQL does."""
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
@@ -100,9 +100,9 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, session.execute(query)[-1].rows))
 
 
-def found(session: sqlwin.Session, query: str, conditions: list[str]) -> list[list[int]]:
-    """The numbers of the rows that a query finds for each condition, by one statement."""
-    parts = [query.format(number=i, condition=each) for i, each in enumerate(conditions)]
+def selected_rows(session: sqlwin.Session, query: str, conditions: list[str]) -> list[list[int]]:
+    """Return the numbers of the rows that a query selects for each condition, in one statement."""
+    parts = [query.format(number=i, condition=item) for i, item in enumerate(conditions)]
     numbers: list[list[int]] = [[] for _ in conditions]
     for i, n in rows(session, " UNION ALL ".join(parts)):
         numbers[i].append(n)
@@ -111,7 +111,7 @@ def found(session: sqlwin.Session, query: str, conditions: list[str]) -> list[li
 
 @st.composite
 def conditions(draw: st.DrawFn) -> tuple[str, Any]:
-    """A condition on `d`, `f` or `s.x`, and the same as a function of the value."""
+    """Draw a condition on `d`, `f` or `s.x`, and the same condition as a Python function."""
     column = draw(st.sampled_from(["d", "f", "s.x"]))
     kind = draw(st.sampled_from(["compare", "not", "in", "not in", "or", "null"]))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
@@ -134,7 +134,7 @@ def conditions(draw: st.DrawFn) -> tuple[str, Any]:
             f"({column} IS NULL OR {column} > {literals[0]})",
             lambda x: x is None or compare(">", x, value),
         )
-    members = [LITERALS[each] for each in literals]
+    members = [LITERALS[literal] for literal in literals]
     has_null = draw(st.booleans())
     listed = ", ".join([*literals, "NULL"] if has_null else literals)
 
@@ -190,9 +190,9 @@ def test_every_path_finds_the_same_rows(
     is_scanned = SCAN in fresh_session.explain(WINDOW.format(number=0, condition=texts[0]))
     assert is_scanned is (file_format == "parquet")
     for query in (PLAIN, JOIN, WINDOW):
-        assert found(fresh_session, query, texts) == right, (query, texts)
+        assert selected_rows(fresh_session, query, texts) == right, (query, texts)
     fresh_session.execute(BY_SPARK)
-    assert found(fresh_session, WINDOW, texts) == right, texts
+    assert selected_rows(fresh_session, WINDOW, texts) == right, texts
     fresh_session.execute(BY_ARROW)
 
 
@@ -204,12 +204,12 @@ def test_streams_find_them_too(
     write(tmp_path / "t", file_format, [0.5, NAN, 2.0, 3.0, -0.0, -0.0])
     session.execute(STREAMING + create(tmp_path / "t", file_format))
     conditions = ["d > 1", "d = 0", "s.x = 0"]
-    assert found(session, PLAIN, conditions) == [[1, 2, 3], [4, 5], [4, 5]]
+    assert selected_rows(session, PLAIN, conditions) == [[1, 2, 3], [4, 5], [4, 5]]
     for rule in (BY_ARROW, BY_SPARK):
         session.execute(rule)
         explained = session.explain(WINDOW.format(number=0, condition="d <> 0.5"))
         assert (SCAN in explained) is (file_format == "parquet" and rule == BY_ARROW)
-        assert found(session, WINDOW, ["d <> 0.5"]) == [[1, 2, 3, 4, 5]]
+        assert selected_rows(session, WINDOW, ["d <> 0.5"]) == [[1, 2, 3, 4, 5]]
     session.execute(BY_ARROW)
 
 
@@ -263,9 +263,9 @@ def test_the_log_of_a_delta_table_excludes_no_file_with_nan(
     session.execute(f"CREATE TABLE t WITH ('connector' = 'delta', 'path' = '{tmp_path / 't'}')")
     conditions = ["d > 1", "d = 0"]
     right = [[1, 2, 3], [4, 5]]
-    assert found(session, PLAIN, conditions) == right
+    assert selected_rows(session, PLAIN, conditions) == right
     sums = [[sum(numbers)] for numbers in right]
-    assert found(session, WINDOW, conditions) == sums
+    assert selected_rows(session, WINDOW, conditions) == sums
     session.execute(BY_SPARK)
-    assert found(session, WINDOW, conditions) == sums
+    assert selected_rows(session, WINDOW, conditions) == sums
     session.execute(BY_ARROW)

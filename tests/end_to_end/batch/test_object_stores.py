@@ -42,7 +42,7 @@ def store(store: ObjectStore) -> ObjectStore:
 
 @pytest.fixture
 def lake(lake: sqlwin.Session, store: ObjectStore) -> sqlwin.Session:
-    """A session that knows the store, with the table `events` in it."""
+    """Provide a session that knows the store, with the table `events` in it."""
     create(lake, "events", store.uri("events"))
     return lake
 
@@ -68,7 +68,7 @@ def test_windows_over_a_bucket_are_those_over_a_disk(
     store.requests.clear()
     assert lake.sql(BY_HOUR).collect() == expected
     assert expected[0]["n"] == 20
-    # of the last column nothing is asked for; a file's data are asked for once
+    # the last column is not requested; a file's data is requested once
     of_rows = [path for method, path, part in store.requests if part and method == "GET"]
     assert 3 <= len(set(of_rows)) and len(of_rows) <= 40
 
@@ -78,7 +78,7 @@ def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectS
         store.put(f"counted/part-{number}.parquet", rows(number * N_ROWS))
 
     def requests(work: Callable[[], object]) -> tuple[int, int]:
-        """How often the directory is looked at, and files are opened."""
+        """Return how often the directory is listed and how often files are opened."""
         store.requests.clear()
         work()
         opened = [path for method, path, _ in store.requests if path.endswith(".parquet")]
@@ -94,7 +94,7 @@ def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectS
     assert looks <= 6 and heads <= 11, "footers are remembered"
     looks, heads = requests(lambda: lake.sql("SELECT MAX(v) FROM counted").collect())
     assert looks <= 6 and heads <= 11
-    # the next statement sees what has come
+    # the next statement sees new files
     store.put("counted/part-x.parquet", rows(10 * N_ROWS))
     store.put("counted/part-0.parquet", rows(0).slice(0, 100))
     (row,) = lake.sql("SELECT COUNT(*) AS n FROM counted").collect()
@@ -103,8 +103,10 @@ def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectS
 
 
 def test_rows_of_a_bucket_are_read_without_a_window(lake: sqlwin.Session) -> None:
-    found = lake.sql("SELECT day, COUNT(*) AS n, MAX(v) AS v FROM events GROUP BY day ORDER BY day")
-    assert [tuple(row) for row in found.collect()] == [
+    result = lake.sql(
+        "SELECT day, COUNT(*) AS n, MAX(v) AS v FROM events GROUP BY day ORDER BY day"
+    )
+    assert [tuple(row) for row in result.collect()] == [
         (n, N_ROWS, (n + 1) * N_ROWS - 1) for n in range(3)
     ]
     assert lake.sql("SELECT * FROM events WHERE v = 7").collect()[0].asDict() == {
@@ -133,8 +135,8 @@ def test_declared_columns_and_metadata_are_those_of_the_files(
         f STRING METADATA FROM 'file.name', w AS v + 1)
     """.replace("extra STRING, ", "")
     create(lake, "declared", store.uri("events/"), columns)
-    found = lake.sql("SELECT * FROM declared WHERE v = 1300").collect()
-    assert [tuple(row) for row in found] == [(1300, "2", "part-0.parquet", 1301)]
+    result = lake.sql("SELECT * FROM declared WHERE v = 1300").collect()
+    assert [tuple(row) for row in result] == [(1300, "2", "part-0.parquet", 1301)]
     create(lake, "wrong", store.uri("events"), "(nothing INT)")
     with pytest.raises(
         SqlwinError, match="column `nothing` of table `wrong` does not exist in s3a://lake"
@@ -142,7 +144,7 @@ def test_declared_columns_and_metadata_are_those_of_the_files(
         lake.sql("SELECT * FROM wrong").collect()
 
 
-def refused(session: sqlwin.Session, sql: str) -> str:
+def refusal(session: sqlwin.Session, sql: str) -> str:
     with pytest.raises(SqlwinError) as raised:
         list(session.execute(sql)[-1].rows)
     text = str(raised.value)
@@ -152,8 +154,8 @@ def refused(session: sqlwin.Session, sql: str) -> str:
 
 def test_what_is_not_there_is_named(lake: sqlwin.Session, store: ObjectStore) -> None:
     create(lake, "missing", store.uri("none.parquet"), "(k INT)")
-    assert "s3a://lake/none.parquet does not exist" in refused(lake, "SELECT * FROM missing")
-    # nothing has been written to a declared table yet
+    assert "s3a://lake/none.parquet does not exist" in refusal(lake, "SELECT * FROM missing")
+    # nothing was written to a declared table yet
     create(lake, "unwritten", store.uri("none"), "(k INT)")
     assert lake.sql("SELECT * FROM unwritten").collect() == []
     with pytest.raises(SqlwinError, match="bucket nothing does not exist"):
@@ -165,10 +167,10 @@ def test_wrong_keys_and_a_store_that_fails_are_one_line(
     lake: sqlwin.Session, store: ObjectStore
 ) -> None:
     with store.failing("InvalidAccessKeyId"):
-        assert "spark.hadoop.fs.s3a.access.key" in refused(lake, BY_HOUR)
+        assert "spark.hadoop.fs.s3a.access.key" in refusal(lake, BY_HOUR)
     with store.failing("AccessDenied", is_of_rows):
-        assert "permission denied" in refused(lake, BY_HOUR)
-        assert "permission denied" in refused(lake, "SELECT SUM(v) FROM events")
+        assert "permission denied" in refusal(lake, BY_HOUR)
+        assert "permission denied" in refusal(lake, "SELECT SUM(v) FROM events")
 
 
 @pytest.mark.long
@@ -181,7 +183,7 @@ def test_what_needs_a_package_of_sparks_names_it(lake: sqlwin.Session, store: Ob
         f"'path' = '{store.uri('texts')}', 'format' = 'csv')"
     )
     package = "spark.jars.packages=org.apache.hadoop:hadoop-aws:3."
-    assert package in refused(lake, "SELECT * FROM texts")
+    assert package in refusal(lake, "SELECT * FROM texts")
     create(lake, "sink", store.uri("out"), "(k INT)")
     with pytest.raises(SqlwinError, match=f"Spark writes to .*{package}"):
         lake.execute("INSERT INTO sink SELECT k FROM events")

@@ -1,4 +1,4 @@
-"""User-defined functions and aggregates in SQL: rows in, rows out."""
+"""User-defined functions and aggregates in SQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.errors import AnalysisError, SqlwinError
 from tests.runtime.compute import user_functions
 from tests.runtime.compute.user_functions import Longest, WeightedMean
 
-# Workers do not have this folder: as with a user's script, the classes go along.
+# Workers cannot import this folder, so the classes are pickled by value, as in a user's script.
 cloudpickle.register_pickle_by_value(user_functions)
 
 

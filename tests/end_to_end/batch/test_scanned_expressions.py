@@ -1,4 +1,4 @@
-"""Computed columns, projections and fields of structs in the Arrow scan: what Spark makes of them."""
+"""Computed columns, projections and struct fields in the Arrow scan give the same as in Spark."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
 
 
-def windowed(columns: str, table: str, time: str, keys: str = "", where: str = "") -> str:
+def windowed_query(columns: str, table: str, time: str, keys: str = "", where: str = "") -> str:
     return f"""
         SELECT {keys}{columns}, window_start, window_end
         FROM TABLE(HOP(TABLE {table}, DESCRIPTOR({time}), INTERVAL '5' MINUTES, INTERVAL '20' MINUTES))
@@ -97,15 +97,17 @@ def windowed(columns: str, table: str, time: str, keys: str = "", where: str = "
 
 
 SCANNED = {
-    "epoch": windowed("COUNT(*), SUM(kind)", "events", "ts"),
-    "seconds": windowed("COUNT(*)", "events", "started", where="WHERE kind <> 1"),
-    "field": windowed("COUNT(*), SUM(bid.price), MAX(bid.channel)", "events", "at"),
-    "field as key": windowed("COUNT(bid.auction)", "events", "at", keys="bid.channel, "),
-    "computed": windowed("SUM(cents), COUNT(*) FILTER (WHERE big)", "events", "ts"),
-    "computed where": windowed("MIN(cents)", "events", "at", where="WHERE big OR cents < 900"),
-    "view": windowed("SUM(price), COUNT(*)", "bids", "at", keys="auction, channel, "),
-    "view by epoch": windowed("AVG(price)", "bids", "ts", where="WHERE price > 20"),
-    "projection": windowed("SUM(twice)", "doubled", "at"),
+    "epoch": windowed_query("COUNT(*), SUM(kind)", "events", "ts"),
+    "seconds": windowed_query("COUNT(*)", "events", "started", where="WHERE kind <> 1"),
+    "field": windowed_query("COUNT(*), SUM(bid.price), MAX(bid.channel)", "events", "at"),
+    "field as key": windowed_query("COUNT(bid.auction)", "events", "at", keys="bid.channel, "),
+    "computed": windowed_query("SUM(cents), COUNT(*) FILTER (WHERE big)", "events", "ts"),
+    "computed where": windowed_query(
+        "MIN(cents)", "events", "at", where="WHERE big OR cents < 900"
+    ),
+    "view": windowed_query("SUM(price), COUNT(*)", "bids", "at", keys="auction, channel, "),
+    "view by epoch": windowed_query("AVG(price)", "bids", "ts", where="WHERE price > 20"),
+    "projection": windowed_query("SUM(twice)", "doubled", "at"),
 }
 VIEWS = """
     CREATE VIEW bids AS
@@ -117,12 +119,12 @@ VIEWS = """
     CREATE VIEW distinct_rows AS SELECT DISTINCT at, kind FROM events;
 """
 LEFT_TO_SPARK = {
-    "deeper": (windowed("SUM(deep.inner.x)", "events", "at"), "deep.inner.x"),
-    "list": (windowed("COUNT(deep.list)", "events", "at"), "deep.list is ARRAY<INT>"),
-    "one row": (windowed("COUNT(*)", "one_row", "at"), "COUNT is not supported"),
-    "several rows": (windowed("COUNT(*)", "several", "at"), "is not supported by the scan"),
-    "distinct": (windowed("COUNT(*)", "distinct_rows", "at"), "does more than filter and project"),
-    "function": (windowed("COUNT(*)", "events", "at", keys="shout, "), "UPPER is not supported"),
+    "deeper": (windowed_query("SUM(deep.inner.x)", "events", "at"), "deep.inner.x"),
+    "list": (windowed_query("COUNT(deep.list)", "events", "at"), "deep.list is ARRAY<INT>"),
+    "one row": (windowed_query("COUNT(*)", "one_row", "at"), "COUNT is not supported"),
+    "several rows": (windowed_query("COUNT(*)", "several", "at"), "is not supported by the scan"),
+    "distinct": (windowed_query("COUNT(*)", "distinct_rows", "at"), "does more than filter and project"),
+    "function": (windowed_query("COUNT(*)", "events", "at", keys="shout, "), "UPPER is not supported"),
 }  # fmt: skip
 
 
@@ -131,11 +133,11 @@ LEFT_TO_SPARK = {
 )
 def test_the_scan_computes_what_spark_does(name: str, events: sqlwin.Session) -> None:
     query = SCANNED[name]
-    wanted = rows(events, BY_SPARK + query)
-    assert wanted
+    expected = rows(events, BY_SPARK + query)
+    assert expected
     events.execute(BY_ARROW)
     assert SCAN in events.explain(query)
-    assert rows(events, query) == wanted
+    assert rows(events, query) == expected
 
 
 def test_the_rest_is_left_to_spark_with_the_reason(events: sqlwin.Session) -> None:
@@ -148,11 +150,11 @@ def test_the_rest_is_left_to_spark_with_the_reason(events: sqlwin.Session) -> No
 @pytest.mark.long
 def test_streams_read_fields_and_computed_columns_of_files_too(events: sqlwin.Session) -> None:
     query = SCANNED["view"]
-    wanted = rows(events, query)
+    expected = rows(events, query)
     events.execute("SET 'execution.runtime-mode' = 'streaming'")
     try:
         assert SCAN in events.explain(query)
-        assert rows(events, query) == wanted
+        assert rows(events, query) == expected
     finally:
         events.execute("RESET 'execution.runtime-mode'")
 
@@ -166,7 +168,7 @@ def test_an_instant_beyond_all_times_is_an_error_in_one_line(
         CREATE TABLE far (ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3))
         WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet')
     """)
-    query = windowed("COUNT(*)", "far", "ts")
+    query = windowed_query("COUNT(*)", "far", "ts")
     assert SCAN in fresh_session.explain(query)
     with pytest.raises(sqlwin.SqlwinError) as caught:
         rows(fresh_session, query)

@@ -1,4 +1,4 @@
-"""SESSION on random rows, compared with sessions cut in plain Python and grouped by DuckDB."""
+"""SESSION on random rows, compared with sessions from plain Python, grouped by DuckDB."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUNDS = ("window_start", "window_end")
 def with_sessions(
     data: pa.Table, partition: Sequence[str], gap_us: int, zone: str = "UTC"
 ) -> pa.Table:
-    """The rows that have a time, each with `begins` and `ends`, the bounds of its session."""
+    """Return the rows that have a time, with `begins` and `ends`, the bounds of their session."""
     rows = [row for row in data.to_pylist() if row["ts"] is not None]
     partitions = defaultdict(list)
     for row in rows:
@@ -83,7 +83,7 @@ def query_of(partition: Sequence[str], keys: Sequence[str], calls: Sequence[str]
 
 @pytest.fixture
 def files(session: Any, tmp_path: Path) -> Iterator[pa.Table]:
-    """Random rows as a table of files; `data_frame` is the same through Spark's reader."""
+    """Register random rows as a table of files; `data_frame` reads them with Spark's reader."""
     data = random_rows(seed=17)
     pq.write_table(data, tmp_path / "data.parquet", row_group_size=90)
     session.execute(f"""
@@ -107,10 +107,10 @@ def both_phases(session: Any, query: str) -> Iterator[list[Any]]:
 def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Table) -> None:
     calls = [call for call, _ in AGGREGATES]
     spelled = [other or call for call, other in AGGREGATES]
-    wanted = expected(with_sessions(files, ["k"], GAP_US), ["k"], spelled)
-    assert len(wanted) > 50
-    for found in both_phases(session, query_of(["k"], ["k"], calls)):
-        same_rows(found, wanted)
+    expected_rows = expected(with_sessions(files, ["k"], GAP_US), ["k"], spelled)
+    assert len(expected_rows) > 50
+    for both_phase in both_phases(session, query_of(["k"], ["k"], calls)):
+        same_rows(both_phase, expected_rows)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_partition_keys_and_group_keys_may_differ(
 ) -> None:
     calls = ["COUNT(*)", "SUM(i)", "MIN(s)", "FIRST_VALUE(i)", "LISTAGG(s)"]
     rows = with_sessions(files, partition, GAP_US)
-    wanted = expected(rows, [f"sessions.{key}" for key in keys],
+    expected_rows = expected(rows, [f"sessions.{key}" for key in keys],
                       [*calls[:3], "first(i ORDER BY ts) FILTER (WHERE i IS NOT NULL)", "string_agg(s, ',' ORDER BY ts)"])  # fmt: skip
     query = query_of(partition, keys, calls)
-    for found in both_phases(session, query):
-        same_rows(found, wanted)
+    for both_phase in both_phases(session, query):
+        same_rows(both_phase, expected_rows)
     is_nested = set(partition) <= set(keys)
     assert ("GlobalWindowAggregate" in session.explain(query)) is is_nested
     assert ("ArrowScanLocalWindowAggregate" in session.explain(query)) is is_nested
@@ -143,11 +143,11 @@ def test_rows_keep_their_columns_and_get_the_bounds_of_their_session(
     session: Any, files: pa.Table
 ) -> None:
     query = f"SELECT i, ts, window_start, window_end, window_time FROM {call(['k'])}"
-    found = [(i, wall_us(ts, "UTC"), start, end, wall_us(time, "UTC"))
+    result = [(i, wall_us(ts, "UTC"), start, end, wall_us(time, "UTC"))
              for i, ts, start, end, time in rows_of(session, query)]  # fmt: skip
     rows = with_sessions(files, ["k"], GAP_US).to_pylist()
     same_rows(
-        found, [(r["i"], r["time_us"], r["begins"], r["ends"], r["ends"] - 1000) for r in rows]
+        result, [(r["i"], r["time_us"], r["begins"], r["ends"], r["ends"] - 1000) for r in rows]
     )
 
 
@@ -164,8 +164,9 @@ def test_conditions_on_rows_come_after_the_sessions_and_conditions_on_partitions
 
 
 def test_sessions_of_instants_are_on_the_wall_clock(session: Any, tmp_path: Path) -> None:
-    #  1:59 and 3:00 in New York are one minute apart on 10 March 2024, but 61 on the wall clock;
-    #  on 3 November 1:10 comes a second time after 1:50, 40 minutes before it on the wall clock
+    # 1:59 and 3:00 in New York are one minute apart on 10 March 2024, but 61 on the wall clock; on
+    # 3 November, the second 1:10 is 20 minutes after 1:50, but 40 minutes before it on the wall
+    # clock
     instants = ["2024-03-10T06:59", "2024-03-10T07:00", "2024-11-03T05:50", "2024-11-03T06:10"]
     times = [datetime.fromisoformat(instant + "+00:00") for instant in instants]
     data = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "i": [1, 2, 3, 4]})
@@ -175,10 +176,10 @@ def test_sessions_of_instants_are_on_the_wall_clock(session: Any, tmp_path: Path
     try:
         gap = 45 * MINUTE_US
         query = query_of([], [], ["COUNT(*)"]).replace(call([]), call([], gap))
-        wanted = expected(with_sessions(data, [], gap, "America/New_York"), [], ["COUNT(*)"])
-        assert sorted(row[-1] for row in wanted) == [1, 1, 2]
-        for found in both_phases(session, query):
-            same_rows(found, wanted)
+        expected_rows = expected(with_sessions(data, [], gap, "America/New_York"), [], ["COUNT(*)"])
+        assert sorted(row[-1] for row in expected_rows) == [1, 1, 2]
+        for both_phase in both_phases(session, query):
+            same_rows(both_phase, expected_rows)
     finally:
         session.execute("SET 'table.local-time-zone' = 'UTC'")
 
@@ -189,9 +190,9 @@ def test_windows_over_the_time_of_sessions(session: Any, files: pa.Table) -> Non
     query = f"""SELECT window_start, window_end, COUNT(*), SUM(n) FROM
         TABLE(TUMBLE(TABLE {sessions}, DESCRIPTOR(closed), INTERVAL '1' HOUR))
         GROUP BY window_start, window_end"""
-    counted = expected(with_sessions(files, ["k"], GAP_US), ["k"], ["COUNT(*)"])
+    expected_counts = expected(with_sessions(files, ["k"], GAP_US), ["k"], ["COUNT(*)"])
     hours = defaultdict(list)
-    for _, _, end, n in counted:
+    for _, _, end, n in expected_counts:
         hours[(end - 1000) // (60 * MINUTE_US)].append(n)
     hour = 60 * MINUTE_US
     same_rows(

@@ -1,4 +1,4 @@
-"""Windows that share their slices against brute force, in one query and in statement sets."""
+"""Windows that share slices, in one query and in statement sets, compared with brute force."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.marks import among
 from tests.observing import wait_until
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
-# Windows of every kind; those of a mix share slices that not all of them have by themselves.
+# Windows of every kind. In a mix, some share finer slices than they would have alone.
 MIXES = {
     "widths that divide each other": [
         OracleWindow("TUMBLE", MINUTE_US),
@@ -39,7 +39,7 @@ MIXES = {
 
 
 def make_table(session: Any, data: pa.Table, directory: Path, *, is_scanned: bool) -> None:
-    """The rows as the table `data`, aggregated in the scan of files or by Catalyst."""
+    """Register the rows as the table `data`, aggregated by the Arrow scan or by Catalyst."""
     pq.write_table(data, directory / "data.parquet", row_group_size=90)
     if is_scanned:
         session.execute(f"""
@@ -58,7 +58,7 @@ def query(window: OracleWindow, keys: Sequence[str], calls: Sequence[str], numbe
 
 
 def rows_of(table: pa.Table, number: int) -> list[Any]:
-    """The rows of one window, without its number; window bounds as microseconds."""
+    """Return the rows of one window, without its number; window bounds as microseconds."""
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if name in ("window_start", "window_end"):
@@ -82,7 +82,7 @@ def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     calls = [call for call, _ in AGGREGATES]
     spelled = [other or call for call, other in AGGREGATES]
     windows = MIXES[mix]
-    # a float keeps its -0.0 apart from 0.0 in DuckDB, so it is no key here
+    # DuckDB distinguishes -0.0 from 0.0, so no key is a float
     union = " UNION ALL ".join(
         query(window, ["s", "k"], calls, number) for number, window in enumerate(windows)
     )
@@ -90,9 +90,9 @@ def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     assert plan.count("share_window_slices on GlobalWindowAggregate") == len(windows)
     assert plan.count("Reused(reference_id=[1])") == len(windows) - 1
     rows = session.sql(union)
-    found = rows.toArrow()
+    actual = rows.toArrow()
     for number, window in enumerate(windows):
-        same_rows(rows_of(found, number), expected(data, window, ["s", "k"], spelled))
+        same_rows(rows_of(actual, number), expected(data, window, ["s", "k"], spelled))
     executed = rows._jdf.queryExecution().executedPlan().toString().split("Initial Plan")[0]
     assert executed.count("ReusedExchange") == len(windows) - 1
 
@@ -103,7 +103,7 @@ def test_aggregates_that_differ_from_window_to_window_equal_brute_force(
     data = random_rows(seed=5)
     make_table(session, data, tmp_path, is_scanned=True)
     first, second, third, _ = MIXES["offsets and paired slices"]
-    # The same names for other aggregates, and the same aggregates under other names.
+    # The same names for different aggregates, and the same aggregates under different names.
     chosen = [
         (first, ["SUM(i)", "AVG(i)", "LAST_VALUE(s)"]),
         (second, ["SUM(small)", "SUM(i)", "COUNT(DISTINCT s)"]),
@@ -122,16 +122,16 @@ def test_aggregates_that_differ_from_window_to_window_equal_brute_force(
         expected(data, window, ["k"], [calls[call] or call for call in named])
         for window, named in chosen[:2]
     )
-    wanted = [
+    expected_rows = [
         (*a, b[2], *b[3:])
         for a in left
         for b in right
         if a[0] == b[0] and a[2] > b[1] and a[1] < b[2]
     ]
-    found = session.sql(joined).toArrow()
-    other = found.schema.get_field_index("other")
-    found = found.set_column(other, "other", found.column("other").cast(pa.int64()))
-    same_rows(rows_of(found, 0), wanted)
+    actual = session.sql(joined).toArrow()
+    other = actual.schema.get_field_index("other")
+    actual = actual.set_column(other, "other", actual.column("other").cast(pa.int64()))
+    same_rows(rows_of(actual, 0), expected_rows)
 
 
 def cached_rdds(session: Any) -> int:
@@ -182,11 +182,11 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     n_rows = 0
     for name, window in windows.items():
         rows = session.sql(f"SELECT k, CAST(ends AS STRING), n, s FROM out_{name}").collect()
-        wanted = session.sql(
+        expected_rows = session.sql(
             f"SELECT k, CAST(window_end AS STRING), COUNT(*), SUM(i) FROM {window.call} "
             "GROUP BY k, window_start, window_end"
         ).collect()
-        same_rows([tuple(row) for row in rows], [tuple(row) for row in wanted])
+        same_rows([tuple(row) for row in rows], [tuple(row) for row in expected_rows])
         n_rows += len(rows)
     assert result.row_count == n_rows
 
@@ -218,7 +218,7 @@ def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
         session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     assert "overflow" in error.value.message.lower()
     assert error.value.hint is not None
-    # what they share is computed by the first one that asks for it
+    # the first reader computes the shared partials
     assert re.search(r"INSERT [123] of 3 in the statement set failed", error.value.hint)
     assert "written" not in error.value.hint
     assert cached_rdds(session) == before
@@ -317,7 +317,9 @@ def test_explain_analyze_counts_what_is_shared_once(session: Any, tmp_path: Path
     [result] = session.execute(f"EXPLAIN ANALYZE {union}")
     [explained] = result.document["queries"]
     operators = explained["trees"]["physical"]["operators"]
-    [scan] = [each for each in operators if each["name"] == "ArrowScanLocalWindowAggregate"]
+    [scan] = [
+        operator for operator in operators if operator["name"] == "ArrowScanLocalWindowAggregate"
+    ]
     assert explained["analysis"]["operators"][scan["id"]]["rows_in"] == data.num_rows
 
 
@@ -335,19 +337,19 @@ def test_explain_analyze_runs_a_statement_set_as_it_is(
     [result] = session.execute(f"EXPLAIN ANALYZE EXECUTE STATEMENT SET BEGIN {inserts} END")
     first, second = result.document["queries"]
     locals_ = []
-    for each, name in ((first, "out_a"), (second, "out_b")):
-        operators = each["trees"]["physical"]["operators"]
-        figures = each["analysis"]["operators"]
+    for item, name in ((first, "out_a"), (second, "out_b")):
+        operators = item["trees"]["physical"]["operators"]
+        figures = item["analysis"]["operators"]
         [merge] = [e["id"] for e in operators if e["name"] == "GlobalWindowAggregate"]
         [local] = [e["id"] for e in operators if "LocalWindow" in e["name"]]
         locals_.append(figures[local])
         written = session.sql(f"SELECT COUNT(*) FROM {name}").collect()[0][0]
-        assert figures[merge]["rows_out"] == each["analysis"]["rows_out"] == written
+        assert figures[merge]["rows_out"] == item["analysis"]["rows_out"] == written
         assert figures[merge]["rows_in"] > 0
-        assert each["analysis"]["stages"]
+        assert item["analysis"]["stages"]
     if is_scanned:
         assert locals_[0]["rows_in"] == data.num_rows
     assert locals_[0]["rows_out"] > 0
-    # what they share ran once
+    # the shared partials were computed once
     assert locals_[1]["rows_in"] is locals_[1]["rows_out"] is None
     assert result.text.count("== Execution ==") == 2

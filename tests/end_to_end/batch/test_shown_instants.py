@@ -1,4 +1,4 @@
-"""Instants are shown in `table.local-time-zone`, whatever computes, carries and prints them."""
+"""Every display and output path shows instants in `table.local-time-zone`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CASES = [(name, "batch") for name in QUERIES] + [(name, "streaming") for name in
 
 @pytest.fixture
 def berlin(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
-    """One instant in a table of files and in one in memory."""
+    """Create a table of files and one in memory, each with one instant."""
     fresh_session.execute(f"""
         SET 'table.local-time-zone' = '{ZONE}';
         CREATE TABLE f (at TIMESTAMP_LTZ(3), WATERMARK FOR at AS at) WITH (

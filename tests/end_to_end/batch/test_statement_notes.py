@@ -1,4 +1,4 @@
-"""What a batch statement reports once it has run, and how it is spread."""
+"""Notes of a finished batch statement, and how its work is distributed."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_rows_that_the_scan_reads_are_counted_once_for_all_inserts_of_a_set(even
 
 
 def test_a_small_buffer_and_a_set_spread_give_the_same_rows(events: Any) -> None:
-    (wanted,) = events.execute(QUERY.replace("GROUP BY", "GROUP BY k % 7,"))
-    rows = sorted(map(repr, wanted.rows))
+    (expected,) = events.execute(QUERY.replace("GROUP BY", "GROUP BY k % 7,"))
+    rows = sorted(map(repr, expected.rows))
     settings = {
         "sqlwin.local.buffer-size": "1 mb",
         "sqlwin.exchange.partitions": "2",
@@ -77,8 +77,8 @@ def test_a_small_buffer_and_a_set_spread_give_the_same_rows(events: Any) -> None
     try:
         query = QUERY.replace("GROUP BY", "GROUP BY k % 7,")
         assert "partitions=[2], buckets=[5]" in events.explain(query)
-        (found,) = events.execute(query)
-        assert sorted(map(repr, found.rows)) == rows
+        (actual,) = events.execute(query)
+        assert sorted(map(repr, actual.rows)) == rows
     finally:
         for key in settings:
             events.execute(f"RESET '{key}'")

@@ -1,4 +1,4 @@
-"""The first error that everybody gets: a column that files do not have."""
+"""A column that files do not have: the first error that most users see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current directory, with files in it."""
+    """Change to a directory with files."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "f.csv").write_text("Zeit,Tag,Ort,kW h\n2026-01-01 10:00:00,2026-01-01,Bonn,1.5\n")
     at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))

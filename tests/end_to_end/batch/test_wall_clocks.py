@@ -1,7 +1,7 @@
-"""TIMESTAMPs without a zone around clock changes, on every path, beside Python's arithmetic.
+"""TIMESTAMPs without a zone around clock changes, on every path, compared with Python's arithmetic.
 
-A value without a zone is the same in every session: no path may take it through the session's
-time zone, where an hour of spring does not exist and an hour of autumn comes twice.
+A value without a zone is the same in every session: no path may convert it through the session's
+time zone, where an hour in spring does not exist and an hour in autumn occurs twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import sqlwin
 from tests.marks import among
 
-# Hours that clocks leave out, and hours that come twice
+# Hours that clocks skip, and hours that occur twice
 CHANGES = {
     "Europe/Berlin": ("2026-03-29 02:00:00", "2026-10-25 02:00:00"),
     "America/Sao_Paulo": ("2018-11-04 00:00:00", "2018-02-17 23:00:00"),
@@ -34,7 +34,7 @@ CASES = among(SOURCES, long=[("json", "streaming"), ("orc", "streaming"), ("orc"
 
 
 def times(zone: str) -> list[datetime]:
-    """Times within and around the hours of the clock changes."""
+    """Return times within and around the hours of the clock changes."""
     draw = random.Random(zone)
     return [
         datetime.fromisoformat(change) + timedelta(minutes=draw.randrange(-120, 240))
@@ -44,7 +44,7 @@ def times(zone: str) -> list[datetime]:
 
 
 def declare(session: sqlwin.Session, connector: str, rows: list[datetime], path: Path) -> None:
-    """The table `t` with the times as TIMESTAMP and as text, written by sqlwin itself."""
+    """Let sqlwin write the table `t` with the times as TIMESTAMP and as text."""
     options = (
         "'connector' = 'memory'"
         if connector == "memory"
@@ -78,7 +78,7 @@ def test_wall_clocks_are_the_same_in_every_zone(
     first = datetime.fromisoformat(CHANGES[zone][0]) + timedelta(minutes=15)
     made = "TO_TIMESTAMP(s)" if connector == "memory" else "made"
     day = first.replace(hour=0, minute=0)
-    found = answer(
+    actual = answer(
         session,
         f"""SELECT ts, {made}, TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss'), CAST(ts AS STRING),
           CAST(s AS TIMESTAMP(3)), DATE_FORMAT(ts, 'dd.MM.yyyy HH:mm'), DATE_TRUNC('HOUR', ts),
@@ -98,14 +98,14 @@ def test_wall_clocks_are_the_same_in_every_zone(
         for at in rows
         if at >= first
     ]
-    assert sorted(found) == sorted(expected)
+    assert sorted(actual) == sorted(expected)
 
     for column in ("ts", "made"):
         table, time = "TABLE t", column
         if column == "made":
             table, time = f"(SELECT {made} AS made, v FROM t)", "made"
             if mode == "streaming":
-                continue  # a stream has one column with a watermark
+                continue  # a stream has one watermark column
         windows = answer(
             session,
             f"""SELECT window_start, COUNT(*) FROM TABLE(TUMBLE({table}, DESCRIPTOR({time}),

@@ -29,7 +29,7 @@ WINDOWS = [
     OracleWindow("CUMULATE", 60 * MINUTE_US, 60 * MINUTE_US, -90 * MINUTE_US),
 ]
 
-# sqlwin's aggregate and the same in DuckDB, where the spelling differs
+# sqlwin's aggregate, and DuckDB's where the spelling differs
 AGGREGATES = [
     ("COUNT(*)", None),
     ("COUNT(i)", None),
@@ -113,7 +113,9 @@ KEY_SHAPES: list[tuple[str, ...]] = [
 
 
 def random_rows(seed: int, n_rows: int = 400) -> pa.Table:
-    """Rows around 1970 and later, with NULLs everywhere, ties in nothing but keys and values."""
+    """Return rows around 1970 and later, with NULLs in all columns and ties in keys and values
+    only.
+    """
     rng = np.random.default_rng(seed)
 
     def some_null(values: Sequence[Any], share: float = 0.1) -> list[Any]:
@@ -146,7 +148,7 @@ def random_rows(seed: int, n_rows: int = 400) -> pa.Table:
 
 
 def register(session: Any, data: pa.Table, directory: Path) -> None:
-    """The rows as the table `data`; by way of Parquet, which keeps timestamps without zone."""
+    """Register the rows as the table `data`, through Parquet, which keeps timestamps without zone."""
     pq.write_table(data, directory / "data.parquet")
     session.register("data", session.spark.read.parquet(str(directory / "data.parquet")))
 
@@ -177,8 +179,8 @@ def test_all_aggregates_equal_brute_force(
     data = random_rows(seed=WINDOWS.index(window))
     register(session, data, tmp_path)
     calls = [call for call, _ in AGGREGATES]
-    wanted = expected(data, window, ["k"], [other or call for call, other in AGGREGATES])
-    same_rows(run(session, window, ["k"], calls), wanted)
+    expected_rows = expected(data, window, ["k"], [other or call for call, other in AGGREGATES])
+    same_rows(run(session, window, ["k"], calls), expected_rows)
 
 
 @pytest.mark.parametrize("keys", KEY_SHAPES, ids=lambda keys: "-".join(keys) or "none")
@@ -191,7 +193,7 @@ def test_all_key_shapes_equal_brute_force(
     data = random_rows(seed=100 + len(keys))
     register(session, data, tmp_path)
     calls = ["COUNT(*)", "SUM(i)", "MIN(s)"]
-    # NaN and -0.0 as keys: one group each, as Spark has it
+    # NaN and -0.0 as keys form one group each, as in Spark
     spelled = ["CASE WHEN f = 0 THEN 0.0 ELSE f END" if key == "f" else key for key in keys]
     same_rows(run(session, window, keys, calls), expected(data, window, spelled, calls))
 
@@ -227,7 +229,7 @@ def test_windows_put_together_in_the_scan_of_files_equal_brute_force(
           'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/data.parquet')
     """)
     calls = [call for call, _ in AGGREGATES]
-    wanted = expected(data, window, keys, [other or call for call, other in AGGREGATES])
-    same_rows(run(session, window, keys, calls), wanted)
+    expected_rows = expected(data, window, keys, [other or call for call, other in AGGREGATES])
+    same_rows(run(session, window, keys, calls), expected_rows)
     plan = session.explain(f"SELECT {', '.join(calls)} FROM {window.call} GROUP BY window_end")
     assert "ArrowScanLocalWindowAggregate" in plan

@@ -18,15 +18,17 @@ from tests.end_to_end.clusters.standalone import (
 
 @pytest.fixture(scope="package")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
+    with standalone(tmp_path_factory.mktemp("cluster")) as result:
+        yield result
 
 
 @pytest.fixture(scope="package")
 def cluster(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     directory = tmp_path_factory.mktemp("driver")
     python = bare_python(directory / "python")
-    with driver(directory, {"master": url, "conf": CONF}, {"PYSPARK_PYTHON": str(python)}) as found:
-        assert found.said() == {"answer": "ready"}
-        found.run(ROWS)
-        yield found
+    with driver(
+        directory, {"master": url, "conf": CONF}, {"PYSPARK_PYTHON": str(python)}
+    ) as result:
+        assert result.said() == {"answer": "ready"}
+        result.run(ROWS)
+        yield result

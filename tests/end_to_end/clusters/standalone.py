@@ -1,4 +1,4 @@
-"""Spark's standalone master with two workers, whose Python has what sqlwin asks for and no more."""
+"""Spark's standalone master with two workers, whose Python has only the packages sqlwin requires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.end_to_end.stream_files import write_next
 from tests.goldens import ROOT
 from tests.observing import wait_until
 
-# Packages of workers, as `pip install` calls them, and what is copied of each
+# Packages of workers by their `pip` names, and the files to copy
 NEEDED = ("pyarrow", "numpy", "protobuf")
 _DIRECTORIES = {
     "pyarrow": ("pyarrow", "pyarrow.libs"),
@@ -38,7 +38,7 @@ CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-# Rows of a query as text, sorted, whatever its mode
+# Rows of a query as sorted text, in any mode
 ROWS = """
 def rows(sql, mode="batch"):
     found = session.execute(f"SET 'execution.runtime-mode' = '{mode}'; {sql}")[-1].rows
@@ -48,9 +48,9 @@ FLIGHTS = f"'path' = '{ROOT}/queries/data/flights.parquet', 'format' = 'parquet'
 
 
 def bare_python(directory: Path, packages: Sequence[str] = NEEDED) -> Path:
-    """A Python of this version, in a virtual environment with nothing but some packages.
+    """Create a virtual environment of this Python version with only some packages.
 
-    They are links into the environment of the tests: nothing is fetched.
+    They are links into the environment of the tests, so nothing is downloaded.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     (target,) = directory.glob("lib/python*/site-packages")
@@ -66,13 +66,13 @@ def bare_python(directory: Path, packages: Sequence[str] = NEEDED) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return int(result.getsockname()[1])
 
 
 def _plain_environment() -> dict[str, str]:
-    """The environment without what would let a process find the code of these tests."""
+    """Return the environment without variables that would let a process find the tests' code."""
     dropped = ("PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     return {name: value for name, value in os.environ.items() if name not in dropped}
 
@@ -105,7 +105,7 @@ def _daemon(
     try:
         yield process
     finally:
-        # executors are of its group; a worker that is asked to end ends them
+        # executors are in its process group; a terminated worker terminates them
         process.terminate()
         try:
             process.wait(20)
@@ -120,12 +120,12 @@ def _daemon(
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker of one core.
+    """A worker with one core.
 
     Attributes:
-        host: its name, which is of this machine.
-        options: of its JVM.
-        path: where it looks for programs first.
+        host: Host name that resolves to this machine.
+        options: Options of its JVM.
+        path: First directory in which it looks for programs.
     """
 
     host: str = "127.0.0.1"
@@ -139,7 +139,7 @@ WORKERS = (Worker(), Worker("127.0.0.2"))
 
 @contextmanager
 def standalone(directory: Path, workers: Sequence[Worker] = WORKERS) -> Iterator[str]:
-    """A master and its workers; its URL."""
+    """Start a master and its workers, and yield the master's URL."""
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
@@ -169,7 +169,7 @@ def _wait(is_so: Callable[[], bool], log: Path) -> None:
     wait_until(is_so, explain=log.read_text)
 
 
-# A driver takes pieces of Python, a line of JSON each, and answers with what `answer` is then
+# A driver reads Python code, one JSON line each, and answers with the value of `answer`
 _DRIVER = """
 import json, sys, traceback
 sys.path.insert(0, sys.argv[1])
@@ -206,22 +206,22 @@ class Driver:
         self._log = log
 
     def said(self) -> dict[str, Any]:
-        """What it says next: `answer`, or the `error` of sqlwin's."""
+        """Return its next message: `answer`, or sqlwin's `error`."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._log.read_text()
-        found: dict[str, Any] = json.loads(line)
-        assert "trace" not in found, found["trace"]
-        return found
+        result: dict[str, Any] = json.loads(line)
+        assert "trace" not in result, result["trace"]
+        return result
 
     def run(self, code: str) -> Any:
-        """What a piece of Python puts into `answer`, as JSON has it (other values as text)."""
-        found = self.tell(code)
-        assert "error" not in found, found["error"]
-        return found["answer"]
+        """Run Python code and return its `answer` as JSON, other values as text."""
+        result = self.tell(code)
+        assert "error" not in result, result["error"]
+        return result["answer"]
 
     def error(self, code: str) -> str:
-        """The error of sqlwin's that a piece of Python ends with."""
+        """Run Python code and return the message of the sqlwin error that it raises."""
         return str(self.tell(code)["error"])
 
     def tell(self, code: str) -> dict[str, Any]:
@@ -235,12 +235,12 @@ class Driver:
 def driver(
     directory: Path, options: dict[str, Any], environment: dict[str, str]
 ) -> Iterator[Driver]:
-    """A driver whose JVM does not find the code of these tests either.
+    """Start a driver whose JVM does not find the tests' code either.
 
     Args:
-        directory: where it runs and logs.
-        options: of `sqlwin.connect`.
-        environment: variables besides those of this process.
+        directory: Working directory, also for logs.
+        options: Options of `sqlwin.connect`.
+        environment: Additional environment variables.
     """
     log = directory / "driver.log"
     with log.open("a") as errors:
@@ -266,7 +266,7 @@ def driver(
 
 
 def stream_files(directory: Path, parts: list[pa.Table]) -> str:
-    """The parts as files, each of which becomes a micro-batch."""
+    """Write one file per part. A micro-batch reads one file."""
     for part in parts:
         write_next(directory, part)
     return f"""'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
@@ -274,7 +274,7 @@ def stream_files(directory: Path, parts: list[pa.Table]) -> str:
 
 
 def readings(*batches: list[tuple[int, int, int]]) -> list[pa.Table]:
-    """Of (second, key, value)."""
+    """Return tables of (second, key, value)."""
     return [
         pa.table(
             {

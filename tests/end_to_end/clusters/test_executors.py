@@ -1,4 +1,4 @@
-"""Executors and their Python workers killed while a query runs: the right rows, each once."""
+"""Killing executors and their Python workers during a query neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.observing import files_below
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
-# What functions of users call to kill the executor that runs them (`jvm`) or themselves
-# (`python`), once for each marker
+# User functions that kill the executor that runs them (`jvm`) or themselves (`python`), once per
+# marker file
 DEATH = """
 import os
 import signal
@@ -74,20 +74,20 @@ def executors():
 @pytest.fixture(scope="module", autouse=True)
 def deadly(cluster: Driver) -> Iterator[None]:
     cluster.run(DEATH)
-    # fewer tasks than Spark's 200 of a batch
+    # fewer tasks than Spark's default of 200
     cluster.run("session.execute(\"SET 'parallelism.default' = '2'\")")
     yield
     cluster.run("session.execute(\"RESET 'parallelism.default'\")")
 
 
 def batches() -> list[list[tuple[int, int, int]]]:
-    """Of (second, key, value), for a micro-batch each; the last one closes all other windows."""
+    """Return rows (second, key, value) for each micro-batch; the last one closes all other windows."""
     spans = [range(start, start + 300, 3) for start in range(0, 1200, 300)]
     return [*([(s, s % 5, s) for s in span] for span in spans), [(9000, 9, 9000)]]
 
 
 def on_disk(directory: Path) -> int:
-    """Rows that other programs see."""
+    """Return the number of rows that other programs see."""
     files = (f for f in files_below(directory, "*.parquet") if f.name[0] not in "._")
     return sum(pq.read_metadata(f).num_rows for f in files if "_temporary" not in f.parts)
 
@@ -109,7 +109,7 @@ def windows(sum_: str, value: str = "v") -> str:
 @pytest.fixture(autouse=True)
 def dropped(cluster: Driver, deadly: None) -> Iterator[None]:
     yield
-    # the driver is that of all tests of the folder, of which others have tables of these names
+    # the folder's tests share the driver, and other tests have tables with these names
     cluster.run("session.execute('DROP TABLE IF EXISTS readings; DROP TABLE IF EXISTS totals')")
 
 
@@ -125,9 +125,9 @@ def test_a_query_whose_executors_die_in_both_stages_writes_each_row_once(
     mode: str, whose: str, cluster: Driver, tmp_path: Path
 ) -> None:
     stream_files(tmp_path / "in", readings(*batches()))
-    # of a stream in the third micro-batch, when state of two is committed
+    # in the third micro-batch of a stream, when two have committed their state
     values, totals = (600, 7500) if mode == "streaming" else (None, None)
-    found = cluster.run(f"""
+    result = cluster.run(f"""
 session.execute('''{setup(tmp_path, mode)}''')
 name = "{mode}_{whose}"
 local = Death("{whose}", "{tmp_path}/local-stage", {values})
@@ -143,10 +143,10 @@ session.execute("RESET 'execution.checkpointing.dir'")
 """)
     for marker in (tmp_path / "local-stage", tmp_path / "global-stage"):
         assert not Path(f"/proc/{marker.read_text()}").exists()
-    assert len(found["wanted"]) > 80
-    assert found["rows"] == found["wanted"]
-    assert on_disk(tmp_path / "out") == len(found["wanted"])
-    assert f"{len(found['wanted'])} rows" in found["said"]
+    assert len(result["wanted"]) > 80
+    assert result["rows"] == result["wanted"]
+    assert on_disk(tmp_path / "out") == len(result["wanted"])
+    assert f"{len(result['wanted'])} rows" in result["said"]
     assert not list(tmp_path.rglob("_temporary"))
 
 
@@ -169,11 +169,11 @@ if {number} in (1, 2):
     for each in executors():
         os.kill(each, signal.SIGKILL)
 """)
-    found = cluster.run(f"""
+    result = cluster.run(f"""
 session.execute(f"STOP STREAM {{started.stream.number}}")
 answer = [rows("SELECT * FROM totals"), rows('''SELECT * FROM ({windows("SUM")}) WHERE k < 9''')]
 session.execute("RESET 'execution.checkpointing.dir'")
 """)
-    assert len(found[1]) > 80
-    assert found[0] == found[1]
-    assert on_disk(tmp_path / "out") == len(found[1])
+    assert len(result[1]) > 80
+    assert result[0] == result[1]
+    assert on_disk(tmp_path / "out") == len(result[1])

@@ -1,4 +1,4 @@
-"""The master `local-cluster[...]`: executors are processes of this machine."""
+"""The master `local-cluster[...]`, whose executors are processes on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.end_to_end.clusters import test_standalone
 from tests.end_to_end.clusters.standalone import CONF, ROWS, Driver, driver
 
-# the tests of the standalone cluster, on the `cluster` of this module
+# the tests of the standalone cluster, on this module's `cluster`
 from tests.end_to_end.clusters.test_standalone import (  # noqa: F401
     events,
     test_all_rows_of_a_batch,
@@ -34,12 +34,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     # its workers write below SPARK_HOME
     home = directory / "spark"
     home.mkdir()
-    for each in Path(pyspark.__path__[0]).iterdir():
-        if each.name != "work":
-            (home / each.name).symlink_to(each)
+    for path in Path(pyspark.__path__[0]).iterdir():
+        if path.name != "work":
+            (home / path.name).symlink_to(path)
     options = {"master": "local-cluster[2,1,1024]", "conf": CONF}
-    with driver(directory, options, {"SPARK_HOME": str(home)}) as found:
-        assert found.said() == {"answer": "ready"}
-        found.run(ROWS)
-        yield found
+    with driver(directory, options, {"SPARK_HOME": str(home)}) as result:
+        assert result.said() == {"answer": "ready"}
+        result.run(ROWS)
+        yield result
     assert os.listdir(home / "work")

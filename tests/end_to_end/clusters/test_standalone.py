@@ -1,4 +1,4 @@
-"""sqlwin on a standalone cluster whose workers have pyarrow, numpy and protobuf alone."""
+"""A standalone cluster whose workers have only pyarrow, numpy and protobuf."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
 
 def test_workers_have_nothing_of_the_tests(cluster: Driver) -> None:
-    found = cluster.run("""
+    result = cluster.run("""
         def seen(_):
             import importlib.util
             names = ("pyarrow", "numpy", "pandas", "sqlglot", "planner", "duckdb", "sqlwin")
             yield [name for name in names if importlib.util.find_spec(name)]
         answer = spark.sparkContext.parallelize(range(2), 2).mapPartitions(seen).collect()
     """)
-    # of sqlwin what functions of users may name
-    assert found == [["pyarrow", "numpy", "sqlwin"]] * 2
+    # modules of sqlwin that user functions may import
+    assert result == [["pyarrow", "numpy", "sqlwin"]] * 2
 
 
 def test_all_rows_of_a_batch(cluster: Driver) -> None:
     cluster.run(f"""session.execute('''CREATE TABLE flights WITH ('connector' = 'filesystem',
         {FLIGHTS})''')""")
-    found = cluster.run("""
+    result = cluster.run("""
         result = session.execute('''SELECT origin, window_end, COUNT(*) AS n, AVG(dep_delay) AS a
             FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '12' HOURS, INTERVAL '1' DAY))
             GROUP BY origin, window_start, window_end''')[-1]
         batches = list(result.batches())
         answer = [sum(b.num_rows for b in batches), sum(sum(b['n'].to_pylist()) for b in batches)]
     """)
-    assert found == [2193, 2 * 336_776]
+    assert result == [2193, 2 * 336_776]
 
 
 def test_functions_of_users(cluster: Driver) -> None:
-    found = cluster.run("""
+    result = cluster.run("""
         import pyarrow.compute as pc
         from sqlwin import windows as w
         session.register_function("twice", lambda v: pc.multiply(v, 2), "bigint")
@@ -62,12 +62,12 @@ def test_functions_of_users(cluster: Driver) -> None:
         answer = [rows("SELECT CAST(SUM(twice(pages)) AS INT) AS s FROM visits"),
                   sorted((r.visitor, r.n) for r in gaps.collect())]
     """)
-    assert found == [["(24,)"], [["ann", 1], ["ann", 2], ["bob", 1]]]
+    assert result == [["(24,)"], [["ann", 1], ["ann", 2], ["bob", 1]]]
 
 
 @pytest.fixture(scope="module")
 def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The tables that `queries.QUERIES` read; `lts` has the watermark in `local_events`."""
+    """Create the tables that `queries.QUERIES` read; `lts` has the watermark in `local_events`."""
     parts = [queries.events(200, 300 * i, i) for i in range(3)]
     options = stream_files(tmp_path_factory.mktemp("events") / "in", parts)
     columns = "ts TIMESTAMP(6), lts TIMESTAMP_LTZ(6), k STRING, v BIGINT"
@@ -88,17 +88,17 @@ def test_each_stream_operator_gives_the_rows_of_the_batch(
     query = queries.QUERIES[name]
     if name == "local time":
         query = query.replace("TABLE events", "TABLE local_events")
-    found = cluster.run(f"""
+    result = cluster.run(f"""
 query = '''{query}'''
 answer = [rows(query, "streaming"), rows(query)]
 """)
-    assert len(found[1]) >= 3
-    assert found[0] == found[1]
+    assert len(result[1]) >= 3
+    assert result[0] == result[1]
 
 
 @pytest.mark.slow
 def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
-    found = cluster.run("""
+    result = cluster.run("""
         from sqlwin import windows as w
         def counted(mode):
             session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
@@ -112,8 +112,8 @@ def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
         session.execute("INSERT INTO kept " + counted("streaming"))
         answer = [rows("SELECT * FROM kept"), rows(counted("batch"))]
     """)
-    assert len(found[1]) > 10
-    assert found[0] == found[1]
+    assert len(result[1]) > 10
+    assert result[0] == result[1]
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_pat
     (tmp_path / "counting.py").write_text(
         "def counted(key, window, rows): return [len(list(rows))]"
     )
-    found = cluster.run(f"""
+    result = cluster.run(f"""
         spark.sparkContext.addPyFile("{tmp_path}/counting.py")
         import counting
         session.execute("SET 'execution.runtime-mode' = 'streaming'")
@@ -133,30 +133,30 @@ def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_pat
         answer = [rows("SELECT SUM(n) FROM by_minute"),
                   rows("SELECT COUNT(*) FROM events WHERE ts IS NOT NULL")]
     """)
-    assert found[0] == found[1]
+    assert result[0] == result[1]
 
 
 @pytest.mark.slow
 def test_generated_rows_and_processing_time(cluster: Driver) -> None:
-    found = cluster.run("""
+    result = cluster.run("""
         session.execute('''CREATE TABLE made (k INT, at AS PROCTIME()) WITH ('connector' = 'datagen',
             'number-of-rows' = '1000', 'rows-per-second' = '500', 'fields.k.min' = '0', 'fields.k.max' = '3')''')
         answer = sum(int(r.split(",")[1].strip(")")) for r in rows('''SELECT window_end AS e, COUNT(*) AS n
             FROM TABLE(TUMBLE(TABLE made, DESCRIPTOR(at), INTERVAL '1' SECOND))
             GROUP BY window_start, window_end'''.replace("window_end AS e", "'w' AS e"), "streaming"))
     """)
-    assert found == 1000
+    assert result == 1000
 
 
 def test_a_statement_set_with_late_rows_and_its_state(cluster: Driver, tmp_path: Path) -> None:
     parts = readings(
         [(s, s % 3, s) for s in range(0, 1200, 7)],
         [(s, s % 3, s) for s in range(1200, 2400, 7)],
-        [(30, 1, -1), (2000, 2, -2)],  # both too late for all windows but the widest
+        [(30, 1, -1), (2000, 2, -2)],  # late for all windows but the widest
         [(s, s % 3, s) for s in range(2400, 3000, 7)],
     )
     stream_files(tmp_path / "in", parts)
-    found = cluster.run(f"""
+    result = cluster.run(f"""
 tables = '''{killed_stream.set_tables(tmp_path)}'''
 session.execute(tables)
 session.execute("SET 'execution.runtime-mode' = 'streaming'; "
@@ -171,10 +171,10 @@ session.execute("RESET 'execution.checkpointing.dir'")
 """)
     in_time = [row for part in (parts[0], parts[1], parts[3]) for row in part.to_pylist()]
     # a row's value is its second
-    assert len(found["minutes"]) == len({(row["k"], row["v"] // 60) for row in in_time})
-    assert found["so_far"]
-    assert found["n_streams"] == 1
-    assert {row.split(",")[0].strip("(") for row in found["late"]} == {"-1", "-2"}
-    # a task a core, where Spark takes 200
+    assert len(result["minutes"]) == len({(row["k"], row["v"] // 60) for row in in_time})
+    assert result["so_far"]
+    assert result["n_streams"] == 1
+    assert {row.split(",")[0].strip("(") for row in result["late"]} == {"-1", "-2"}
+    # one task per core instead of Spark's 200
     (states,) = (tmp_path / "checkpoint").rglob("state")
-    assert {each.name for each in (states / "0").iterdir() if each.name.isdigit()} == {"0", "1"}
+    assert {path.name for path in (states / "0").iterdir() if path.name.isdigit()} == {"0", "1"}

@@ -1,7 +1,7 @@
-"""A stream from files into a lake table, as a program: `python killed_lake.py DIRECTORY KIND STOPS`.
+"""Stream files into a lake table: `python killed_lake.py DIRECTORY KIND STOPS`.
 
-KIND is `delta` or `iceberg`. STOPS says where it stops and waits to be killed: `before` or `after`
-a commit and which one of this run, as in `before:0`; `never`.
+KIND is `delta` or `iceberg`. STOPS says at which commit of this run the program stops and waits to
+be killed: `before:0`, `after:1`, or `never`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.connectors.lake.delta import write as delta_write
 from runtime.connectors.lake.iceberg import write as iceberg_write
 from tests.end_to_end.recovery.killed_stream import CONF, QUERY, readings
 
-# Where each connector commits the files of a micro-batch
+# Function with which each connector commits the files of a micro-batch
 COMMITS: dict[str, tuple[Any, str]] = {
     "delta": (delta_write, "commit"),
     "iceberg": (iceberg_write, "commit_files"),
@@ -25,7 +25,7 @@ COMMITS: dict[str, tuple[Any, str]] = {
 
 
 def options(directory: Path, kind: str) -> str:
-    """The options of the table that is written."""
+    """Return the options of the target table."""
     if kind == "delta":
         return f"'connector' = 'delta', 'path' = '{directory}/out'"
     return (
@@ -35,7 +35,7 @@ def options(directory: Path, kind: str) -> str:
 
 
 def tables(directory: Path, kind: str) -> str:
-    """The tables `readings`, each file of which becomes a micro-batch, and `totals`."""
+    """Return the tables `readings`, which reads one file per micro-batch, and `totals`."""
     return f"""
         {readings(directory)}
         CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
@@ -44,7 +44,7 @@ def tables(directory: Path, kind: str) -> str:
 
 
 def stop_at(kind: str, when: str, number: int) -> None:
-    """Stop before or after the commit of that number, with a line that says so."""
+    """Print a line and stop before or after the commit with that number."""
     module, name = COMMITS[kind]
     commit: Callable[..., None] = getattr(module, name)
     n_calls = 0
@@ -67,7 +67,7 @@ def stop_at(kind: str, when: str, number: int) -> None:
 
 
 def main(directory: Path, kind: str, stops: str) -> None:
-    """Run the stream to its end, or go on where an earlier run was killed."""
+    """Run the stream to its end, or resume where an earlier run was killed."""
     if stops != "never":
         when, number = stops.split(":")
         stop_at(kind, when, int(number))

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake from SQL: written, read in the scan and by Spark, streamed."""
+"""Delta tables in SQL: writing, reading by the Arrow scan and by Spark, streaming."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
 
 
 def rows_of(n: int, start: int = 0) -> pa.Table:
-    """A row a minute; days of ten hours."""
+    """Return one row per minute; days have ten hours."""
     numbers = range(start, start + n)
     return pa.table(
         {
@@ -107,8 +107,8 @@ def test_every_way_of_reading_gives_the_rows_of_deltalake(
     create(fresh_session, tmp_path)
     table = DeltaTable(tmp_path).to_pyarrow_table()
     expected = sorted(map(repr, table.select(["ts", "day", "v", "late"]).to_pylist()))
-    found = fresh_session.sql("SELECT ts, day, v, late FROM t").toArrow().to_pylist()
-    assert sorted(map(repr, found)) == expected
+    actual = fresh_session.sql("SELECT ts, day, v, late FROM t").toArrow().to_pylist()
+    assert sorted(map(repr, actual)) == expected
     for where in ("", "WHERE day = DATE'2026-05-01'", "WHERE late IS NULL AND v > 1000"):
         query = COUNTS.format(where=where)
         assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
@@ -151,16 +151,16 @@ def test_a_stream_reads_versions_and_writes_each_micro_batch_once(
     write_deltalake(source, rows_of(30, 120), mode="append")
     run(14)
     table = DeltaTable(path)
-    found = sorted(table.to_pyarrow_table()["s"].to_pylist())
-    assert found == [sum(range(i, i + 10)) for i in range(0, 140, 10)]
+    actual = sorted(table.to_pyarrow_table()["s"].to_pylist())
+    assert actual == [sum(range(i, i + 10)) for i in range(0, 140, 10)]
     (app,) = transactions(path)
     assert app.startswith("sqlwin-")
 
 
 def transactions(path: Path) -> set[str]:
-    """The identifiers of streams that a log has."""
+    """Return the stream identifiers in a log."""
     lines = [line for log in (path / "_delta_log").glob("*.json") for line in log.open()]
-    return {each["txn"]["appId"] for each in map(json.loads, lines) if "txn" in each}
+    return {item["txn"]["appId"] for item in map(json.loads, lines) if "txn" in item}
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_rows_that_are_marked_as_deleted_are_refused_in_one_line(
     log = tmp_path / "_delta_log" / f"{0:020}.json"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     features = ["deletionVectors", "timestampNtz"]
-    # the protocol's own example of a vector that is in the log
+    # the protocol's example of an inline deletion vector
     inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
     for line in lines:
         if "protocol" in line:

@@ -1,4 +1,4 @@
-"""Tables of Iceberg from SQL: written in a catalog, read in the scan and by Spark."""
+"""Iceberg tables in SQL: writing through a catalog, reading by the Arrow scan and by Spark."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_table_is_made_appended_to_replaced_and_read(
     assert len(table.snapshots()) == 3
 
     first = table.snapshots()[0].snapshot_id
-    counted = f"SELECT COUNT(*) FROM t /*+ OPTIONS('version' = '{first}') */"
-    assert values(fresh_session, counted) == [(60,)]
+    count_sql = f"SELECT COUNT(*) FROM t /*+ OPTIONS('version' = '{first}') */"
+    assert values(fresh_session, count_sql) == [(60,)]
     path = table.location().removeprefix("file://")
     fresh_session.execute(f"CREATE TABLE p WITH ('connector' = 'iceberg', 'path' = '{path}')")
     assert [v for (v,) in values(fresh_session, "SELECT v FROM p")] == expected
@@ -83,8 +83,8 @@ def test_columns_that_were_renamed_and_added_are_read_by_spark_too(
     more = rows_of(10, 30).rename_columns(["ts", "day", "value"])
     table.append(more.append_column("later", pa.array([5] * 10, pa.int32())))
     fresh_session.execute(f"CREATE TABLE t WITH ({options(tmp_path, 't')})")
-    found = values(fresh_session, "SELECT value, later FROM t WHERE value IN (3, 33)")
-    assert found == [(3, None), (33, 5)]
+    actual = values(fresh_session, "SELECT value, later FROM t WHERE value IN (3, 33)")
+    assert actual == [(3, None), (33, 5)]
     query = """SELECT window_end AS e, SUM(value) AS s, COUNT(later) AS n FROM TABLE(TUMBLE(
         TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY window_start, window_end"""
     assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
@@ -119,7 +119,7 @@ def test_a_stream_reads_snapshots_each_row_once_and_goes_on_where_it_stopped(
         stream.stop()
 
     run(until=5)
-    # snapshots that come while it is stopped, and while it runs
+    # snapshots committed while it is stopped, and while it runs
     source.append(rows_of(20, 60))
     source.append(rows_of(40, 80))
     run(rows_of(10, 120), rows_of(20, 130), until=14)

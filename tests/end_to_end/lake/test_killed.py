@@ -1,4 +1,4 @@
-"""Killed at any moment and started again, a stream puts each row into a lake table once."""
+"""A stream that is killed at any moment and restarted writes each row to a lake table once."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ PROGRAM = Path(__file__).with_name("killed_lake.py")
 
 
 def run(directory: Path, kind: str, stops: str, after: float | None = None) -> bool:
-    """Run until the program has ended, or is killed; whether it has ended.
+    """Run until the program has ended, or is killed. Return whether it has ended.
 
     Args:
-        directory: where it reads and writes.
-        kind: what it writes.
-        stops: where it stops and is killed.
-        after: it is killed after so many seconds.
+        directory: Directory for input and output.
+        kind: Kind of the target table.
+        stops: Commit at which it stops and is killed.
+        after: Seconds after which it is killed.
     """
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), str(directory), kind, stops],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
-    said = []
+    lines = []
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            said.append(line)
+            lines.append(line)
             if line == "ready\n" and after is not None:
                 time.sleep(after)
                 return process.poll() == 0
@@ -44,7 +44,7 @@ def run(directory: Path, kind: str, stops: str, after: float | None = None) -> b
                 return False
     finally:
         kill(process)
-    assert said[-1:] == ["done\n"], "".join(said)
+    assert lines[-1:] == ["done\n"], "".join(lines)
     return True
 
 
@@ -58,7 +58,7 @@ def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table
     if kind == "iceberg":
         places = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
         load_catalog("default", type="sql", **places).create_namespace("db")
-    # files are there and no table; a table, and no commit of the checkpoint's
+    # files exist but no table; or a table, but no commit in the checkpoint
     for stops in ("before:0", "after:0", "after:1"):
         assert not run(tmp_path, kind, stops)
     if not run(tmp_path, kind, "never", after=rng.uniform(3, 12)):
@@ -66,15 +66,15 @@ def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(tables(tmp_path, kind))
     late = f"WHERE k <> {LATE}"
-    wanted = fresh_session.sql(f"SELECT * FROM ({QUERY}) {late}").collect()
-    found = fresh_session.sql(f"SELECT * FROM totals {late}").collect()
-    assert len(wanted) > 50
-    assert sorted(map(tuple, found)) == sorted(map(tuple, wanted))
-    # what others read is the same
+    expected = fresh_session.sql(f"SELECT * FROM ({QUERY}) {late}").collect()
+    result = fresh_session.sql(f"SELECT * FROM totals {late}").collect()
+    assert len(expected) > 50
+    assert sorted(map(tuple, result)) == sorted(map(tuple, expected))
+    # other readers see the same
     if kind == "delta":
         rows = DeltaTable(tmp_path / "out").to_pyarrow_table()
     else:
         rows = (
             load_catalog("default", type="sql", **places).load_table("db.totals").scan().to_arrow()
         )
-    assert sum(k != LATE for k in rows["k"].to_pylist()) == len(wanted)
+    assert sum(k != LATE for k in rows["k"].to_pylist()) == len(expected)

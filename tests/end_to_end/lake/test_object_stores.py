@@ -1,4 +1,4 @@
-"""Tables of Delta and Iceberg in an object store that Spark has no package for."""
+"""Delta and Iceberg tables in an object store that Spark has no package for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_HOURS = """
 
 
 def rows(first: int) -> pa.Table:
-    """A row a minute; `day` is the same in all of them."""
+    """Return one row per minute; `day` is the same in all of them."""
     begin, numbers = dt.datetime.fromisoformat("2024-01-01"), range(first, first + N_ROWS)
     return pa.table(
         {
@@ -36,13 +36,13 @@ def rows(first: int) -> pa.Table:
     )
 
 
-def wanted(session: sqlwin.Session, tmp_path: Path) -> list[object]:
+def expected_rows(session: sqlwin.Session, tmp_path: Path) -> list[object]:
     for number in range(3):
         write_deltalake(tmp_path / "local", rows(number * N_ROWS), mode="append")
     session.execute(f"CREATE TABLE local WITH ('connector' = 'delta', 'path' = '{tmp_path}/local')")
-    found: list[object] = session.sql(BY_HOURS.format("local")).collect()
-    assert found
-    return found
+    result: list[object] = session.sql(BY_HOURS.format("local")).collect()
+    assert result
+    return result
 
 
 @pytest.mark.parametrize("partitions", [None, ["day"]], ids=["flat", "partitioned"])
@@ -69,7 +69,7 @@ def test_a_delta_table_is_read_in_the_scan_and_row_by_row(
     plan = str(lake.explain(BY_HOURS.format("t")))
     assert "ArrowScanLocalWindowAggregate(table=[t]" in plan
     assert KEYS["secret.key"] not in plan
-    assert lake.sql(BY_HOURS.format("t")).collect() == wanted(lake, tmp_path)
+    assert lake.sql(BY_HOURS.format("t")).collect() == expected_rows(lake, tmp_path)
     days = lake.sql("SELECT day, COUNT(*), SUM(v) FROM t GROUP BY day ORDER BY day").collect()
     assert [tuple(row)[:2] for row in days] == [(0, N_ROWS), (1, N_ROWS), (2, N_ROWS)]
     first = lake.sql(BY_HOURS.format("t /*+ OPTIONS('version' = '0') */")).collect()
@@ -100,7 +100,7 @@ def test_an_iceberg_table_is_read_by_its_path_and_of_a_catalog(
         "CREATE TABLE by_name WITH ('connector' = 'iceberg', 'catalog-name' = 'c', "
         f"'catalog-type' = 'sql', 'uri' = '{uri}', 'catalog-table' = 'db.t', {more})"
     )
-    expected = wanted(lake, tmp_path)
+    expected = expected_rows(lake, tmp_path)
     for name in ("by_path", "by_name"):
         assert "ArrowScanLocalWindowAggregate" in str(lake.explain(BY_HOURS.format(name)))
         assert lake.sql(BY_HOURS.format(name)).collect() == expected
@@ -123,6 +123,6 @@ def test_a_table_or_a_store_that_is_not_there_is_one_line(
     assert f"no {connector.title()} table exists at s3a://lake/none" in message(store.uri("none"))
     assert "bucket elsewhere does not exist" in message("s3a://elsewhere/t")
     lake.spark.conf.set("fs.s3a.endpoint", "http://127.0.0.1:1")
-    said = message(store.uri("none"))
-    assert "the store is not reachable: check spark.hadoop.fs.s3a.endpoint" in said
-    assert "\n" not in said and "\x1b" not in said
+    text = message(store.uri("none"))
+    assert "the store is not reachable: check spark.hadoop.fs.s3a.endpoint" in text
+    assert "\n" not in text and "\x1b" not in text

@@ -1,4 +1,4 @@
-"""A table of files that changes, and what slices of it have to hold."""
+"""A table of files that changes, and the expected slices of its rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Slices = dict[tuple[str | None, int], tuple[int, int | None, int | None]]
 
 
 def random_rows(draw: random.Random, n_rows: int, first: int = 0, last: int = 24 * 60) -> pa.Table:
-    """Rows between two minutes, some without a time, a key or a value."""
+    """Return rows between two minutes, some without a time, a key or a value."""
     times = [
         None if draw.random() < 0.02 else START_US + draw.randrange(first, last) * MINUTE_US
         for _ in range(n_rows)
@@ -40,11 +40,11 @@ def random_rows(draw: random.Random, n_rows: int, first: int = 0, last: int = 24
 
 
 class Base:
-    """The files below a directory.
+    """Files below a directory.
 
     Args:
-        root: the directory.
-        seed: of the rows.
+        root: Directory.
+        seed: Seed of the random rows.
     """
 
     def __init__(self, root: Path, seed: int = 7) -> None:
@@ -53,9 +53,9 @@ class Base:
         self._random = random.Random(seed)
 
     def write(self, name: str, n_rows: int, first: int = 0, last: int = 24 * 60) -> None:
-        """Write a file of rows between two minutes, or write it anew."""
+        """Write a file of rows between two minutes, replacing an existing one."""
         rows = random_rows(self._random, n_rows, first, last)
-        # readers never see a file that is half written
+        # readers never see an incomplete file
         pq.write_table(rows, self.root / f".{name}")
         (self.root / f".{name}").rename(self.root / f"{name}.parquet")
 
@@ -64,18 +64,18 @@ class Base:
         (self.root / f"{name}.parquet").unlink()
 
     def slices(self) -> Slices:
-        """What slices of the rows are, by definition."""
+        """Return the slices of all rows, by definition."""
         paths = sorted(self.root.glob("*.parquet"))
         return slices_of(pa.concat_tables(pq.read_table(path) for path in paths))
 
 
 def refresh(session: sqlwin.Session) -> str:
-    """Bring the table `m` up to date; the message about it."""
+    """Refresh the table `m` and return the message."""
     return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
 
 
 def answers(session: sqlwin.Session, query: str, rewrite: str = "true") -> list[str]:
-    """The rows of a query, of slices or of the base table alone, in an order of their own."""
+    """Return the sorted rows of a query over slices or over the base table alone."""
     session.execute(f"SET 'sqlwin.materialized.rewrite' = '{rewrite}'")
     rows = session.sql(query).toArrow().to_pylist()
     session.execute("RESET 'sqlwin.materialized.rewrite'")
@@ -83,29 +83,29 @@ def answers(session: sqlwin.Session, query: str, rewrite: str = "true") -> list[
 
 
 def slices_of(rows: pa.Table, width_us: int = WIDTH_US) -> Slices:
-    """What slices of some rows are, by definition."""
+    """Return the slices of some rows, by definition."""
     rows = rows.filter(pc.is_valid(rows["ts"]))
     number = pc.divide(rows["ts"].cast(pa.int64()), width_us)
     ends = pc.multiply(pc.add(number, 1), width_us)
     rows = rows.append_column("slice_end", ends).append_column(
         "count", pa.array([1] * len(rows), pa.int64())
     )
-    return _grouped(rows, ("count", "fare", "fare"))
+    return _group(rows, ("count", "fare", "fare"))
 
 
-def kept(path: Path) -> Slices:
-    """What a table of slices holds, read as a Delta table."""
-    return kept_rows(DeltaTable(str(path)).to_pyarrow_table())
+def stored_slices(path: Path) -> Slices:
+    """Return the stored slices, read as a Delta table."""
+    return slices_of_stored_rows(DeltaTable(str(path)).to_pyarrow_table())
 
 
-def kept_rows(rows: pa.Table) -> Slices:
-    """What the rows of a table of slices stand for."""
-    return _grouped(rows, ("count", "sum_fare", "min_fare"))
+def slices_of_stored_rows(rows: pa.Table) -> Slices:
+    """Convert the rows of a slice table to slices."""
+    return _group(rows, ("count", "sum_fare", "min_fare"))
 
 
-def _grouped(rows: pa.Table, columns: tuple[str, str, str]) -> Slices:
-    wanted = list(zip(columns, ("sum", "sum", "min"), strict=True))
-    found = rows.group_by(["city", "slice_end"]).aggregate(wanted)
-    values = [found[f"{column}_{how}"].to_pylist() for column, how in wanted]
-    keys = zip(found["city"].to_pylist(), found["slice_end"].to_pylist(), strict=True)
+def _group(rows: pa.Table, columns: tuple[str, str, str]) -> Slices:
+    expected = list(zip(columns, ("sum", "sum", "min"), strict=True))
+    result = rows.group_by(["city", "slice_end"]).aggregate(expected)
+    values = [result[f"{column}_{how}"].to_pylist() for column, how in expected]
+    keys = zip(result["city"].to_pylist(), result["slice_end"].to_pylist(), strict=True)
     return dict(zip(keys, zip(*values, strict=True), strict=True))

@@ -12,12 +12,12 @@ from pathlib import Path
 import sqlwin
 from runtime.errors import SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.materialized.base import QUERY, TABLE, Base, kept
+from tests.end_to_end.materialized.base import QUERY, TABLE, Base, stored_slices
 from tests.end_to_end.materialized.killed import CONF
 
 
 def main(directory: Path) -> None:
-    """Refresh with room for nothing, for a data file but no version, and for all."""
+    """Refresh with room for nothing, then for a data file but no version, then for everything."""
     disk, base = directory / "disk", Base(directory / "in")
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], check=True)
@@ -35,22 +35,22 @@ def main(directory: Path) -> None:
                 session.execute("ALTER MATERIALIZED TABLE m REFRESH")
             except SqlwinError as error:
                 errors.append(error.message)
-                are_as_before.append(kept(disk / "m") == before)
+                are_as_before.append(stored_slices(disk / "m") == before)
             (disk / "fill").unlink()
         session.execute("ALTER MATERIALIZED TABLE m REFRESH")
         named = {file.path for file in open_slices(str(disk / "m")).files}
-        there = {path.name for path in (disk / "m").glob("*.parquet")}
-        found = {
+        existing = {path.name for path in (disk / "m").glob("*.parquet")}
+        result = {
             "errors": errors,
             "as before": are_as_before,
-            "is whole": kept(disk / "m") == base.slices(),
-            "left": sorted(there - named),
+            "is whole": stored_slices(disk / "m") == base.slices(),
+            "left": sorted(existing - named),
         }
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 def fill(path: Path, room: int) -> None:
-    """Write a file that leaves so many bytes of its disk."""
+    """Write a file that leaves `room` bytes of its disk free."""
     with path.open("wb", buffering=0) as file, suppress(OSError):
         while file.write(b"x" * 4096):
             pass

@@ -1,4 +1,4 @@
-"""What keeps slices and is killed, as a program of its own: `python killed.py DIRECTORY POINT [WHAT]`.
+"""A program that writes slices and kills itself: `python killed.py DIRECTORY POINT [WHAT]`.
 
 WHAT is `refresh`, or `stream`: then POINT is `NAME N`, the Nth time that it is reached.
 """
@@ -27,14 +27,14 @@ CONF = {
 }
 
 
-# The files of `in` one by one; the program is over when all are in
+# One file of `in` per micro-batch; the program ends when all are read
 LIVE = """CREATE TABLE live (ts TIMESTAMP(6), city STRING, fare INT) WITH (
   'connector' = 'filesystem', 'path' = '{}/in', 'format' = 'parquet',
   'max-files-per-trigger' = '1')"""
 INSERT = f"INSERT INTO m {QUERY.replace('TABLE trips', 'TABLE live')}"
 
 
-# Points before and after the commit of each
+# Points before and after each of these commits
 COMMITS = {
     "refresh": ("built", "committed"),
     "compact": ("compacted", "replaced"),
@@ -44,8 +44,8 @@ COMMITS = {
 
 
 def plant(reached: Callable[[str], None]) -> None:
-    """Have the functions that change a table of slices say how far they are."""
-    # those that run now, the innermost last
+    """Make the functions that change a slice table report their progress."""
+    # the points that are being reached, the innermost last
     running: list[str] = []
 
     def within(owner: Any, name: str) -> None:
@@ -86,13 +86,13 @@ def plant(reached: Callable[[str], None]) -> None:
 
 
 def main(directory: Path, point: str, what: str = "refresh") -> None:
-    """Refresh the materialized table in a directory, or run a stream into it; die at a point."""
+    """Refresh the materialized table in a directory, or run a stream into it, and die at a point."""
     name, _, number = point.partition(" ")
-    seen: list[str] = []
+    points: list[str] = []
 
     def reached(where: str) -> None:
-        seen.append(where)
-        if where == name and seen.count(name) == int(number or 1):
+        points.append(where)
+        if where == name and points.count(name) == int(number or 1):
             os.kill(os.getpid(), signal.SIGKILL)
 
     plant(reached)
@@ -107,7 +107,7 @@ def main(directory: Path, point: str, what: str = "refresh") -> None:
 
 
 def run_stream(session: sqlwin.Session, directory: Path) -> None:
-    """Run the stream of `live` into `m` until all of its files are in."""
+    """Run the stream of `live` into `m` until it has read all files."""
     session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{directory / 'm'}')")
     session.execute(LIVE.format(directory))
     session.execute(f"SET 'execution.checkpointing.dir' = '{directory / 'checkpoints'}'")

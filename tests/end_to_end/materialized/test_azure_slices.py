@@ -1,4 +1,4 @@
-"""Slices in Azure: made, brought up to date by one session or two at once, asked and dropped."""
+"""Slices in Azure: creation, concurrent refreshes, queries and removal."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from tests.azure_store import KEY, AzureStore, azure_store
 from tests.end_to_end.materialized.base import (
     QUERY,
     TABLE,
-    kept_rows,
     random_rows,
     refresh,
     slices_of,
+    slices_of_stored_rows,
 )
 
 pytestmark = pytest.mark.long
 
 
-def kept(azure: AzureStore) -> object:
-    """What the table of slices holds, read as a Delta table."""
+def stored_slices(azure: AzureStore) -> object:
+    """Return the stored slices, read as a Delta table."""
     options = TablePlace(azure.uri("m"), azure.store()).delta_options
-    return kept_rows(DeltaTable(azure.uri("m"), storage_options=options).to_pyarrow_table())
+    return slices_of_stored_rows(
+        DeltaTable(azure.uri("m"), storage_options=options).to_pyarrow_table()
+    )
 
 
 @pytest.mark.parametrize("is_hierarchical", [False, True], ids=["flat", "with directories"])
@@ -55,18 +57,18 @@ def test_slices_in_a_container_follow_files_in_it(
             assert "1 new file" in refresh(session)
             put(1, 150)
             assert "1 changed file" in refresh(session)
-            assert kept(azure) == slices_of(pa.concat_tables(files.values()))
+            assert stored_slices(azure) == slices_of(pa.concat_tables(files.values()))
 
-            # two that have looked for the next version before either writes it
+            # both look for the next version before either writes it
             other = sqlwin.connect(session.spark.newSession())
             azure.configure(other.spark)
             other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{azure.uri('m')}')")
             put(3, 100)
             failed: list[SqlwinError] = []
 
-            def run(each: sqlwin.Session) -> None:
+            def run(item: sqlwin.Session) -> None:
                 try:
-                    refresh(each)
+                    refresh(item)
                 except SqlwinError as error:
                     failed.append(error)
 
@@ -78,17 +80,17 @@ def test_slices_in_a_container_follow_files_in_it(
                     thread.join()
             assert not failed
             assert azure.n_refused == 1
-            assert kept(azure) == slices_of(pa.concat_tables(files.values()))
+            assert stored_slices(azure) == slices_of(pa.concat_tables(files.values()))
 
             n_windows = session.execute("SELECT COUNT(*) AS n FROM m")[0].rows[0].n
             assert n_windows > 0 and KEY not in session.explain("SELECT * FROM m")
             session.execute("DROP MATERIALIZED TABLE m")
-            # in an account without directories Arrow keeps those that it empties as blobs
+            # in an account without directories, Arrow keeps emptied directories as blobs
             left = [n for n, blob in azure.blobs.items() if not blob.is_directory and n[-1] != "/"]
             assert sorted(left) == [f"in/{number}.parquet" for number in sorted(files)]
             session.execute(
                 f"CREATE MATERIALIZED TABLE m WITH ('path' = '{azure.uri('m')}') AS {QUERY}"
             )
-            assert kept(azure) == slices_of(pa.concat_tables(files.values()))
+            assert stored_slices(azure) == slices_of(pa.concat_tables(files.values()))
         finally:
             azure.forget(session.spark)

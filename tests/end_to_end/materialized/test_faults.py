@@ -1,4 +1,4 @@
-"""Faults below tables of slices: one line that says which, and slices as they were."""
+"""Storage faults give a one-line error that names them and leave slices unchanged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FULL_DISK = Path(__file__).with_name("full_disk.py")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_refresh_on_a_full_disk_changes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
-    found = found_on_a_small_disk(FULL_DISK, tmp_path, 300)
-    assert found["errors"], "there was room for all"
-    assert all("o space left on" in error and "\n" not in error for error in found["errors"])
-    assert all(found["as before"])
-    assert found["is whole"]
-    assert found["left"] == []
+    result = found_on_a_small_disk(FULL_DISK, tmp_path, 300)
+    assert result["errors"], "there was room for all"
+    assert all("o space left on" in error and "\n" not in error for error in result["errors"])
+    assert all(result["as before"])
+    assert result["is whole"]
+    assert result["left"] == []

@@ -1,4 +1,4 @@
-"""REFRESH_MODE = CONTINUOUS: slices of rows that come by INSERT, from batches and from streams."""
+"""REFRESH_MODE = CONTINUOUS: slices of rows inserted by batches and by streams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import sqlwin
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.slices.store import open_slices
 from sqlwin.session import Session
-from tests.end_to_end.materialized.base import QUERY, TABLE, kept, random_rows, slices_of
+from tests.end_to_end.materialized.base import QUERY, TABLE, random_rows, slices_of, stored_slices
 from tests.end_to_end.materialized.killed import LIVE, run_stream
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 from tests.marks import among
@@ -30,7 +30,7 @@ HOURS = QUERY.replace("'10' MINUTE", "'30' MINUTE").replace("'1' HOUR", "'3' HOU
 
 @pytest.fixture
 def history(fresh_session: sqlwin.Session, tmp_path: Path) -> pa.Table:
-    """Rows of the table `trips`, which are in the CONTINUOUS table `m`."""
+    """Insert rows of the table `trips` into the CONTINUOUS table `m`."""
     rows = random_rows(random.Random(3), 400, 0, 700)
     (tmp_path / "trips").mkdir()
     pq.write_table(rows, tmp_path / "trips" / "0.parquet")
@@ -39,14 +39,14 @@ def history(fresh_session: sqlwin.Session, tmp_path: Path) -> pa.Table:
         f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') "
         f"REFRESH_MODE = CONTINUOUS AS {QUERY}"
     )
-    assert kept(tmp_path / "m") == {}
+    assert stored_slices(tmp_path / "m") == {}
     assert "400 rows" in fresh_session.execute(f"INSERT INTO m {QUERY}")[0].message
-    assert kept(tmp_path / "m") == slices_of(rows)
+    assert stored_slices(tmp_path / "m") == slices_of(rows)
     return rows
 
 
 def write_live(directory: Path, n_files: int) -> pa.Table:
-    """Files of a stream, whose times overlap: there are late rows."""
+    """Write the files of a stream. Their times overlap, so some rows are late."""
     draw = random.Random(4)
     (directory / "in").mkdir()
     tables = [random_rows(draw, 100, 60 * i, 60 * i + 400) for i in range(n_files)]
@@ -64,13 +64,13 @@ def test_history_and_live_are_one_table(
     fresh_session.execute("DROP MATERIALIZED TABLE IF EXISTS none")
     other = sqlwin.connect(fresh_session.spark.newSession())
     run_stream(other, tmp_path)
-    assert kept(tmp_path / "m") == slices_of(rows)
+    assert stored_slices(tmp_path / "m") == slices_of(rows)
 
     # its windows, in this session too: of history and of the stream, and of nothing else
     assert "tail=" not in fresh_session.explain("SELECT * FROM m")
     query = "SELECT city, window_end, n, s, low FROM m"
-    found = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
-    assert sorted(map(repr, found)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
+    result = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, result)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
     # a stream that is started again has nothing to do
     version = open_slices(str(tmp_path / "m")).version
     run_stream(sqlwin.connect(fresh_session.spark.newSession()), tmp_path)
@@ -96,9 +96,9 @@ def test_a_stream_that_is_killed_counts_each_micro_batch_once(
     program = [sys.executable, str(PROGRAM), str(tmp_path), point, "stream"]
     killed = subprocess.run(program, timeout=180, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert kept(tmp_path / "m") != slices_of(pa.concat_tables([history, live]))
+    assert stored_slices(tmp_path / "m") != slices_of(pa.concat_tables([history, live]))
     subprocess.run([*program[:3], "never", "stream"], timeout=180, check=True, capture_output=True)
-    assert kept(tmp_path / "m") == slices_of(pa.concat_tables([history, live]))
+    assert stored_slices(tmp_path / "m") == slices_of(pa.concat_tables([history, live]))
 
 
 @pytest.mark.slow
@@ -155,10 +155,10 @@ def test_its_windows_are_made_in_process_without_spark(
 ) -> None:
     query = "SELECT city, window_end, n, s, low FROM m WHERE city = 'a'"
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}'); {query}"
-    found = Session(unstarted_spark(), settings={}).execute(script)[-1].to_arrow()
-    wanted = fresh_session.sql(query).toArrow()
-    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, wanted.to_pylist()))
-    assert found.num_rows
+    result = Session(unstarted_spark(), settings={}).execute(script)[-1].to_arrow()
+    expected = fresh_session.sql(query).toArrow()
+    assert sorted(map(repr, result.to_pylist())) == sorted(map(repr, expected.to_pylist()))
+    assert result.num_rows
 
 
 @pytest.mark.long
@@ -176,12 +176,12 @@ def test_a_stream_is_asked_as_of_its_last_micro_batch(
     )
     assert fresh_session.sql("SELECT * FROM m").toArrow().num_rows == 0
     fresh_session.execute(f"INSERT INTO m {query}")
-    wait_until(lambda: kept(tmp_path / "m") == slices_of(rows), every_s=0.2)
+    wait_until(lambda: stored_slices(tmp_path / "m") == slices_of(rows), every_s=0.2)
     fresh_session.execute("STOP STREAM m")
-    assert kept(tmp_path / "m") == slices_of(rows)
+    assert stored_slices(tmp_path / "m") == slices_of(rows)
     query = "SELECT city, window_end, n, s, low FROM m"
-    found = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
-    assert sorted(map(repr, found)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
+    result = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, result)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
     # its windows as a stream would have them are another query
     fresh_session.execute("SET 'sqlwin.materialized.stale-read' = 'allow'")
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")

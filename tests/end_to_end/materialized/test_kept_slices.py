@@ -1,4 +1,4 @@
-"""Queries answered from a materialized table: by tasks and in this process, as from rows."""
+"""Queries answered from slices, in tasks and in this process, equal those answered from rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HERE = {
 
 @pytest.fixture(scope="module")
 def trips(session, tmp_path_factory):
-    """The table `trips` of which three quarters are in the materialized table `m`."""
+    """Create the table `trips`; three quarters of it are in the materialized table `m`."""
     path = tmp_path_factory.mktemp("trips")
     data, base = rows(900), path / "trips"
     base.mkdir()
@@ -108,9 +108,9 @@ def test_sqlwin_run_of_such_a_script_starts_no_java(trips):
     script = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{trips.kept_at}'); {HERE['hop']}"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
     command = [sys.executable, "-X", "importtime", "-m", "sqlwin", "run", "-e", script]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     (expected,) = trips.execute(HERE["hop"])
-    assert len(done.stdout.splitlines()) == 1 + len(expected.rows)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert len(process.stdout.splitlines()) == 1 + len(expected.rows)
+    imported = {line.rpartition("|")[2].strip() for line in process.stderr.splitlines()}
     assert not imported & {"pandas.core", "runtime.connectors.kafka.connector"}

@@ -1,4 +1,4 @@
-"""Slices over tables of lakes follow their versions: what is new, what is rewritten, what is gone."""
+"""Slices over lake tables follow the versions: new, rewritten and removed files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 import sqlwin
 from runtime.errors import SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.materialized.base import QUERY, kept, random_rows, refresh, slices_of
+from tests.end_to_end.materialized.base import QUERY, random_rows, refresh, slices_of, stored_slices
 
 WINDOWS = """
 SELECT city, window_end, COUNT(*) AS n, SUM(fare) AS s, MIN(fare) AS low FROM (
@@ -25,21 +25,24 @@ SELECT city, window_end, COUNT(*) AS n, SUM(fare) AS s, MIN(fare) AS low FROM (
 
 
 class Lake(Protocol):
-    """A table of a lake."""
+    """A lake table."""
 
     options: str
 
     def append(self, rows: pa.Table) -> None:
-        """A version with more rows."""
+        """Commit a version with more rows."""
 
     def delete_hour(self, hour: int) -> None:
-        """A version without the rows of an hour: files are rewritten."""
+        """Commit a version without the rows of an hour, which rewrites files."""
 
     def compact(self) -> bool:
-        """A version with the same rows in other files; False: it cannot be made here."""
+        """Commit a version with the same rows in other files.
+
+        Return False if that is impossible here.
+        """
 
     def rows(self) -> pa.Table:
-        """The rows of the newest version."""
+        """Return the rows of the newest version."""
 
 
 class Delta:
@@ -53,7 +56,7 @@ class Delta:
     def delete_hour(self, hour: int) -> None:
         type_ = "Timestamp(Microsecond, None)"
         first, last = (
-            f"arrow_cast('2024-01-01 {each:02}:00:00', '{type_}')" for each in (hour, hour + 1)
+            f"arrow_cast('2024-01-01 {item:02}:00:00', '{type_}')" for item in (hour, hour + 1)
         )
         DeltaTable(self._path).delete(f"ts >= {first} AND ts < {last}")
 
@@ -80,7 +83,7 @@ class Iceberg:
         self._table.append(rows)
 
     def delete_hour(self, hour: int) -> None:
-        first, last = (f"2024-01-01T{each:02}:00:00" for each in (hour, hour + 1))
+        first, last = (f"2024-01-01T{item:02}:00:00" for item in (hour, hour + 1))
         self._table.delete(f"ts >= '{first}' AND ts < '{last}'")
 
     def compact(self) -> bool:
@@ -105,27 +108,27 @@ def test_a_refresh_takes_what_versions_changed(
     fresh_session.execute(f"CREATE TABLE trips WITH ({lake.options})")
     path = tmp_path / "m"
     fresh_session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}') AS {QUERY}")
-    assert kept(path) == slices_of(lake.rows())
+    assert stored_slices(path) == slices_of(lake.rows())
 
-    # late rows: nothing is written again
+    # late rows only add partials
     before = open_slices(str(path)).files
     lake.append(random_rows(draw, 40, 60, 120))
     check_answers(fresh_session, lake, tail="tail=[1 file]")
     assert "1 new file; 40 rows read" in refresh(fresh_session)
-    assert kept(path) == slices_of(lake.rows())
+    assert stored_slices(path) == slices_of(lake.rows())
     assert set(before) < set(open_slices(str(path)).files)
 
-    # a file is rewritten: only files with rows in its slices are read
+    # a file is rewritten: only files with rows in its slices are read again
     lake.delete_hour(20)
-    said = refresh(fresh_session)
-    assert "1 new file, 1 lost file" in said
-    assert int(said.split("; ")[1].split(" ")[0]) < 320
-    assert kept(path) == slices_of(lake.rows())
+    message = refresh(fresh_session)
+    assert "1 new file, 1 lost file" in message
+    assert int(message.split("; ")[1].split(" ")[0]) < 320
+    assert stored_slices(path) == slices_of(lake.rows())
     check_answers(fresh_session, lake)
 
     if lake.compact():
         refresh(fresh_session)
-        assert kept(path) == slices_of(lake.rows())
+        assert stored_slices(path) == slices_of(lake.rows())
     assert "is up to date" in refresh(fresh_session)
 
 
@@ -140,9 +143,9 @@ def test_a_base_file_that_vanished_below_its_version_is_named(
         f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') AS {QUERY}"
     )
     lake.append(random_rows(random.Random(2), 50))
-    gone = sorted((tmp_path / "delta").glob("*.parquet"))[0]
-    gone.unlink()
-    with pytest.raises(SqlwinError, match=gone.name):
+    files = sorted((tmp_path / "delta").glob("*.parquet"))[0]
+    files.unlink()
+    with pytest.raises(SqlwinError, match=files.name):
         refresh(fresh_session)
     assert open_slices(str(tmp_path / "m")).version == 1
 
@@ -161,7 +164,7 @@ def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
         f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') AS {QUERY}"
     )
     written = [path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()]
-    assert written and not any(b"only-ours" in each for each in written)
+    assert written and not any(b"only-ours" in item for item in written)
     check_answers(fresh_session, lake)
     other = sqlwin.connect(fresh_session.spark.newSession())
     opened = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}')"
@@ -175,11 +178,11 @@ def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
 
 
 def check_answers(session: sqlwin.Session, lake: Lake, tail: str = "SliceScan") -> None:
-    """Check that windows are those of all rows, and come from slices."""
+    """Check that windows come from slices and equal those of all rows."""
     assert tail in session.explain("SELECT * FROM m")
     rows = lake.rows()
     expected = duckdb.sql(WINDOWS).fetchall()
     assert len(rows)
     query = "SELECT city, window_end, n, s, low FROM m"
-    found = [tuple(row.values()) for row in session.sql(query).toArrow().to_pylist()]
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    result = [tuple(row.values()) for row in session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, result)) == sorted(map(repr, expected))

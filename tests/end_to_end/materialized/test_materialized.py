@@ -1,4 +1,4 @@
-"""Slices of materialized tables hold the rows of the files that are there, each once."""
+"""Slices of materialized tables contain each row of the existing files once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.materialized.base import QUERY, TABLE, Base, answers, kept, refresh
+from tests.end_to_end.materialized.base import QUERY, TABLE, Base, answers, refresh, stored_slices
 from tests.marks import among
 
 PROGRAM = Path(__file__).with_name("killed.py")
@@ -35,13 +35,13 @@ def test_files_that_came_changed_and_went_are_in_once(
     base.write("noon", 300, 500, 900)
     base.write("late", 300, 800, 1400)
     _create(fresh_session, base, tmp_path / "m")
-    assert kept(tmp_path / "m") == base.slices()
+    assert stored_slices(tmp_path / "m") == base.slices()
     base.write("new", 100)
     assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
     base.write("noon", 200, 600, 700)
     base.remove("late")
     assert "1 new file, 1 changed file, 1 lost file" in refresh(fresh_session)
-    assert kept(tmp_path / "m") == base.slices()
+    assert stored_slices(tmp_path / "m") == base.slices()
     assert "SliceScan" in str(fresh_session.execute("EXPLAIN SELECT * FROM m")[0].text)
     assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
 
@@ -71,20 +71,22 @@ def test_whatever_becomes_of_files_slices_are_those_of_the_rows(
     base = Base(tmp_path / "in", 3)
     base.write("f0", 500)
     _create(fresh_session, base, tmp_path / "m", clauses)
-    there = {"f0"}
+    existing = {"f0"}
     for number in range(1, 15):
         for _ in range(draw.randrange(3)):
             first = draw.randrange(0, 1300)
             what = draw.choice(["new", "new", "change", "remove", "empty"])
-            if what == "remove" and len(there) > 1:
-                base.remove(gone := draw.choice(sorted(there)))
-                there.remove(gone)
+            if what == "remove" and len(existing) > 1:
+                base.remove(removed := draw.choice(sorted(existing)))
+                existing.remove(removed)
                 continue
-            name = draw.choice(sorted(there)) if what == "change" else f"f{number}{draw.random()}"
+            name = (
+                draw.choice(sorted(existing)) if what == "change" else f"f{number}{draw.random()}"
+            )
             base.write(name, 0 if what == "empty" else 200, first, first + draw.randrange(1, 100))
-            there.add(name)
+            existing.add(name)
         refresh(fresh_session)
-        assert kept(tmp_path / "m") == base.slices()
+        assert stored_slices(tmp_path / "m") == base.slices()
 
 
 @pytest.mark.slow
@@ -107,13 +109,13 @@ def test_two_refreshes_at_once_count_each_file_once(
             except SqlwinError as error:
                 failed.append(error)
 
-        threads = [threading.Thread(target=run, args=(each,)) for each in (fresh_session, other)]
+        threads = [threading.Thread(target=run, args=(item,)) for item in (fresh_session, other)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert not failed
-        assert kept(tmp_path / "m") == base.slices()
+        assert stored_slices(tmp_path / "m") == base.slices()
 
 
 @pytest.mark.long
@@ -136,11 +138,11 @@ def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
     killed = subprocess.run(program, timeout=120, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     is_in = point in ("committed", "compacted", "replaced")
-    assert kept(tmp_path / "m") == (base.slices() if is_in else before)
+    assert stored_slices(tmp_path / "m") == (base.slices() if is_in else before)
     assert answers(fresh_session, ALL) == answers(fresh_session, ALL, "false")
-    said = refresh(fresh_session)
-    assert ("is up to date" in said) == is_in
-    assert kept(tmp_path / "m") == base.slices()
+    message = refresh(fresh_session)
+    assert ("is up to date" in message) == is_in
+    assert stored_slices(tmp_path / "m") == base.slices()
 
 
 @pytest.mark.slow
@@ -153,10 +155,10 @@ def test_another_session_opens_what_is_there_with_the_tables_below(
     fresh_session.execute(TABLE.format(base.root))
     fresh_session.execute("CREATE VIEW rides AS SELECT ts, city, fare FROM trips WHERE fare > 0")
     fresh_session.execute(f"CREATE MATERIALIZED TABLE m AS {QUERY.replace('trips', 'rides')}")
-    wanted = fresh_session.sql("SELECT * FROM m ORDER BY city, window_end").toArrow()
+    expected = fresh_session.sql("SELECT * FROM m ORDER BY city, window_end").toArrow()
     other = sqlwin.connect(fresh_session.spark.newSession())
     other.execute(f"SET 'sqlwin.materialized.dir' = '{tmp_path / 'all'}'")
-    assert other.sql("SELECT * FROM m ORDER BY city, window_end").toArrow() == wanted
+    assert other.sql("SELECT * FROM m ORDER BY city, window_end").toArrow() == expected
     (shown,) = other.execute("SHOW MATERIALIZED TABLES")[0].table.to_pylist()
     assert (shown["materialized table"], shown["base table"], shown["slices"]) == (
         "m",

@@ -1,4 +1,4 @@
-"""Slices over tables of Spark's own catalog follow the files that Spark reads of them."""
+"""Slices over tables of Spark's catalog follow the files that Spark reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.end_to_end.materialized.base import (
     START_US,
     Base,
     answers,
-    kept,
     random_rows,
     refresh,
     slices_of,
+    stored_slices,
 )
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 
@@ -31,7 +31,7 @@ COLUMNS = "ts TIMESTAMP_NTZ, city STRING, fare INT"
 
 @pytest.fixture
 def spark_session(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sqlwin.Session]:
-    """A session with a database `shop` of Spark's, which is gone afterwards."""
+    """Provide a session with a temporary database `shop` of Spark's."""
     fresh_session.spark.sql(f"CREATE DATABASE shop LOCATION '{tmp_path}/shop'")
     yield fresh_session
     fresh_session.spark.sql("DROP DATABASE shop CASCADE")
@@ -51,7 +51,7 @@ def test_an_external_table_is_followed_under_each_of_its_names(
     base.write("late", 300, 500, 1440)
     session.spark.sql(f"CREATE TABLE shop.trips ({COLUMNS}) USING parquet LOCATION '{tmp_path}/in'")
     create(session, tmp_path / "m", "spark_catalog.shop.trips")
-    assert kept(tmp_path / "m") == base.slices()
+    assert stored_slices(tmp_path / "m") == base.slices()
     base.write("new", 100)
     query = QUERY.replace("TABLE trips", "TABLE shop.trips")
     explained = session.explain(query)
@@ -61,16 +61,16 @@ def test_an_external_table_is_followed_under_each_of_its_names(
     base.write("late", 200, 600, 700)
     base.remove("early")
     assert "1 new file, 1 changed file, 1 lost file" in refresh(session)
-    assert kept(tmp_path / "m") == base.slices()
+    assert stored_slices(tmp_path / "m") == base.slices()
     assert "is up to date" in refresh(session)
     assert answers(session, "SELECT * FROM m") == answers(session, query, "false")
     rows = pa.concat_tables(map(pq.read_table, sorted(base.root.glob("*.parquet"))))
     assert len(rows)
-    found = session.sql("SELECT city, window_end, n, s, low FROM m").collect()
+    result = session.sql("SELECT city, window_end, n, s, low FROM m").collect()
     expected = duckdb.sql(WINDOWS).fetchall()
-    assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, expected))
+    assert sorted(map(repr, map(tuple, result))) == sorted(map(repr, expected))
 
-    # another session finds it by its path; a table of that name elsewhere is another one
+    # another session finds it by path; a table of that name in another database is a different one
     other = sqlwin.connect(session.spark.newSession())
     other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path}/m')")
     assert "is up to date" in refresh(other)
@@ -103,7 +103,7 @@ def test_of_a_partitioned_table_the_partitions_are_read_that_spark_reads(
 
     def check() -> None:
         rows = spark.table("shop.trips").select("ts", "city", "fare").toArrow()
-        assert kept(tmp_path / "m") == slices_of(rows)
+        assert stored_slices(tmp_path / "m") == slices_of(rows)
 
     add(100, 1, "a b")
     add(100, 2, "07")
@@ -113,7 +113,7 @@ def test_of_a_partitioned_table_the_partitions_are_read_that_spark_reads(
     add(50, 3, "x/y")
     assert "2 new files; 100 rows read" in refresh(session)
     check()
-    # a directory that the catalog knows nothing of is none of the table's
+    # a directory that is not a partition in the catalog does not belong to the table
     (location,) = (tmp_path / "shop").glob("trips")
     (location / "day=9" / "shop=a").mkdir(parents=True)
     pq.write_table(random_rows(draw, 10), location / "day=9" / "shop=a" / "f.parquet")
@@ -124,7 +124,7 @@ def test_of_a_partitioned_table_the_partitions_are_read_that_spark_reads(
     spark.sql("ALTER TABLE shop.trips DROP PARTITION (day = 1, shop = 'a b')")
     assert "1 lost file" in refresh(session)
     check()
-    # columns of partitions as keys and conditions: of types that directories could not say
+    # partition columns as keys and conditions, with types that directory names do not determine
     query = (
         "SELECT shop, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE shop.trips, "
         "DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE day < 9 GROUP BY shop, window_start, window_end"
@@ -133,12 +133,12 @@ def test_of_a_partitioned_table_the_partitions_are_read_that_spark_reads(
     hours = spark.sql(
         "SELECT shop, ts, 1 AS n FROM shop.trips WHERE day < 9 AND ts IS NOT NULL"
     ).toArrow()
-    found = session.sql("SELECT shop, SUM(n) AS n FROM by_shop GROUP BY shop").collect()
+    result = session.sql("SELECT shop, SUM(n) AS n FROM by_shop GROUP BY shop").collect()
     expected = hours.group_by("shop").aggregate([("n", "sum")]).to_pylist()
-    assert sorted(map(tuple, found)) == sorted((r["shop"], r["n_sum"]) for r in expected)
-    assert {shop for shop, _ in found} == {"07", "x/y"}
+    assert sorted(map(tuple, result)) == sorted((r["shop"], r["n_sum"]) for r in expected)
+    assert {shop for shop, _ in result} == {"07", "x/y"}
 
-    # a partition that is elsewhere
+    # a partition at another location
     spark.sql(f"ALTER TABLE shop.trips ADD PARTITION (day = 5, shop = 'e') LOCATION '{tmp_path}/e'")
     (tmp_path / "e").mkdir(exist_ok=True)
     pq.write_table(random_rows(draw, 10), tmp_path / "e" / "f.parquet")
@@ -160,7 +160,7 @@ def test_rows_of_a_table_of_sparks_can_be_inserted(
         f"REFRESH_MODE = CONTINUOUS AS {query}"
     )
     spark_session.execute(f"INSERT INTO m {query}")
-    assert kept(tmp_path / "m") == base.slices()
+    assert stored_slices(tmp_path / "m") == base.slices()
     assert len(spark_session.sql("SELECT * FROM m").collect()) > 0
 
 

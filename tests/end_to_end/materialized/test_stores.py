@@ -1,4 +1,4 @@
-"""Slices in an object store: made, brought up to date, asked and dropped; and a store that fails."""
+"""Slices in an object store: creation, refreshes, queries, removal, and failures of the store."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.end_to_end.materialized.base import (
     QUERY,
     TABLE,
     Base,
-    kept_rows,
     random_rows,
     refresh,
     slices_of,
+    slices_of_stored_rows,
 )
 from tests.end_to_end.materialized.test_lakes import WINDOWS
 from tests.object_store import KEYS, ObjectStore, is_write_of
@@ -35,10 +35,12 @@ def place(store: ObjectStore, path: str) -> TablePlace:
     return TablePlace(store.uri(path), store.store())
 
 
-def kept(store: ObjectStore, path: str) -> object:
-    """What a table of slices holds, read as a Delta table."""
+def stored_slices(store: ObjectStore, path: str) -> object:
+    """Return the stored slices, read as a Delta table."""
     options = place(store, path).delta_options
-    return kept_rows(DeltaTable(store.uri(path), storage_options=options).to_pyarrow_table())
+    return slices_of_stored_rows(
+        DeltaTable(store.uri(path), storage_options=options).to_pyarrow_table()
+    )
 
 
 def create(session: sqlwin.Session, store: ObjectStore, path: str, clauses: str = "") -> None:
@@ -48,14 +50,14 @@ def create(session: sqlwin.Session, store: ObjectStore, path: str, clauses: str 
 
 
 def windows(rows: pa.Table) -> list[str]:
-    """The windows of all rows, by definition."""
+    """Return the windows of all rows, by definition."""
     assert len(rows)
     return sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
 
 
 def answers(session: sqlwin.Session, condition: str = "") -> list[str]:
-    found = session.sql(f"SELECT city, window_end, n, s, low FROM m {condition}")
-    return sorted(repr(tuple(row.values())) for row in found.toArrow().to_pylist())
+    result = session.sql(f"SELECT city, window_end, n, s, low FROM m {condition}")
+    return sorted(repr(tuple(row.values())) for row in result.toArrow().to_pylist())
 
 
 @pytest.mark.parametrize("clauses", ["", "PARTITIONED BY (city)"], ids=["flat", "partitioned"])
@@ -75,7 +77,7 @@ def test_slices_in_a_store_follow_files_in_a_store(
         store.put(f"{name}/in/{number}.parquet", table)
     lake.execute(TABLE.format(store.uri(f"{name}/in")))
     create(lake, store, f"{name}/m", clauses)
-    assert kept(store, f"{name}/m") == slices_of(rows())
+    assert stored_slices(store, f"{name}/m") == slices_of(rows())
     # a file beside the slices: by tasks, and in this process
     files[3] = random_rows(draw, 100)
     store.put(f"{name}/in/3.parquet", files[3])
@@ -92,14 +94,14 @@ def test_slices_in_a_store_follow_files_in_a_store(
     del files[0]
     store.delete(f"{name}/in/0.parquet")
     assert "1 new file, 1 changed file, 1 lost file" in refresh(lake)
-    assert kept(store, f"{name}/m") == slices_of(rows())
+    assert stored_slices(store, f"{name}/m") == slices_of(rows())
     # so many that they are merged
     for number in range(4, 12):
         files[number] = random_rows(draw, 50)
         store.put(f"{name}/in/{number}.parquet", files[number])
         refresh(lake)
     assert len(open_slices(place(store, f"{name}/m")).files) < (8 if not clauses else 24)
-    assert kept(store, f"{name}/m") == slices_of(rows())
+    assert stored_slices(store, f"{name}/m") == slices_of(rows())
     assert answers(lake) == windows(rows())
     # the key is nowhere
     definition = str(open_slices(place(store, f"{name}/m")).definition)
@@ -132,14 +134,14 @@ def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
 
     # both have looked for the next version before either writes it
     with store.holding(is_write_of("_delta_log/"), 2) as has_met:
-        threads = [threading.Thread(target=run, args=(each,)) for each in (lake, other)]
+        threads = [threading.Thread(target=run, args=(item,)) for item in (lake, other)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert has_met.is_set()
     assert not failed
-    assert kept(store, "two") == base.slices()
+    assert stored_slices(store, "two") == base.slices()
 
 
 def test_a_store_that_fails_changes_nothing(
@@ -160,16 +162,16 @@ def test_a_store_that_fails_changes_nothing(
         if part == "part-":
             assert "cannot write s3a://" in raised.value.message
             assert "permission denied" in raised.value.message
-        assert kept(store, "fails") == before
+        assert stored_slices(store, "fails") == before
     # nothing is left of what was written meanwhile
     named = {f"{store.uri('fails')}/{f.path}" for f in open_slices(place(store, "fails")).files}
-    there = place(store, "fails").files.files_below(store.uri("fails"))
-    assert {uri for uri in there if "/part-" in uri} == named
+    existing = place(store, "fails").files.files_below(store.uri("fails"))
+    assert {uri for uri in existing if "/part-" in uri} == named
     lake.spark.conf.unset("fs.s3a.attempts.maximum")
     # it is written, and the answer is lost
     with store.failing("lost", is_write_of("fails/_delta_log/"), times=1):
         assert "1 new file" in refresh(lake)
-    assert kept(store, "fails") == base.slices()
+    assert stored_slices(store, "fails") == base.slices()
     assert "is up to date" in refresh(lake)
     # neither the table nor what is below its path is left of a CREATE that fails
     lake.execute("DROP MATERIALIZED TABLE m")
@@ -209,11 +211,11 @@ def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
     paths = base.root / "first.parquet", more.root / "last.parquet"
     rows = pa.concat_tables(map(pq.read_table, paths))
     oldest = stored.reached.tiers[0].until_us
-    found = kept(store, "all/m")
-    assert isinstance(found, dict)
-    fine = {key: each for key, each in slices_of(rows).items() if key[1] > oldest}
-    assert {key: each for key, each in found.items() if key[1] > oldest} == fine
-    assert min(end for _, end in found) > stored.reached.since_us
+    result = stored_slices(store, "all/m")
+    assert isinstance(result, dict)
+    fine = {key: item for key, item in slices_of(rows).items() if key[1] > oldest}
+    assert {key: item for key, item in result.items() if key[1] > oldest} == fine
+    assert min(end for _, end in result) > stored.reached.since_us
     # another session finds it in the directory
     other = sqlwin.connect(lake.spark.newSession())
     store.configure(other.spark)

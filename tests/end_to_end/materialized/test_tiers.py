@@ -1,4 +1,4 @@
-"""Old slices are merged to wide ones and dropped; windows are still those of the rows."""
+"""Merging and dropping old slices does not change the windows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.end_to_end.materialized.base import (
     Base,
     Slices,
     answers,
-    kept,
     refresh,
     slices_of,
+    stored_slices,
 )
 
 PROGRAM = Path(__file__).with_name("killed.py")
@@ -40,19 +40,19 @@ def create(session: sqlwin.Session, base: Base, path: Path, options: str = TIERS
     session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}', {options}) AS {QUERY}")
 
 
-def reached(path: Path) -> Reached:
+def tier_state(path: Path) -> Reached:
     return open_slices(str(path)).reached
 
 
-def expected(base: Base, found: Reached) -> Slices:
-    """The slices of all rows, each as wide as its tier, by definition."""
+def expected(base: Base, actual: Reached) -> Slices:
+    """Return the slices of all rows, each as wide as its tier, by definition."""
     rows = pa.concat_tables(pq.read_table(p) for p in sorted(base.root.glob("*.parquet")))
     rows = rows.filter(pc.is_valid(rows["ts"]))
-    bounds = [(WIDTH_US, None), *((tier.width_us, tier.until_us) for tier in found.tiers)]
+    bounds = [(WIDTH_US, None), *((tier.width_us, tier.until_us) for tier in actual.tiers)]
     slices: Slices = {}
     ends = pc.multiply(pc.add(pc.divide(rows["ts"].cast(pa.int64()), WIDTH_US), 1), WIDTH_US)
     for (width_us, until_us), (_, older_us) in zip(bounds, [*bounds[1:], (0, None)], strict=True):
-        mask = pc.greater(ends, older_us or found.since_us or 0)
+        mask = pc.greater(ends, older_us or actual.since_us or 0)
         if until_us is not None:
             mask = pc.and_(mask, pc.less_equal(ends, until_us))
         slices |= slices_of(rows.filter(mask), width_us)
@@ -60,11 +60,11 @@ def expected(base: Base, found: Reached) -> Slices:
 
 
 def check_answers(session: sqlwin.Session, sql: str, words: str) -> None:
-    """Check that windows are those of the rows, and how EXPLAIN says that they are found."""
+    """Check the windows of a query, and how EXPLAIN says that they are computed."""
     assert words in session.explain(sql)
-    wanted = answers(session, sql, "false")
-    assert wanted
-    assert answers(session, sql) == wanted
+    expected_rows = answers(session, sql, "false")
+    assert expected_rows
+    assert answers(session, sql) == expected_rows
 
 
 @pytest.mark.long
@@ -75,14 +75,14 @@ def test_wide_old_slices_answer_what_is_made_of_them(
     for hour in range(0, 24, 6):
         base.write(f"f{hour}", 300, hour * 60, (hour + 6) * 60)
     create(fresh_session, base, path)
-    found = reached(path)
-    assert [tier.width_us for tier in found.tiers] == [HOUR_US, 4 * HOUR_US]
-    assert kept(path) == expected(base, found)
-    # a late row is merged into the wide slice that it is in
+    result = tier_state(path)
+    assert [tier.width_us for tier in result.tiers] == [HOUR_US, 4 * HOUR_US]
+    assert stored_slices(path) == expected(base, result)
+    # a late row is merged into its wide slice
     base.write("late", 30, 100, 700)
     check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
     refresh(fresh_session)
-    assert kept(path) == expected(base, found)
+    assert stored_slices(path) == expected(base, result)
     check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
     check_answers(fresh_session, HOURS, "are 4 h wide")
     check_answers(fresh_session, MINUTES, "m: its slices up to 2024-01-01 ")
@@ -110,24 +110,24 @@ def test_whatever_becomes_of_files_wide_slices_are_those_of_the_rows(
     base, path = Base(tmp_path / "in", 4), tmp_path / "m"
     base.write("f0", 300, 0, 300)
     create(fresh_session, base, path, TIERS + retention)
-    there = ["f0"]
+    existing = ["f0"]
     for number in range(1, 14):
         now = 300 + number * 100
         base.write(f"new{number}", 100, now - 100, now)
-        there.append(f"new{number}")
+        existing.append(f"new{number}")
         what, first = draw.choice(["late", "change", "remove"]), draw.randrange(now)
         if what == "late":
             base.write(f"late{number}", 20, first, first + 50)
         elif what == "change":
-            base.write(draw.choice(there), 100, first, first + 100)
-        elif len(there) > 2:
-            base.remove(gone := draw.choice(there))
-            there.remove(gone)
+            base.write(draw.choice(existing), 100, first, first + 100)
+        elif len(existing) > 2:
+            base.remove(removed := draw.choice(existing))
+            existing.remove(removed)
         refresh(fresh_session)
-        assert kept(path) == expected(base, reached(path))
-    found = reached(path)
-    assert len(found.tiers) == 2
-    assert (found.since_us is not None) == bool(retention)
+        assert stored_slices(path) == expected(base, tier_state(path))
+    result = tier_state(path)
+    assert len(result.tiers) == 2
+    assert (result.since_us is not None) == bool(retention)
     if retention:
         check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "were dropped")
 
@@ -140,14 +140,14 @@ def test_merging_old_slices_that_is_killed_loses_nothing(
     base, path = Base(tmp_path / "in"), tmp_path / "m"
     base.write("day", 300, 0, 900)
     create(fresh_session, base, path)
-    before = reached(path)
+    before = tier_state(path)
     base.write("new", 300, 900, 1400)
     program = [sys.executable, str(PROGRAM), str(tmp_path), point]
     killed = subprocess.run(program, timeout=120, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert (reached(path) == before) == (point == "tiered")
-    assert kept(path) == expected(base, reached(path))
+    assert (tier_state(path) == before) == (point == "tiered")
+    assert stored_slices(path) == expected(base, tier_state(path))
     check_answers(fresh_session, HOURS.replace("'1' HOUR", "'4' HOUR"), "SliceScan")
     assert "is up to date" in refresh(fresh_session)
-    assert reached(path) != before
-    assert kept(path) == expected(base, reached(path))
+    assert tier_state(path) != before
+    assert stored_slices(path) == expected(base, tier_state(path))

@@ -1,4 +1,4 @@
-"""What Nexmark's queries mean, in DuckDB's SQL over the tables `person`, `auction` and `bid`."""
+"""Definitions of Nexmark's queries in DuckDB's SQL over the tables `person`, `auction` and `bid`."""
 
 HOP = """
     WITH bids AS (
@@ -57,7 +57,7 @@ BY_DEFINITION = {
     "q17": f"""
         SELECT auction, {DAY}, {RANKS}, min(price), max(price), avg(price), sum(price)
         FROM bid GROUP BY ALL""",
-    # Which of two bids of one price comes first is nobody's promise: the prices are compared.
+    # The order of two bids with the same price is undefined, so only prices are compared.
     "q19": """
         SELECT auction, price FROM bid
         QUALIFY row_number() OVER (PARTITION BY auction ORDER BY price DESC) <= 10""",

@@ -1,4 +1,4 @@
-"""The benchmark of streams: both engines give what the definitions give, and it says so."""
+"""The streaming benchmark: both engines give the defined results, and it reports that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nexmark's queries give what DuckDB makes of the same events, by the definition of each."""
+"""Nexmark's queries, compared with DuckDB's results of their definitions on the same events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def script(query: str) -> str:
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The events as DuckDB tables, from a table that takes all of the connector's columns."""
+    """Load the events into DuckDB, from a table with all of the connector's columns."""
     session = sqlwin.connect(spark.newSession())
     session.execute(
         "CREATE TABLE nexmark WITH ('connector' = 'nexmark',"
@@ -57,10 +57,10 @@ def test_query_gives_what_its_definition_gives(
     table = result.dataframe.toArrow()
     if query in COMPARED:
         table = table.select(COMPARED[query])
-    found = Counter(tuple(row.values()) for row in table.to_pylist())
-    wanted = Counter(events.execute(BY_DEFINITION[query]).fetchall())
-    assert len(wanted) > 0
-    assert _rounded(found) == _rounded(wanted)
+    actual = Counter(tuple(row.values()) for row in table.to_pylist())
+    expected = Counter(events.execute(BY_DEFINITION[query]).fetchall())
+    assert len(expected) > 0
+    assert _round_means(actual) == _round_means(expected)
 
 
 @pytest.mark.long
@@ -78,7 +78,7 @@ def test_persons_auctions_and_bids_come_in_the_published_proportions(
         999 + 3 * rounds,
     )
     assert one("SELECT count(*) FROM bid") == (46 * rounds,)
-    # Half of the bids are on a hot auction, three in four by a hot bidder; cold ones may be too.
+    # Half of the bids are on a hot auction, three in four by a hot bidder; random ones may be, too.
     hot_auctions, hot_bidders = one(
         "SELECT avg(CAST(auction % 100 = 0 AS INT)), avg(CAST(bidder % 100 = 1 AS INT)) FROM bid"
     )
@@ -99,9 +99,9 @@ def test_only_declared_fields_are_made_and_the_number_of_tasks_changes_nothing(
             f"CREATE TABLE {name} (bid ROW<price BIGINT, auction BIGINT>) WITH ("
             f"'connector' = 'nexmark', 'events.num' = '1000', 'scan.parallelism' = '{parallelism}')"
         )
-        found = fresh_session.sql(f"SELECT bid.* FROM {name} WHERE bid IS NOT NULL").collect()
-        assert found[0].asDict().keys() == {"price", "auction"}
-        rows.append(Counter(found))
+        actual = fresh_session.sql(f"SELECT bid.* FROM {name} WHERE bid IS NOT NULL").collect()
+        assert actual[0].asDict().keys() == {"price", "auction"}
+        rows.append(Counter(actual))
     assert rows[0] == rows[1]
     assert rows[0].total() == 920
 
@@ -126,8 +126,8 @@ def test_what_the_generator_does_not_make_is_reported(
     assert message in str(error.value)
 
 
-def _rounded(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
-    """Means to nine digits: engines add up in different orders."""
+def _round_means(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """Round means to nine digits, because engines sum in different orders."""
     return Counter(
         tuple(round(v, 9 - len(str(int(v)))) if isinstance(v, float) else v for v in row)
         for row in rows.elements()

@@ -1,16 +1,16 @@
 """A stream from files to files that kills itself: `python faulty_stream.py DIRECTORY KIND POINT`.
 
-POINT is `NAME:N`, the N-th time that the run gets to
+POINT is `NAME:N`, the N-th time that the run reaches
 
-    change      a change that a micro-batch makes to files: before it
-    written     the end of a micro-batch's writing: before Spark commits it
-    committed   the report of a micro-batch: after Spark committed it
-    end         the end mark: before it is written
-    ended       after it is written, and before anything has read it
-    closed      before it is remembered that it closed all windows
+    change      before a micro-batch changes a file
+    written     the end of a micro-batch's writing, before Spark commits it
+    committed   the report of a micro-batch, after Spark committed it
+    end         before the end mark is written
+    ended       after it is written, before anything reads it
+    closed      before the checkpoint records that all windows are closed
     remembered  after that
 
-or `none`, a run to the end. The kill is SIGKILL, of Spark's JVM and of the driver itself.
+or `none`, a run to the end. The kill is SIGKILL to Spark's JVM and to the driver.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ CLOCK = """
 
 
 def statements(kind: str, directory: Path) -> tuple[str, str]:
-    """What has to be there before the stream, and the statement that starts it."""
+    """Return the statements that create the tables, and the one that starts the stream."""
     if kind == "compacted":
-        # late rows are published with each micro-batch, results all few
+        # late rows are published in each micro-batch, results every few micro-batches
         option = "'connector' = 'filesystem', 'auto-compaction' = 'true'"
         setup = tables(directory).replace(
             f"'connector' = 'filesystem', 'path' = '{directory}/out'",
@@ -84,20 +84,20 @@ def statements(kind: str, directory: Path) -> tuple[str, str]:
 
 
 def kill() -> None:
-    """Kill the JVM and this process, at once."""
+    """Kill the JVM and this process at once."""
     own = str(os.getpid())
-    found = subprocess.run(["pgrep", "-P", own], capture_output=True, text=True, check=False)
-    for pid in map(int, found.stdout.split()):
+    actual = subprocess.run(["pgrep", "-P", own], capture_output=True, text=True, check=False)
+    for pid in map(int, actual.stdout.split()):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Fault:
-    """Kills when a point is reached.
+    """Kills the process when a point is reached.
 
     Args:
-        point: its name, and how often it has to be reached.
+        point: Name of the point, and how often it must be reached.
     """
 
     def __init__(self, point: str) -> None:
@@ -106,7 +106,7 @@ class Fault:
         self._lock = threading.Lock()
 
     def reached(self, name: str) -> None:
-        """Say that a point is reached."""
+        """Report that a point is reached."""
         with self._lock:
             if name == self._name:
                 self._left -= 1
@@ -115,7 +115,7 @@ class Fault:
 
 
 def plant(fault: Fault) -> None:
-    """Have what a micro-batch and the end of a stream do say how far they are."""
+    """Make the actions of a micro-batch and of the end of a stream report their progress."""
     is_writing = threading.local()
 
     def around(owner: Any, name: str, before: str = "", after: str = "") -> None:
@@ -136,7 +136,7 @@ def plant(fault: Fault) -> None:
     for name in [n for n in vars(LocalFiles) if not n.startswith("_") and n not in reads]:
         around(LocalFiles, name, before="change")
 
-    for_each = stream_sinks.for_each
+    for_each = stream_sinks.start_for_each
 
     def noted(dataframe: Any, run: Any, write: Callable[..., Any]) -> Any:
         def written(rows: Any, batch: int) -> Any:
@@ -157,7 +157,7 @@ def plant(fault: Fault) -> None:
 
 
 def main(directory: Path, kind: str, point: str) -> None:
-    """Run the stream until the point, or to its end; or go on where an earlier run was killed."""
+    """Run the stream to the point or to its end, resuming where an earlier run was killed."""
     settings = {
         "execution.runtime-mode": "streaming",
         "execution.checkpointing.dir": str(directory / "checkpoint"),

@@ -1,7 +1,7 @@
 """Statements whose disk is full, and then has room: `unshare -rm python full_disk.py DIRECTORY`.
 
-It mounts small file systems of its own, runs each statement on a full one, makes room, runs it
-again, and prints what happened as JSON.
+Mounts small file systems, runs each statement on a full one, makes room, runs it again, and prints
+the outcomes as JSON.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WINDOWS = """
 
 
 class SmallDisk:
-    """A file system of so many bytes.
+    """A file system of `n_bytes` bytes.
 
     Args:
-        directory: where it is mounted.
-        n_bytes: its size.
+        directory: Mount point.
+        n_bytes: Size in bytes.
     """
 
     def __init__(self, directory: Path, n_bytes: int) -> None:
@@ -40,19 +40,19 @@ class SmallDisk:
         self._filler = directory / "filler"
 
     def fill(self, leave: int) -> None:
-        """Leave so many bytes."""
-        found = os.statvfs(self._filler.parent)
-        self._filler.write_bytes(b"-" * (found.f_bavail * found.f_frsize - leave))
+        """Fill the disk, leaving `leave` bytes."""
+        actual = os.statvfs(self._filler.parent)
+        self._filler.write_bytes(b"-" * (actual.f_bavail * actual.f_frsize - leave))
 
     def clear(self) -> None:
         """Make room."""
         self._filler.unlink()
 
 
-def shown(directory: Path) -> int:
-    """How many files of data readers see below a directory."""
-    found = (path.relative_to(directory) for path in files_below(directory, "part-*.parquet"))
-    return sum(not any(p.startswith((".", "_")) for p in path.parts) for path in found)
+def n_visible_files(directory: Path) -> int:
+    """Return the number of data files that readers see below a directory."""
+    actual = (path.relative_to(directory) for path in files_below(directory, "part-*.parquet"))
+    return sum(not any(p.startswith((".", "_")) for p in path.parts) for path in actual)
 
 
 def main(directory: Path) -> None:
@@ -61,7 +61,7 @@ def main(directory: Path) -> None:
     checkpoint_disk = SmallDisk(directory / "checkpoints", 100 << 20)
     spill_disk = SmallDisk(directory / "spill", 200 << 20)
     conf = {**CONF, "spark.local.dir": f"{directory}/spill"}
-    found: dict[str, dict[str, object]] = {}
+    actual: dict[str, dict[str, object]] = {}
     with sqlwin.connect(master="local[2]", conf=conf) as session:
         session.execute(f"""
             CREATE TABLE i (id BIGINT, v STRING) WITH ('connector' = 'datagen', 'seed' = '1',
@@ -100,14 +100,14 @@ def main(directory: Path) -> None:
                 error = result.message
             except SqlwinError as failure:
                 error = failure.message
-            n_shown = shown(path)
+            n_shown = n_visible_files(path)
             disk.clear()
             session.execute(insert)
             session.execute("SET 'execution.runtime-mode' = 'batch'")
             total = "SUM(n)" if query == WINDOWS else "COUNT(*)"
             (row,) = session.sql(f"SELECT {total} AS n FROM {name}").collect()
             hidden = [p.name for p in path.parent.rglob(".*") if p.is_dir()]
-            found[name] = {"error": error, "shown": n_shown, "rows": row.n, "hidden": hidden}
+            actual[name] = {"error": error, "shown": n_shown, "rows": row.n, "hidden": hidden}
 
         case("inserted", table_disk, 1 << 20)
         case("overwritten", table_disk, 1 << 20)
@@ -115,7 +115,7 @@ def main(directory: Path) -> None:
         case("compacted", table_disk, 4 << 20)
         case("checkpointed", checkpoint_disk, 200 << 10, WINDOWS)
         case("spilled", spill_disk, 1 << 20, "SELECT id, v FROM i ORDER BY v")
-    print(json.dumps(found))
+    print(json.dumps(actual))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Streams of window operators, as a program: `python killed_operators.py DIRECTORY [elsewhere] KIND...`.
+"""Streams of window operators: `python killed_operators.py DIRECTORY [elsewhere] KIND...`.
 
-Each KIND is a name in KINDS, and all of them run at once. What is emitted once goes to files in
-`out-KIND`; what is emitted again to standard output, a line each behind `KIND> `. `KIND!` kills
-itself when the checkpoint is about to become that of KIND, before anything has run. `elsewhere` there
-are other cores, the current directory is another one, and the same is said in other words.
+Each KIND is a name in KINDS; all of them run at once. Windows that are emitted once go to files in
+`out-KIND`; updated ones to standard output, as lines that begin with `KIND> `. `KIND!` kills itself
+just before the checkpoint changes to KIND's identity, before anything has run. With `elsewhere`,
+the number of cores, the current directory and the spelling of the statements differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LATENESS = {"table.exec.emit.allow-lateness": "5 min"}
 
 
 def totals(window: str, aggregates: str = SUMS, source: str = "readings") -> str:
-    """The aggregates of a window function over a table, which is called `{}` in it."""
+    """Return the aggregates of a window function over a table, which it calls `{}`."""
     function = window.format(f"TABLE {source}", "DESCRIPTOR(ts)")
     return (
         f"SELECT k, window_start, window_end, {aggregates} FROM TABLE({function}) "
@@ -50,10 +50,10 @@ class Kind:
     """A stream.
 
     Attributes:
-        query: gives k, window_start, window_end, n, total.
-        settings: besides those that all have.
-        pipeline: the name of its checkpoint, and of what it writes; none: that of the kind.
-        is_updated: whether results are emitted again.
+        query: Query that returns k, window_start, window_end, n, total.
+        settings: Settings in addition to the common ones.
+        pipeline: Name of its checkpoint and its output; empty: the kind's name.
+        is_updated: Whether results are emitted again.
     """
 
     query: str
@@ -65,7 +65,7 @@ class Kind:
 KINDS = {
     "tumble": Kind(totals(TUMBLE)),
     "hop": Kind(totals(HOP % 4)),
-    # with an aggregate more than `narrower`
+    # with one more aggregate than `narrower`
     "running": Kind(
         "SELECT k, window_start, window_end, n, total FROM "
         f"({totals(HOP % 20, f'{SUMS}, MAX(v) AS most')}) WHERE most IS NOT NULL",
@@ -93,12 +93,12 @@ KINDS = {
 
 
 def pipeline(name: str) -> str:
-    """The name of a kind's checkpoint."""
+    """Return the name of a kind's checkpoint."""
     return (KINDS[name].pipeline or name).replace(" ", "-")
 
 
 def output(directory: Path, name: str) -> str:
-    """The table that a kind writes."""
+    """Return the table that a kind writes."""
     columns = "k INT, window_start TIMESTAMP(3), window_end TIMESTAMP(3), n BIGINT, total BIGINT"
     path = directory / f"out-{pipeline(name)}"
     options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
@@ -108,7 +108,7 @@ def output(directory: Path, name: str) -> str:
 
 
 def general(session: sqlwin.Session) -> None:
-    """The view `made`: the rows of `tumble` by `Session.windows`."""
+    """Create the view `made`: the rows of `tumble`, computed by `Session.windows`."""
     session.windows(
         "readings",
         keys=["k"],
@@ -124,42 +124,42 @@ def general(session: sqlwin.Session) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where streams run.
+    """Environment in which streams run.
 
     Attributes:
-        cores: how many there are.
-        settings: settings of Spark's and of sqlwin's.
+        cores: Number of cores.
+        settings: Settings of Spark and of sqlwin.
     """
 
     cores: int
     settings: dict[str, str]
 
     def tables(self, directory: Path) -> str:
-        """The tables `readings` and `late_readings`."""
+        """Return the tables `readings` and `late_readings`."""
         late = readings(directory / "late").replace("TABLE readings", "TABLE late_readings")
         return readings(directory) + late
 
     def query(self, text: str) -> str:
-        """A query, as it is said here."""
+        """Return a query as spelled in this environment."""
         return text
 
 
 class Elsewhere(Place):
-    """The same with other words, in the directory itself."""
+    """The same streams in another spelling, run in the directory itself."""
 
     def tables(self, directory: Path) -> str:
-        """The same tables, whose paths are relative, and whose options are in another order."""
+        """Return the same tables with relative paths and reordered options."""
         os.chdir(directory)
-        there = super().tables(Path())
+        existing = super().tables(Path())
         return (
-            there.replace("'format' = 'parquet',", "")
+            existing.replace("'format' = 'parquet',", "")
             .replace("'connector'", "'format' = 'PARQUET', 'connector'")
             .replace("/in'", "/in/'")
             .replace("ts - INTERVAL '5' SECOND", "`TS` - INTERVAL '5' SECONDS")
         )
 
     def query(self, text: str) -> str:
-        """The query with a comment, names in another case and functions in lower case."""
+        """Return the query with a comment, other case of names, and lower-case functions."""
         text = text.replace("COUNT(*)", "count(*)").replace("SUM(v)", "sum(`V`)")
         text = text.replace("TABLE readings", "TABLE default_catalog.default_database.`Readings`")
         return text.replace("GROUP BY", "/* it's the same */ GROUP BY")
@@ -177,7 +177,7 @@ ELSEWHERE = Elsewhere(
 
 
 def main(directory: Path, names: list[str]) -> None:
-    """Run the streams to their ends, or go on where an earlier run was killed."""
+    """Run the streams to their ends, or resume where an earlier run was killed."""
     place = HERE
     if names[0] == "elsewhere":
         place, names = ELSEWHERE, names[1:]

@@ -1,6 +1,6 @@
-"""Streams from files to files, as a program of its own: `python killed_stream.py DIRECTORY KIND`.
+"""Streams from files to files: `python killed_stream.py DIRECTORY KIND`.
 
-KIND is `insert`, an INSERT whose late rows are kept, or `set`, INSERTs that share one stream.
+KIND is `insert`, an INSERT with a side output for late rows, or `set`, INSERTs that share a stream.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONF = {
 
 
 def readings(directory: Path | str, options: str = "") -> str:
-    """The table `readings`, a directory of files, each of which becomes a micro-batch."""
+    """Return the table `readings`, a directory of files, one per micro-batch."""
     return f"""
         CREATE TABLE readings (
           k INT, v BIGINT, ts TIMESTAMP(6),
@@ -31,7 +31,7 @@ def readings(directory: Path | str, options: str = "") -> str:
 
 
 def tables(directory: Path) -> str:
-    """The tables of `insert`: `readings`, `totals`, and `too_late` for late readings."""
+    """Return the tables of `insert`: `readings`, `totals`, and `too_late` for late readings."""
     return f"""
         {readings(directory, ", 'late-rows' = 'too_late'")}
         CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
@@ -47,7 +47,7 @@ QUERY = """
     GROUP BY k, window_start, window_end
 """
 
-# By the tables that they write, in the order of the set
+# By target table, in the order of the set
 SET_QUERIES = {
     "minutes": """
         SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total
@@ -65,7 +65,7 @@ SET_QUERIES = {
 
 
 def set_tables(directory: Path) -> str:
-    """The tables of `set`: `readings`, those that the set writes, and `too_late`."""
+    """Return the tables of `set`: `readings`, the tables that the set writes, and `too_late`."""
     late = f"""
         CREATE TABLE too_late (late_for STRING, v BIGINT, missed_watermark TIMESTAMP(6))
         WITH ('connector' = 'filesystem', 'path' = '{directory}/late', 'format' = 'parquet');
@@ -84,13 +84,13 @@ def set_tables(directory: Path) -> str:
 
 
 def statement_set() -> str:
-    """The statement set."""
+    """Return the statement set."""
     inserts = " ".join(f"INSERT INTO {name} {query};" for name, query in SET_QUERIES.items())
     return f"EXECUTE STATEMENT SET BEGIN {inserts} END;"
 
 
 def main(directory: Path, kind: str) -> None:
-    """Run the stream to its end, or go on where an earlier run was killed."""
+    """Run the stream to its end, or resume where an earlier run was killed."""
     settings = {
         "execution.runtime-mode": "streaming",
         "execution.checkpointing.dir": str(directory / "checkpoint"),

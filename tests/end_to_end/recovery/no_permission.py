@@ -1,6 +1,6 @@
-"""Statements that may not read or write what they name: `python no_permission.py DIRECTORY`.
+"""Statements without permission to read or write: `python no_permission.py DIRECTORY`.
 
-Prints the error of each as JSON. Who runs it must be no root, or a root without its rights.
+Prints the error of each as JSON. Run it as an ordinary user, or as root without capabilities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(directory: Path) -> None:
         (directory / name).mkdir()
     write_minutes(directory / "in" / "a.parquet", 0)
     write_minutes(directory / "in" / "b.parquet", 1)
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     with sqlwin.connect(master="local[2]", conf=CONF) as session:
         for table, path in (("i", "in"), ("closed", "closed")):
             session.execute(f"""
@@ -36,9 +36,9 @@ def main(directory: Path) -> None:
         def run(name: str, statement: str) -> None:
             try:
                 session.execute(statement)
-                found[name] = "no error"
+                result[name] = "no error"
             except SqlwinError as error:
-                found[name] = error.message
+                result[name] = error.message
 
         for name in ("out", "full", "ck"):
             (directory / name).chmod(0o500)
@@ -50,7 +50,7 @@ def main(directory: Path) -> None:
             run(f"{mode} sink below", f"INSERT INTO below {COUNTS}")
             for rule in ("", BY_SPARK):
                 session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
-                found[f"{mode} scan {rule}"] = str("ArrowScan" in session.explain(COUNTS))
+                result[f"{mode} scan {rule}"] = str("ArrowScan" in session.explain(COUNTS))
                 (directory / "in" / "b.parquet").chmod(0)
                 run(f"{mode} file {rule}", f"INSERT INTO ok {COUNTS}")
                 run(
@@ -64,8 +64,8 @@ def main(directory: Path) -> None:
         session.execute("SET 'execution.runtime-mode' = 'batch'")
         run("overwrite", f"INSERT OVERWRITE kept {COUNTS}")
         (kept,) = session.sql("SELECT COUNT(*) AS n FROM kept").collect()
-        found["kept"] = str(kept.n)
-    print(json.dumps(found))
+        result["kept"] = str(kept.n)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""SQL that changes on a restart: a stream goes on with what it has kept, or says why it cannot."""
+"""SQL that changes on a restart: a stream resumes from its state, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def restarts(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Restarts
 
 
 class Restarts:
-    """A table `r` of a file more with each run of a stream, which keeps its checkpoint."""
+    """A table `r` that gets one more file with each run of a stream over the same checkpoint."""
 
     def __init__(self, session: sqlwin.Session, directory: Path) -> None:
         self.session = session
@@ -49,7 +49,7 @@ class Restarts:
                   'max-files-per-trigger' = '1')""")
 
     def run(self, sql: str, *, ends: bool = False) -> list[tuple[object, ...]]:
-        """The rows that a run emits, which has five minutes more to read."""
+        """Run with five more minutes of input and return the emitted rows."""
         seconds = range(self._n_files * 300, self._n_files * 300 + 300, 7)
         table = pa.table(
             {
@@ -68,21 +68,21 @@ class Restarts:
         return self._sorted(f"SELECT * FROM {name}")
 
     def expected(self, sql: str, after: int, begins: int = -(10**6)) -> list[tuple[object, ...]]:
-        """The same of a batch: windows that end after a second, and begin no earlier than one."""
+        """Return a batch's windows that end after one second and begin at or after another."""
         self.session.execute("SET 'execution.runtime-mode' = 'batch'")
-        found = self._sorted(
+        result = self._sorted(
             f"SELECT * FROM ({sql}) w WHERE window_end > TIMESTAMP_NTZ'1970-01-01' + INTERVAL "
             f"'{after}' SECOND AND window_start >= TIMESTAMP_NTZ'1970-01-01' + INTERVAL "
             f"'{begins}' SECOND"
         )
         self.session.execute("SET 'execution.runtime-mode' = 'streaming'")
-        return found
+        return result
 
     def _sorted(self, sql: str) -> list[tuple[object, ...]]:
         return sorted((tuple(row) for row in self.session.execute(sql)[-1].rows), key=str)
 
 
-# name: (before, after, windows of the second run begin no earlier than this second)
+# name: (before, after, second at or after which the second run's windows begin)
 ALLOWED = {
     "having": (query(TUMBLE), query(TUMBLE, having="HAVING SUM(v) > 2000"), None),
     "names": (query(TUMBLE), query(TUMBLE, "SUM(v) AS n, COUNT(*) AS total"), None),
@@ -159,7 +159,7 @@ def test_a_stream_goes_on_with_other_sql(case: str, restarts: Restarts) -> None:
         start = restarts.expected(after, 0, begins)
         emitted = [row for row in rows if row in start]
         assert emitted == start
-        # windows that are not whole come too, each once
+        # incomplete windows are emitted, too, each once
         assert len({(row[0], row[2]) for row in rows}) == len(rows) > len(start)
     else:
         assert rows == restarts.expected(after, 295)
@@ -264,7 +264,7 @@ def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restart
 
 
 def start_in_vain(restarts: Restarts, sql: str) -> None:
-    """A start that only its last step refuses: what the query gives does not fit the table."""
+    """Start a stream that is refused only at the last step, because its rows do not fit the table."""
     restarts.session.execute(
         "CREATE TABLE IF NOT EXISTS narrow (k BIGINT) WITH ('connector' = 'memory')"
     )
@@ -280,7 +280,7 @@ def test_a_start_that_fails_leaves_the_checkpoint_to_the_sql_before(restarts: Re
     kept = path.read_bytes()
     start_in_vain(restarts, after)
     assert path.read_bytes() == kept
-    # COUNT(*) is kept on
+    # the state keeps COUNT(*)
     rows = first + restarts.run(before, ends=True)
     assert sorted(rows, key=str) == restarts.expected(before, 0)
 

@@ -1,4 +1,4 @@
-"""A checkpoint with files that are missing or damaged: one line with the file and what to do."""
+"""Missing and damaged checkpoint files: one line with the file and the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def cut(path: Path) -> None:
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
@@ -34,8 +34,8 @@ def garbage(path: Path) -> None:
     path.write_bytes(b"\x80\xff garbage" * 9)
 
 
-ALL = (missing, empty, cut, garbage)
-# Files of a checkpoint that are looked over before Spark goes on from it
+ALL = (missing, empty, truncate, garbage)
+# Files of a checkpoint that are checked before Spark resumes it
 OF_LOGS = [
     "spark/metadata",
     "spark/offsets/1",
@@ -49,7 +49,7 @@ OF_LOGS = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, session: sqlwin.Session) -> Iterator[Run]:
-    """Runs a stream from a checkpoint's directory on; one of three micro-batches is there."""
+    """Provide a function that resumes a checkpoint, and a checkpoint of three micro-batches."""
     directory = tmp_path_factory.mktemp("damaged")
     for second in (1, 12, 14):
         write_keys(directory / "in", (second, "a"), (second, "b"))
@@ -84,13 +84,13 @@ def run(tmp_path_factory: pytest.TempPathFactory, session: sqlwin.Session) -> It
 
 @pytest.fixture
 def checkpoint(run: Run, tmp_path: Path) -> Path:
-    """A copy of the whole checkpoint."""
+    """Copy the whole checkpoint."""
     shutil.copytree(run.whole, tmp_path / "copy")  # type: ignore[attr-defined]
     return tmp_path / "copy"
 
 
 def message(run: Run, checkpoint: Path) -> tuple[str, str]:
-    """What a run from a checkpoint on says, and the hint."""
+    """Return the message and the hint of a run that resumes a checkpoint."""
     with pytest.raises(SqlwinError) as caught:
         run(checkpoint)
     error = caught.value
@@ -112,10 +112,10 @@ def test_a_damaged_log_is_named(name: str, damage: Damage, run: Run, checkpoint:
         assert run(checkpoint) == [("a", 2), ("b", 2)]
         return
     if damage is missing:
-        # whether the log was made compact there nobody knows then
+        # then it is unknown whether the log was compacted there
         path = path.with_suffix("")
-    said, hint = message(run, checkpoint)
-    assert said.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {path} ")
+    text, hint = message(run, checkpoint)
+    assert text.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {path} ")
     assert hint == (
         "restore the directory from a backup, or start over with another 'execution.checkpointing.dir'"
     )
@@ -135,11 +135,11 @@ CASES = [(pattern, each) for pattern, some in OF_STATE for each in some]
 @pytest.mark.parametrize("case", among(CASES, slow=CASES[1:]))
 def test_damaged_state_is_named(case: tuple[str, Damage], run: Run, checkpoint: Path) -> None:
     pattern, damage = case
-    found = sorted((checkpoint / "totals/spark/state").glob(pattern))
-    damage(next(path for path in reversed(found) if not path.name.startswith(".")))
-    said, hint = message(run, checkpoint)
+    result = sorted((checkpoint / "totals/spark/state").glob(pattern))
+    damage(next(path for path in reversed(result) if not path.name.startswith(".")))
+    text, hint = message(run, checkpoint)
     state = f"{checkpoint}/totals/spark/state"
-    assert said.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {state}")
+    assert text.startswith(f"the checkpoint in {checkpoint}/totals is damaged: {state}")
     assert hint.startswith("restore the directory from a backup")
 
 
@@ -160,14 +160,14 @@ def test_spark_can_do_without_the_schema_of_its_state(
 def test_what_another_checkpoint_had_is_refused(
     name: str, run: Run, checkpoint: Path, tmp_path: Path
 ) -> None:
-    # of the same query, so that nothing but the ids tells them apart
+    # of the same query, so that only the ids differ
     run(tmp_path / "other")
     into = checkpoint / "totals" / name
     shutil.rmtree(into)
     shutil.copytree(tmp_path / "other/totals" / name, into)
-    said, hint = message(run, checkpoint)
+    text, hint = message(run, checkpoint)
     assert (
-        said
+        text
         == f"the checkpoint in {checkpoint}/totals is damaged: {into} belongs to another checkpoint"
     )
     assert hint.startswith("restore the directory from a backup")

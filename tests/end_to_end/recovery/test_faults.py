@@ -1,4 +1,4 @@
-"""The driver killed at every point of a micro-batch and of the end: right rows, each once."""
+"""Killing the driver at any point of a micro-batch or of the end neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.observing import files_below
 
 PROGRAM = Path(__file__).with_name("faulty_stream.py")
 N_FILES = 10
-# One kind of stream is killed at all points, the others at some that differ from kind to kind
+# One kind of stream is killed at all points, the others at some points that are specific to them
 POINTS = {
     "hop": [
         "written:1",
@@ -42,27 +42,27 @@ POINTS = {
 
 
 def run(directory: Path, kind: str, point: str) -> tuple[int, str]:
-    """Run the stream; its exit code and what it said."""
-    done = subprocess.run(
+    """Run the stream and return its exit code and its output."""
+    process = subprocess.run(
         [sys.executable, str(PROGRAM), str(directory), kind, point],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False,
         start_new_session=True,
     )  # fmt: skip
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def run_with_faults(directory: Path, kind: str, points: list[str]) -> None:
-    """Run to the end, killed at each of the points on the way, and when that is remembered."""
+    """Run to the end, killed at each of the points on the way, and after the end is recorded."""
     for point in [*points, "remembered:1"]:
-        code, said = run(directory, kind, point)
-        assert code == -signal.SIGKILL, f"{point} was not reached: {said}"
-    code, said = run(directory, kind, "none")
-    assert code == 0, said
-    assert "nothing to do" in said
+        code, output = run(directory, kind, point)
+        assert code == -signal.SIGKILL, f"{point} was not reached: {output}"
+    code, output = run(directory, kind, "none")
+    assert code == 0, output
+    assert "nothing to do" in output
 
 
 def on_disk(directory: Path) -> int:
-    """Rows that other programs see below a path."""
+    """Return the number of rows that other programs see below a path."""
     files = files_below(directory, "*.parquet")
     shown = (f for f in files if not any(p.startswith((".", "_")) for p in f.parts))
     return sum(pq.read_metadata(f).num_rows for f in shown)
@@ -120,7 +120,7 @@ def test_a_file_that_was_named_and_not_planned_has_its_own_micro_batch(
     fresh_session.execute(statement)
     for name in ("0002", "0003"):
         (tmp_path / name).rename(tmp_path / f"in/{name}.parquet")
-    # a run that was killed when it had listed the third file
+    # killed after it had listed the third file
     log = tmp_path / "checkpoint/totals/spark/sources/0"
     before = (log / "1").read_text()
     named = before
@@ -134,8 +134,8 @@ def test_a_file_that_was_named_and_not_planned_has_its_own_micro_batch(
     (log / "2").write_text(named)
     fresh_session.execute(statement)
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    found = fresh_session.sql("SELECT * FROM too_late").collect()
-    assert sorted(map(tuple, found)) == late
+    rows = fresh_session.sql("SELECT * FROM too_late").collect()
+    assert sorted(map(tuple, rows)) == late
 
 
 @pytest.mark.slow
@@ -148,17 +148,17 @@ def test_a_stream_killed_at_every_point_writes_the_rows_of_the_batch(
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(statements(kind, tmp_path)[0])
     batch = fresh_session.sql(QUERIES[kind]).collect()
-    wanted = sorted(tuple(row) for row in batch if row.k != LATE)
-    assert len(wanted) > 20
+    expected = sorted(tuple(row) for row in batch if row.k != LATE)
+    assert len(expected) > 20
     totals = fresh_session.sql("SELECT * FROM totals").collect()
-    assert sorted(tuple(row) for row in totals if row.k != LATE) == wanted
+    assert sorted(tuple(row) for row in totals if row.k != LATE) == expected
     assert on_disk(tmp_path / "out") == len(totals)
-    if kind == "top":  # rows that the query leaves out are late for nothing
+    if kind == "top":  # rows that the query filters out are not late
         assert on_disk(tmp_path / "late") == 0
         return
-    found = sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect()))
-    assert found == late
-    assert on_disk(tmp_path / "late") == len(found)
+    result = sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect()))
+    assert result == late
+    assert on_disk(tmp_path / "late") == len(result)
 
 
 @pytest.mark.slow
@@ -170,17 +170,17 @@ def test_a_statement_set_killed_at_every_point_writes_the_rows_of_the_batch(
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(statements("set", tmp_path)[0])
     for name, query in SET_QUERIES.items():
-        wanted = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
+        expected = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
         written = fresh_session.sql(f"SELECT * FROM {name}").collect()
-        assert sorted(tuple(row) for row in written if row.k != LATE) == wanted
+        assert sorted(tuple(row) for row in written if row.k != LATE) == expected
         assert on_disk(tmp_path / name) == len(written)
-    found: list[tuple[object, ...]] = sorted(
+    result: list[tuple[object, ...]] = sorted(
         map(tuple, fresh_session.sql("SELECT * FROM too_late").collect())
     )
     wanted_late: list[tuple[str, int, dt.datetime]] = sorted(
         (name, *row) for name in SET_QUERIES for row in late
     )
-    assert found == wanted_late
+    assert result == wanted_late
 
 
 @pytest.mark.long

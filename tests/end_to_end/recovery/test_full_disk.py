@@ -1,4 +1,4 @@
-"""Disks that are full: one line that says which, no half output, and right rows when there is room."""
+"""Full disks: a one-line error that names the disk, no partial output, right rows once it has room."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ NO_ROOM = "no space left on the device"
 
 
 def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:
-    """What a program prints as JSON that may mount file systems; the test is skipped if none may."""
+    """Run a program that mounts file systems and return its JSON. Skip the test without that right."""
     command = "mount -t tmpfs -o size=1m none /mnt"
-    done = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, check=False)
-    if done.returncode:
+    process = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", command], capture_output=True, check=False
+    )
+    if process.returncode:
         pytest.skip("unshare -rm, which a small file system needs, is not allowed here")
     run = subprocess.run(
         ["unshare", "-rm", sys.executable, str(program), str(directory)],
@@ -36,17 +38,17 @@ def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_full_disk_is_named_and_takes_all_rows_when_it_has_room(tmp_path: Path) -> None:
-    found = found_on_a_small_disk(PROGRAM, tmp_path, 400)
-    errors = {name: each["error"] for name, each in found.items()}
+    result = found_on_a_small_disk(PROGRAM, tmp_path, 400)
+    errors = {name: item["error"] for name, item in result.items()}
     for name in ("inserted", "overwritten", "streamed", "compacted"):
         where = f"table `{name}` cannot be written: {tmp_path}/tables/{name}: "
         assert errors[name].startswith(where), errors
     assert f"{tmp_path}/checkpoints/checkpointed" in errors["checkpointed"], errors
     assert f"{tmp_path}/spill" in errors["spilled"], errors
     assert all(NO_ROOM in error and "Exception" not in error for error in errors.values()), errors
-    # what was there stays, and a stream shows whole micro-batches
-    shown = {name: each["shown"] for name, each in found.items()}
+    # existing rows stay, and a stream shows complete micro-batches
+    shown = {name: item["shown"] for name, item in result.items()}
     assert shown["overwritten"] == 1
     assert [shown[name] for name in ("inserted", "compacted", "spilled")] == [0, 0, 0]
-    assert {name: each["rows"] for name, each in found.items()} == dict.fromkeys(found, N_ROWS)
-    assert {name: each["hidden"] for name, each in found.items()} == {name: [] for name in found}
+    assert {name: item["rows"] for name, item in result.items()} == dict.fromkeys(result, N_ROWS)
+    assert {name: item["hidden"] for name, item in result.items()} == {name: [] for name in result}

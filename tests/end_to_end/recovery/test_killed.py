@@ -1,4 +1,4 @@
-"""Killed at any moment and started again, a stream neither loses a row nor writes one twice."""
+"""A stream that is killed at any moment and restarted neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 PROGRAM = Path(__file__).with_name("killed_stream.py")
 
 
-# The key of rows that come ten minutes late, of which each file has so many
+# Key of the rows that come ten minutes late, a fixed number per file
 LATE = -1
 N_LATE = 3
 
@@ -34,9 +34,9 @@ N_LATE = 3
 def write_input(
     directory: Path, n_files: int, rows_per_file: int = 400
 ) -> list[tuple[int, dt.datetime]]:
-    """Files whose times follow each other, with rows out of order within the watermark's bound.
+    """Write files with consecutive times, and rows out of order within the watermark delay.
 
-    Returns the rows that are late: their values, and the watermarks that they miss.
+    Returns the late rows: their values, and the watermarks that they miss.
     """
     rng = np.random.default_rng(7)
     late: list[tuple[int, dt.datetime]] = []
@@ -50,7 +50,7 @@ def write_input(
         seconds[:N_LATE] -= 600
         times_us = (seconds * 1_000_000).astype(np.int64)
         if number:
-            # a file is a micro-batch, and the watermark follows the one before by five seconds
+            # a file is a micro-batch; its watermark is five seconds after the previous one's
             missed = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=newest_us - 5_000_000)  # noqa: DTZ001
             late += [(int(value), missed) for value in values[:N_LATE]]
         newest_us = max(newest_us, int(times_us.max()))
@@ -64,11 +64,11 @@ def write_input(
 
 
 def children(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    result = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in result.stdout.split()]
 
 
-def started(directory: Path, kind: str) -> subprocess.Popen[str]:
+def start(directory: Path, kind: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), str(directory), kind],
         stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ def started(directory: Path, kind: str) -> subprocess.Popen[str]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """Kill the program and its JVM, which is in a process group of its own, at once."""
+    """Kill the program and its JVM, which is in its own process group, at once."""
     for pid in [*children(process.pid), process.pid]:
         try:
             os.killpg(os.getpgid(pid), signal.SIGKILL)
@@ -89,17 +89,17 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def at_any_moment(rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
-    """Waits until it is time to kill a program that is ready."""
+    """Return a function that waits for a random time before a kill."""
     return lambda _: time.sleep(rng.uniform(0.5, 8.0))
 
 
 def run_with_kills(
     directory: Path, kind: str, n_kills: int, wait: Callable[[subprocess.Popen[str]], None]
 ) -> int:
-    """Run to the end, killed `n_kills` times on the way; how often it was killed in truth."""
+    """Run to the end, killed up to `n_kills` times. Return the actual number of kills."""
     killed = 0
     while True:
-        process = started(directory, kind)
+        process = start(directory, kind)
         assert process.stdout is not None
         if killed < n_kills:
             assert process.stdout.readline() == "ready\n"
@@ -108,8 +108,8 @@ def run_with_kills(
                 kill(process)
                 killed += 1
                 continue
-        said, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, said
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
         return killed
 
 
@@ -118,11 +118,11 @@ def check(session: sqlwin.Session, directory: Path, n_files: int, n_kills: int, 
     assert run_with_kills(directory, "insert", n_kills, at_any_moment(random.Random(seed))) >= 1
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     session.execute(tables(directory))
-    wanted = sorted(tuple(row) for row in session.sql(QUERY).collect() if row.k != LATE)
+    expected = sorted(tuple(row) for row in session.sql(QUERY).collect() if row.k != LATE)
     totals = session.sql("SELECT * FROM totals").collect()
-    assert sorted(tuple(row) for row in totals if row.k != LATE) == wanted
+    assert sorted(tuple(row) for row in totals if row.k != LATE) == expected
     assert sorted(map(tuple, session.sql("SELECT * FROM too_late").collect())) == late
-    # What other programs see below the paths is the same
+    # Other programs see the same rows below the paths
     for path, n_rows in (("out", len(totals)), ("late", len(late))):
         files = (directory / path).rglob("*.parquet")
         assert sum(pq.read_metadata(f).num_rows for f in files) == n_rows
@@ -135,14 +135,14 @@ def test_a_stream_that_is_killed_five_times_writes_the_rows_of_the_batch(
 
 
 def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
-    """Waits for one of the tables, in turn, to get its files of a micro-batch."""
+    """Return a function that waits until one table, in turn, has its files of a micro-batch."""
     numbers = iter(range(100))
 
     def wait(process: subprocess.Popen[str]) -> None:
         table = directory / list(SET_QUERIES)[next(numbers) % len(SET_QUERIES)]
 
         def n_files() -> int:
-            # not those that are hidden because they are not whole
+            # without hidden, incomplete files
             return len(list(table.glob("part-*")))
 
         before = n_files()
@@ -164,14 +164,14 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(set_tables(tmp_path))
     for name, query in SET_QUERIES.items():
-        wanted = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
-        assert len(wanted) > 50
+        expected = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
+        assert len(expected) > 50
         written = fresh_session.sql(f"SELECT * FROM {name}").collect()
-        assert sorted(tuple(row) for row in written if row.k != LATE) == wanted
-        # What other programs see below the path is the same
+        assert sorted(tuple(row) for row in written if row.k != LATE) == expected
+        # Other programs see the same rows below the path
         files = (tmp_path / name).rglob("*.parquet")
         assert sum(pq.read_metadata(f).num_rows for f in files) == len(written)
-    # late for the windows of each
+    # late for the windows of each INSERT
     wanted_late = sorted((name, *row) for name in SET_QUERIES for row in late)
     assert sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect())) == wanted_late
 

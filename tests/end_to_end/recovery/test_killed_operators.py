@@ -1,9 +1,10 @@
-"""Killed while it writes its state, each window operator goes on: nothing is lost, nothing twice.
+"""Each window operator resumes after a kill during its state writes, without losing or doubling
+rows.
 
-A run is killed when Spark has begun a file of its state, or a moment later: while another task still
+A run is killed when Spark has begun a state file, or a moment later: while another task still
 writes its own, while the sink writes, before or after the micro-batch is committed, or while the
-next one puts blobs into state. The next run has other cores and another current directory, and says
-the same in other words. Results are those that DuckDB has of all rows.
+next one writes blobs. The next run has other cores and another current directory, and spells its
+statements differently. Results are compared with DuckDB's over all rows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.oracle import MINUTE_US, OracleWindow, expected
 
 PROGRAM = Path(__file__).with_name("killed_operators.py")
 N_KILLS = 6
-# Of one key group: until there are running aggregates, and a micro-batch or two
+# Per key group: until it has running aggregates, plus a micro-batch or two
 LONG, SHORT = (52, 60), (1, 8)
 WINDOWS = {
     "tumble": OracleWindow("TUMBLE", MINUTE_US),
@@ -54,7 +55,7 @@ _ROW = re.compile(r"(.+)> ([+-][IU])\[(\d+), (.+), (.+), (\d+), (-?\d+)\]\n")
 Rows = list[tuple[Any, ...]]
 
 
-# Kinds that run at once, and are killed at once
+# Kinds that run and are killed together
 TOGETHER = {
     "once": ["tumble", "hop", "cumulate", "session"],
     "again": ["early", "hop early", "late", "cumulate late"],
@@ -65,7 +66,10 @@ TOGETHER = {
 def write_input(
     directory: Path, n_files: int, n_rows: int, n_keys: int, late_s: int = 0
 ) -> pa.Table:
-    """Files of a minute each, a micro-batch each; some rows come `late_s` late. All of their rows."""
+    """Write files of one minute each, one per micro-batch. Some rows are `late_s` late.
+
+    Return all rows.
+    """
     rng = np.random.default_rng(11)
     tables = []
     for number in range(n_files):
@@ -86,11 +90,11 @@ def write_input(
 
 
 class Runs:
-    """The runs of a stream, each with a file of what it said.
+    """Runs of a stream, with a file for the output of each.
 
     Args:
-        directory: has its files.
-        rng: chooses when it is killed.
+        directory: Directory with the stream's files.
+        rng: Chooses when a run is killed.
     """
 
     def __init__(self, directory: Path, rng: random.Random) -> None:
@@ -99,19 +103,19 @@ class Runs:
         self._n_runs = 0
 
     def killed(self, *kinds: str, after: tuple[int, int] = (1, 8)) -> bool:
-        """A run that is killed at its writing of state; whether it came to that.
+        """Run and kill while state is written. Return whether the run was still alive.
 
         Args:
-            kinds: what runs.
-            after: so many files of state are begun before, some four a micro-batch and task.
+            kinds: Kinds to run.
+            after: Number of state files begun before the kill, about four per micro-batch and task.
         """
         process = self._started(kinds)
-        known, left = self._state_files(), self._rng.randint(*after)
+        files_before, left = self._state_files(), self._rng.randint(*after)
         while left > 0 and process.poll() is None:
             time.sleep(0.001)
-            found = self._state_files()
-            left -= len(found - known)
-            known |= found
+            result = self._state_files()
+            left -= len(result - files_before)
+            files_before |= result
         if self._rng.random() < 0.5:
             time.sleep(self._rng.uniform(0, 0.3))
         if process.poll() is not None:
@@ -120,11 +124,11 @@ class Runs:
         return True
 
     def ended(self, *kinds: str) -> int:
-        """A run that nobody kills; what it returned."""
+        """Run to the end and return the exit code."""
         return self._started(kinds).wait(timeout=300)
 
     def said(self) -> list[str]:
-        """The whole lines of all runs, a text for each run."""
+        """Return the complete lines of each run as one text."""
         logs = sorted(self.directory.glob("log-*"))
         return [log.read_text().rpartition("\n")[0] + "\n" for log in logs]
 
@@ -138,7 +142,7 @@ class Runs:
             )
 
     def _state_files(self) -> set[str]:
-        """The files of state, those too that are not whole yet."""
+        """Return the state files, including incomplete ones."""
         return {
             f"{below}/{name}"
             for state in (self.directory / "checkpoint").glob("*/spark/state")
@@ -148,37 +152,37 @@ class Runs:
         }
 
 
-def written(directory: Path, kind: str) -> Rows:
-    """The rows in the files of a kind, as (k, window start, window end, n, total)."""
-    found = duckdb.sql(
+def written_rows(directory: Path, kind: str) -> Rows:
+    """Return the rows in the files of a kind, as (k, window start, window end, n, total)."""
+    result = duckdb.sql(
         "SELECT k, epoch_us(window_start), epoch_us(window_end), n, total "
         f"FROM read_parquet('{directory}/out-{pipeline(kind)}/**/part-*.parquet')"
     )
-    return found.fetchall()
+    return result.fetchall()
 
 
-def upserted(runs: Sequence[str], name: str) -> Rows:
-    """What rows with the kind of a change leave behind; the last micro-batch of a run may come again in the next."""
-    found: dict[tuple[str, ...], tuple[int, int]] = {}
-    for said in runs:
+def apply_updates(runs: Sequence[str], name: str) -> Rows:
+    """Apply updates by row kind. A run may repeat the last micro-batch of the previous one."""
+    result: dict[tuple[str, ...], tuple[int, int]] = {}
+    for run in runs:
         new: set[tuple[str, ...]] = set()
-        for of, kind, *key, n, total in _ROW.findall(said):
+        for of, kind, *key, n, total in _ROW.findall(run):
             if of != name:
                 continue
             if kind == "+I":
                 assert tuple(key) not in new, f"{key} is new twice"
                 new.add(tuple(key))
             if kind != "-U":
-                found[tuple(key)] = int(n), int(total)
-    return [(int(key[0]), *map(_time_us, key[1:]), *value) for key, value in found.items()]
+                result[tuple(key)] = int(n), int(total)
+    return [(int(key[0]), *map(_time_us, key[1:]), *value) for key, value in result.items()]
 
 
 def _time_us(text: str) -> int:
     return int(np.datetime64(text, "us").astype(np.int64))
 
 
-def wanted(kind: str, data: pa.Table) -> Rows:
-    """The rows of a kind by brute force."""
+def expected_rows(kind: str, data: pa.Table) -> Rows:
+    """Return the rows of a kind by brute force."""
     if kind == "session":
         return _sessions(data)
     if kind not in ("rank", "join"):
@@ -190,11 +194,11 @@ def wanted(kind: str, data: pa.Table) -> Rows:
     best: dict[int, Rows] = {}
     for row in sorted(rows, key=lambda row: (-row[4], row[0])):
         best.setdefault(row[2], []).append(row)
-    return [row for found in best.values() for row in found[:3]]
+    return [row for result in best.values() for row in result[:3]]
 
 
 def _sessions(data: pa.Table) -> Rows:
-    """Rows of a key that follow each other within five seconds."""
+    """Return the sessions of rows of a key that follow each other within five seconds."""
     con = duckdb.connect()
     con.register("data", data)
     return con.execute("""
@@ -231,8 +235,10 @@ def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
     assert runs.ended(*kinds) == 0, runs.said()[-1]
     for kind in kinds:
         is_updated = KINDS[kind].is_updated
-        found = upserted(runs.said(), kind) if is_updated else written(tmp_path, kind)
-        assert sorted(found) == sorted(wanted(kind, late if "late" in kind.split() else data)), kind
+        result = apply_updates(runs.said(), kind) if is_updated else written_rows(tmp_path, kind)
+        assert sorted(result) == sorted(
+            expected_rows(kind, late if "late" in kind.split() else data)
+        ), kind
 
 
 @pytest.mark.slow
@@ -246,11 +252,11 @@ def test_running_aggregates_that_a_kill_cuts_short_give_what_duckdb_does(
         n_running += has_running(fresh_session, tmp_path)
     assert n_running >= 4
     assert runs.ended("running") == 0, runs.said()[-1]
-    assert sorted(written(tmp_path, "running")) == sorted(wanted("running", data))
+    assert sorted(written_rows(tmp_path, "running")) == sorted(expected_rows("running", data))
 
 
 def has_running(session: sqlwin.Session, directory: Path) -> bool:
-    """Whether running aggregates are in the state that the next run begins with."""
+    """Return whether the state that the next run resumes has running aggregates."""
     if not any((directory / "checkpoint/running/spark/commits").glob("[0-9]*")):
         return False
     state = open_state(session.spark, LocalFiles(), f"{directory}/checkpoint/running")
@@ -266,17 +272,17 @@ def test_other_sql_goes_on_from_state_that_a_kill_cut_short(runs: Runs, tmp_path
     assert runs.killed("running", after=LONG) and runs.killed("running")
     about = tmp_path / "checkpoint/running/sqlwin.json"
     before = about.read_bytes()
-    # killed before anything of the other SQL has run: the checkpoint is that of the one before
+    # killed before the other SQL has run: the checkpoint is still the previous one's
     assert runs.ended("narrower!") != 0
     assert about.read_bytes() != before
     assert runs.killed("running")
     assert about.read_bytes() == before
     assert [runs.killed("narrower") for _ in range(3)] == [True] * 3
     assert runs.ended("narrower") == 0, runs.said()[-1]
-    found = written(tmp_path, "running")
-    wide = [row for row in found if row[2] - row[1] == WINDOWS["running"].size_us]
+    result = written_rows(tmp_path, "running")
+    wide = [row for row in result if row[2] - row[1] == WINDOWS["running"].size_us]
     cut = max(row[2] for row in wide)
-    before_cut = [row for row in wanted("running", data) if row[2] <= cut]
-    after_cut = [row for row in wanted("narrower", data) if row[2] > cut]
+    before_cut = [row for row in expected_rows("running", data) if row[2] <= cut]
+    after_cut = [row for row in expected_rows("narrower", data) if row[2] > cut]
     assert before_cut and after_cut
-    assert sorted(found) == sorted(before_cut + after_cut)
+    assert sorted(result) == sorted(before_cut + after_cut)

@@ -1,4 +1,4 @@
-"""No permission, of an ordinary user: one line with the table and the path, and nothing is left."""
+"""Missing permissions of an ordinary user: one line with table and path, and no leftovers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.end_to_end.recovery.no_permission import BY_SPARK
 from tests.goldens import ROOT
 
 PROGRAM = Path(__file__).with_name("no_permission.py")
-# A root that may no more than others
+# A root user without capabilities
 ORDINARY = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
 
@@ -27,27 +27,27 @@ def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
         if shutil.which("setpriv") is None:
             pytest.skip("root may do everything, and setpriv is not there to change that")
         command = [*ORDINARY, *command]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         capture_output=True, timeout=200, check=False,
     )  # fmt: skip
     for name in ("out", "full", "ck", "closed"):
         (tmp_path / name).chmod(0o700)
-    assert done.returncode == 0, done.stderr
-    found = {name: text.lower() for name, text in json.loads(done.stdout).items()}
+    assert process.returncode == 0, process.stderr
+    result = {name: text.lower() for name, text in json.loads(process.stdout).items()}
     at = str(tmp_path).lower()
     for mode in ("batch", "streaming"):
         sink = f"table `o` cannot be written: {at}/out: permission denied"
-        assert found.pop(f"{mode} sink").startswith(sink)
+        assert result.pop(f"{mode} sink").startswith(sink)
         below = f"table `below` cannot be written: {at}/out/new: permission denied"
-        assert found.pop(f"{mode} sink below").startswith(below)
+        assert result.pop(f"{mode} sink below").startswith(below)
         for rule in ("", BY_SPARK):
-            assert found.pop(f"{mode} scan {rule}") == str(rule == "").lower()
+            assert result.pop(f"{mode} scan {rule}") == str(rule == "").lower()
             source = f"table `closed`: cannot read {at}/closed: permission denied"
-            assert found.pop(f"{mode} source {rule}") == source
-            message = found.pop(f"{mode} file {rule}")
+            assert result.pop(f"{mode} source {rule}") == source
+            message = result.pop(f"{mode} file {rule}")
             assert f"cannot read {at}/in/b.parquet: permission denied" in message
-    assert found == {
+    assert result == {
         "checkpoint": f"cannot store the checkpoint in {at}/ck/ok: permission denied",
         "overwrite": f"table `kept` cannot be written: {at}/full: permission denied",
         "kept": "24",

@@ -1,4 +1,4 @@
-"""A stream whose checkpoint was rescaled: the rows are those of a batch, and all tasks work."""
+"""A stream with a rescaled checkpoint emits the rows of a batch, and all tasks have work."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def streaming(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sqlwin.
 
 
 def write(directory: Path, number: int) -> None:
-    """Half an hour of rows of 40 keys."""
+    """Write half an hour of rows of 40 keys."""
     directory.mkdir(exist_ok=True)
     n = 400
     ts = [number * 30 * MINUTE + i * 30 * MINUTE // n for i in range(n)]
@@ -98,11 +98,11 @@ def test_rows_are_the_same(
 
     streaming.execute(_sink(sink, name))
     run()
-    # of one that was killed
+    # left by a killed run
     (checkpoint / "spark-2/state/0/0").mkdir(parents=True)
-    done = rescale_checkpoint(spark, str(checkpoint), 5)
-    assert (done.after.partitions, done.after.key_groups) == (5, 16)
-    assert [path.name for path in checkpoint.glob("spark*")] == [done.after.spark_name]
+    outcome = rescale_checkpoint(spark, str(checkpoint), 5)
+    assert (outcome.after.partitions, outcome.after.key_groups) == (5, 16)
+    assert [path.name for path in checkpoint.glob("spark*")] == [outcome.after.spark_name]
     assert {p.name for p in checkpoint.glob("spark*/state/0/[0-9]*")} == set("01234")
     with pytest.raises(ExecutionError, match="already has 5 tasks"):
         rescale_checkpoint(spark, str(checkpoint), 5)
@@ -112,8 +112,8 @@ def test_rows_are_the_same(
     assert len(list(checkpoint.glob("spark-2/commits/[0-9]*"))) > 1
     make(streaming, "b", source, "batch")
     (expected,) = streaming.execute(query.format(t="b"))
-    found = pq.read_table(sink).to_pylist()
-    assert sorted(found, key=repr) == sorted((r.asDict() for r in expected.rows), key=repr)
+    actual = pq.read_table(sink).to_pylist()
+    assert sorted(actual, key=repr) == sorted((r.asDict() for r in expected.rows), key=repr)
 
 
 @pytest.mark.slow
@@ -147,16 +147,16 @@ def test_windows_of_functions_go_on(
         result.query.awaitTermination(120)
 
     run()
-    done = rescale_checkpoint(spark, str(tmp_path / "checkpoints/sink"), 5)
-    assert done.after.key_groups == 4 * done.before.key_groups
+    outcome = rescale_checkpoint(spark, str(tmp_path / "checkpoints/sink"), 5)
+    assert outcome.after.key_groups == 4 * outcome.before.key_groups
     streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     write(source, 1)
     run()
     make(streaming, "b", source, "batch")
     windows("b", "wanted")
-    (wanted,) = streaming.execute("SELECT window_start, window_end, k, n, total FROM wanted")
+    (expected_rows,) = streaming.execute("SELECT window_start, window_end, k, n, total FROM wanted")
     assert sorted(map(repr, pq.read_table(sink).to_pylist())) == sorted(
-        repr(row.asDict()) for row in wanted.rows
+        repr(row.asDict()) for row in expected_rows.rows
     )
 
 
@@ -188,8 +188,8 @@ def test_inserts_that_share_a_stream_and_late_rows_go_on(
     inserts = "".join(f"INSERT INTO {name} {q.format(t='u')};" for name, q in queries.items())
 
     def run() -> None:
-        found = streaming.execute(f"EXECUTE STATEMENT SET BEGIN {inserts} END")
-        for stream in {id(r.query): r.query for r in found if r.query is not None}.values():
+        actual = streaming.execute(f"EXECUTE STATEMENT SET BEGIN {inserts} END")
+        for stream in {id(r.query): r.query for r in actual if r.query is not None}.values():
             stream.awaitTermination(120)
 
     run()
@@ -197,16 +197,18 @@ def test_inserts_that_share_a_stream_and_late_rows_go_on(
     rescale_checkpoint(spark, str(directory), 5)
     streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     write(source, 2)
-    write(source, 0)  # before what the watermark has passed
+    write(source, 0)  # before the watermark
     run()
     make(streaming, "b", source, "batch")
     for name, query in queries.items():
-        (wanted,) = streaming.execute(
+        (expected_rows,) = streaming.execute(
             f"SELECT * FROM ({query.format(t='b')}) WHERE window_start >= TIMESTAMP '1970-01-01 00:30:00'"
         )
         found = pq.read_table(tmp_path / name).to_pylist()
         in_time = [row for row in found if row["window_start"] >= HALF_PAST]
-        assert sorted(map(repr, in_time)) == sorted(repr(row.asDict()) for row in wanted.rows)
+        assert sorted(map(repr, in_time)) == sorted(
+            repr(row.asDict()) for row in expected_rows.rows
+        )
     assert pq.read_table(tmp_path / "too_late").num_rows >= 300
 
 

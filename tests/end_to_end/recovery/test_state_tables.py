@@ -1,4 +1,4 @@
-"""SHOW STATE and TABLE(STATE()): what they say is what the stream emits later."""
+"""SHOW STATE and TABLE(STATE()) show the rows that the stream emits later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOLD = """SET 'execution.runtime-mode' = 'streaming'; SET 'sqlwin.end-of-input' 
 
 @pytest.fixture
 def stream(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[sqlwin.Session]:
-    """A session with the table `r` of two files and a directory for checkpoints."""
+    """Provide a session with the table `r` of two files and a directory for checkpoints."""
     for number in range(2):
         seconds = range(number * 300, number * 300 + 300, 7)
         table = pa.table(
@@ -43,7 +43,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
 
 
 def insert(session: sqlwin.Session, window: str) -> None:
-    """A stream into the table `totals`, to the end of its input."""
+    """Run a stream into the table `totals`, to the end of its input."""
     session.execute(f"""
         CREATE TABLE IF NOT EXISTS totals (k BIGINT, until TIMESTAMP(6), n BIGINT, total BIGINT)
         WITH ('connector' = 'memory');
@@ -68,13 +68,13 @@ def test_state_is_what_the_windows_hold_that_come_later(
     )
     before = rows(stream, f"SELECT SUM(`COUNT(*)`) FROM TABLE(STATE('{where}', version => 0)) AS s")
     assert before == [(43,)]
-    known = len(rows(stream, "SELECT * FROM totals"))
+    n_emitted = len(rows(stream, "SELECT * FROM totals"))
     stream.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     insert(stream, window)
-    later = rows(stream, "SELECT * FROM totals ORDER BY until, k")[known:]
+    later = rows(stream, "SELECT * FROM totals ORDER BY until, k")[n_emitted:]
     assert state == later and len(later) == 3
-    # the input has ended: nothing is kept
-    assert [each[2] for each in rows(stream, f"SHOW STATE OF '{where}'")] == ["nothing"]
+    # the input has ended, so the state is empty
+    assert [item[2] for item in rows(stream, f"SHOW STATE OF '{where}'")] == ["nothing"]
     assert rows(stream, f"SELECT COUNT(*) FROM TABLE(STATE('{where}'))") == [(0,)]
 
 
@@ -126,12 +126,12 @@ def test_state_of_every_window_adds_up(
         f"SELECT k, SUM(`COUNT(*)`), SUM(`SUM(v)`) FROM TABLE(STATE('{tmp_path}/ck/totals')) "
         f"WHERE {end} > TIMESTAMP_NTZ'1970-01-01' + INTERVAL '{least}' SECOND GROUP BY k ORDER BY k",
     )
-    counted = rows(
+    counts = rows(
         stream,
         f"SELECT k, COUNT(*), SUM(v) FROM '{tmp_path}/in/*.parquet' "
         f"WHERE v >= {least} GROUP BY k ORDER BY k",
     )
-    assert state == counted
+    assert state == counts
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Key groups too large for the memory that they may take: cut, read, rescaled, and rows as ever."""
+"""Key groups that exceed their memory limit are split, read and rescaled without changing rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUERIES = {
 
 
 def write(directory: Path, number: int) -> None:
-    """A minute of rows, about one a key."""
+    """Write a minute of rows, about one per key."""
     directory.mkdir(exist_ok=True)
     rng = np.random.default_rng(number)
     ts = number * MINUTE + np.sort(rng.integers(0, MINUTE, N_KEYS))
@@ -79,8 +79,8 @@ def test_rows_are_those_of_a_batch_over_restarts_and_another_number_of_tasks(
     assert kept.rows[0].n > N_KEYS // 2
     write(source, 3)
     run()
-    done = rescale_checkpoint(spark, str(checkpoint), 3)
-    assert (done.after.partitions, done.after.key_groups) == (3, 8)
+    outcome = rescale_checkpoint(spark, str(checkpoint), 3)
+    assert (outcome.after.partitions, outcome.after.key_groups) == (3, 8)
     write(source, 4)
     session.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
     run()
@@ -88,5 +88,5 @@ def test_rows_are_those_of_a_batch_over_restarts_and_another_number_of_tasks(
     expected = session.sql(query.format(t="t")).toArrow()
     names = ["k", "window_start", "window_end"]
     order = [(name, "ascending") for name in names]
-    found = pq.read_table(sink).select(expected.column_names).cast(expected.schema)
-    assert found.sort_by(order).equals(expected.sort_by(order))
+    actual = pq.read_table(sink).select(expected.column_names).cast(expected.schema)
+    assert actual.sort_by(order).equals(expected.sort_by(order))

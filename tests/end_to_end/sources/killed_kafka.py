@@ -1,4 +1,4 @@
-"""A stream from Kafka to files, as a program: `python killed_kafka.py DIRECTORY ADDRESS`."""
+"""Stream from Kafka to files: `python killed_kafka.py DIRECTORY ADDRESS`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUERY = """
 
 
 def main(directory: Path, address: str) -> None:
-    """Run the stream, or go on where an earlier run was killed, until this one is."""
+    """Run the stream until killed, resuming where an earlier run stopped."""
     settings = {"execution.checkpointing.dir": str(directory / "checkpoint")}
     with sqlwin.connect(master="local[2]", conf=CONF, settings=settings) as session:
         session.execute(TABLES.format(directory=directory, address=address))

@@ -1,4 +1,4 @@
-"""Files that come while a stream runs and are empty, cut short, or still written to."""
+"""Files that arrive during a stream and are empty, truncated, or still being written."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ def tables(session: sqlwin.Session, directory: Path, scan: str) -> None:
     assert ("ArrowScan" in session.explain(f"INSERT INTO o {COUNTS}")) == (scan == "")
 
 
-def started(session: sqlwin.Session) -> Stream:
+def start_stream(session: sqlwin.Session) -> Stream:
     (result,) = session.execute(f"INSERT INTO o {COUNTS}")
     assert result.stream is not None
     return result.stream
 
 
 def await_rows(stream: Stream, directory: Path, n_rows: int) -> None:
-    """Wait until so many windows are written: each has five rows of a key."""
-    wait_for_stream(stream, lambda: (directory / "out").exists() and counted(directory) >= n_rows)
+    """Wait until `n_rows` windows are written, each with five rows of a key."""
+    wait_for_stream(stream, lambda: (directory / "out").exists() and counts_in(directory) >= n_rows)
 
 
 def is_planned(checkpoint: Path, name: str) -> bool:
-    """Whether a micro-batch of the stream is planned that reads a file."""
-    entries = (each for each in files_below(checkpoint, "[0-9]*") if "sources" in each.parts)
-    return any(name in each.read_text() for each in entries)
+    """Return whether the stream has planned a micro-batch that reads a file."""
+    entries = (item for item in files_below(checkpoint, "[0-9]*") if "sources" in item.parts)
+    return any(name in item.read_text() for item in entries)
 
 
-def counted(directory: Path) -> int:
-    found = (directory / "out").glob("part-*.parquet")
-    counts = [n for path in found for n in pq.read_table(path)["n"].to_pylist()]
+def counts_in(directory: Path) -> int:
+    actual = (directory / "out").glob("part-*.parquet")
+    counts = [n for path in actual for n in pq.read_table(path)["n"].to_pylist()]
     assert set(counts) <= {5}
     return len(counts)
 
@@ -82,7 +82,7 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     write_minutes(tmp_path / "in" / "a.parquet", 0)
     write_minutes(tmp_path / "b.parquet", 1)
     tables(fresh_session, tmp_path, scan)
-    stream = started(fresh_session)
+    stream = start_stream(fresh_session)
     await_rows(stream, tmp_path, 9)
     broken = tmp_path / "in" / "b.parquet"
     (tmp_path / "b").write_bytes((tmp_path / "b.parquet").read_bytes()[:left])
@@ -92,12 +92,12 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
         assert stream.wait(180)
     what = "is empty and" if left == 0 else "is truncated or"
     assert caught.value.message == f"table `i`: {broken} {what} not a valid file of format parquet"
-    assert counted(tmp_path) == 9
+    assert counts_in(tmp_path) == 9
     shutil.copy(tmp_path / "b.parquet", broken)
-    again = started(fresh_session)
+    again = start_stream(fresh_session)
     await_rows(again, tmp_path, 21)
     again.stop()
-    assert counted(tmp_path) == 21
+    assert counts_in(tmp_path) == 21
 
 
 @pytest.mark.long
@@ -108,7 +108,7 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
     write_minutes(tmp_path / "in" / "a.parquet", 0)
     write_minutes(tmp_path / "b.parquet", 1)
     tables(fresh_session, tmp_path, scan)
-    stream = started(fresh_session)
+    stream = start_stream(fresh_session)
     await_rows(stream, tmp_path, 9)
     data = (tmp_path / "b.parquet").read_bytes()
     with (tmp_path / "in" / "b.parquet").open("wb") as file:
@@ -122,11 +122,11 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
     assert caught.value.message == (
         f"table `i`: {file.name} changed after the stream had started to read it"
     )
-    assert counted(tmp_path) == 9
-    again = started(fresh_session)
+    assert counts_in(tmp_path) == 9
+    again = start_stream(fresh_session)
     await_rows(again, tmp_path, 21)
     again.stop()
-    assert counted(tmp_path) == 21
+    assert counts_in(tmp_path) == 21
 
 
 @pytest.mark.long
@@ -147,11 +147,11 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
     moving.start()
     # EXPLAIN waits for the rest, too
     tables(fresh_session, tmp_path, scan)
-    stream = started(fresh_session)
+    stream = start_stream(fresh_session)
     assert not moving.is_alive()
     await_rows(stream, tmp_path, 33)
     stream.stop()
-    assert counted(tmp_path) == 33
+    assert counts_in(tmp_path) == 33
     # a writer that was killed never comes to its end
     write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
     with pytest.raises(
@@ -226,8 +226,8 @@ def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Pa
     log("sources/0/9.compact", entry("file:///in/old", 8), entry("file:///in/a%20b%2Bc.parquet", 9))
     log("sources/0/10", entry("file:///in/d", 10), entry("hdfs://h/in/e", 10))
     log("sources/1/0", entry("file:/ck/end.json", 0))
-    found = arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 1)
-    assert found == {"/in/a b+c.parquet": 1, "/in/d": 1, "/ck/end.json": 1}
+    actual = arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 1)
+    assert actual == {"/in/a b+c.parquet": 1, "/in/d": 1, "/ck/end.json": 1}
     assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 2) == {}
 
 

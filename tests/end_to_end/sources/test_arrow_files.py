@@ -26,7 +26,7 @@ HOUR_US = 3_600_000_000
 
 
 def rows_of(number: int) -> pa.Table:
-    """Rows of an hour, in some disorder, of which a few have no time, key or value."""
+    """Return an hour of slightly disordered rows; some have no time, key or value."""
     rng = np.random.default_rng(number)
     times = np.sort(rng.integers(number * HOUR_US, (number + 1) * HOUR_US, N_ROWS))
     times -= rng.integers(0, 2_000_000, N_ROWS)
@@ -112,11 +112,11 @@ def test_the_rows_of_the_batch_come_out(
     fresh_session.execute(
         f"SET 'table.local-time-zone' = 'Asia/Kolkata'; {events(directory, column=column)}"
     )
-    wanted = rows(fresh_session, BATCH + query)
-    assert wanted
+    expected = rows(fresh_session, BATCH + query)
+    assert expected
     fresh_session.execute(STREAMING)
     assert SCAN in fresh_session.explain(query)
-    assert rows(fresh_session, query) == wanted
+    assert rows(fresh_session, query) == expected
 
 
 @pytest.mark.long
@@ -143,12 +143,12 @@ def test_inserts_that_share_slices_read_each_file_once(
         assert SCAN in fresh_session.explain(query)
     (stream,) = fresh_session.streams.all()
     reports = recent_reports(stream.query)
-    read = [rows_read(each, stream.run.reads, is_heartbeat) for each in reports]
+    read = [rows_read(report, stream.run.reads, is_heartbeat) for report in reports]
     # the end of the input is a row too
     assert [n for n in read if n > 1] == [N_ROWS] * N_FILES
     for name, query in queries.items():
-        wanted = rows(fresh_session, BATCH + query)
-        assert rows(fresh_session, f"SELECT * FROM {name}") == wanted
+        expected = rows(fresh_session, BATCH + query)
+        assert rows(fresh_session, f"SELECT * FROM {name}") == expected
 
 
 COUNTS = """
@@ -185,9 +185,9 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
     fresh_session.execute(second)
     assert (SCAN in fresh_session.explain(COUNTS)) is (second == BY_ARROW)
     fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
-    wanted = rows(fresh_session, BATCH + KEPT)
-    assert wanted
-    assert rows(fresh_session, "SELECT * FROM counts") == wanted
+    expected = rows(fresh_session, BATCH + KEPT)
+    assert expected
+    assert rows(fresh_session, "SELECT * FROM counts") == expected
 
 
 @pytest.mark.long
@@ -203,8 +203,8 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     # a stream that runs when such a file comes meets it there; one that starts leaves all to Spark
     assert "column v is INT, but BIGINT in the table" in fresh_session.explain(KEPT)
     fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
-    wanted = rows(fresh_session, f"{BATCH} {BY_SPARK} {KEPT}")
-    assert rows(fresh_session, "SELECT * FROM counts") == wanted
+    expected = rows(fresh_session, f"{BATCH} {BY_SPARK} {KEPT}")
+    assert rows(fresh_session, "SELECT * FROM counts") == expected
 
 
 @pytest.mark.parametrize(

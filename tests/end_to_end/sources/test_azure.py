@@ -1,4 +1,4 @@
-"""Windows over Parquet in Azure, of a server within the tests that speaks as it does."""
+"""Windows over Parquet in Azure, on a server of the tests that speaks Azure's protocol."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ BY_MINUTE = """
 
 @pytest.fixture
 def azure(fresh_session: sqlwin.Session) -> Iterator[AzureStore]:
-    """The store, of an account with directories; the session knows where it is."""
-    with azure_store(is_hierarchical=True) as found:
-        found.configure(fresh_session.spark)
-        yield found
+    """Provide the store of an account with directories, configured in the session."""
+    with azure_store(is_hierarchical=True) as result:
+        result.configure(fresh_session.spark)
+        yield result
         fresh_session.streams.stop_all()
-        found.forget(fresh_session.spark)
+        result.forget(fresh_session.spark)
 
 
 def minutes(first: int, n: int) -> pa.Table:
-    """Twenty rows of three keys in every minute."""
+    """Return twenty rows of three keys in every minute."""
     seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 3)]
     return pa.table(
         {
@@ -58,21 +58,21 @@ def test_windows_over_a_container_are_those_over_a_disk(
 ) -> None:
     (tmp_path / "in").mkdir()
     for number in range(3):
-        found = minutes(number * 5, 5)
-        azure.put(f"in/{number}.parquet", found, row_group_size=30)
-        pq.write_table(found, tmp_path / f"in/{number}.parquet")
+        result = minutes(number * 5, 5)
+        azure.put(f"in/{number}.parquet", result, row_group_size=30)
+        pq.write_table(result, tmp_path / f"in/{number}.parquet")
     session = fresh_session
     session.execute(table("there", azure.uri("in")) + table("here", tmp_path / "in"))
     plan = str(session.explain(BY_MINUTE.format("TABLE there")))
     assert "ArrowScanLocalWindowAggregate(table=[there]" in plan and KEY not in plan
-    wanted = rows(session, BY_MINUTE.format("TABLE here"))
-    assert len(wanted) > 30
-    assert rows(session, BY_MINUTE.format("TABLE there")) == wanted
-    assert rows(session, BY_MINUTE.format(f"'{azure.uri('in')}/*.parquet'")) == wanted
+    expected = rows(session, BY_MINUTE.format("TABLE here"))
+    assert len(expected) > 30
+    assert rows(session, BY_MINUTE.format("TABLE there")) == expected
+    assert rows(session, BY_MINUTE.format(f"'{azure.uri('in')}/*.parquet'")) == expected
     assert rows(session, "SELECT COUNT(*), MAX(v) FROM there") == [(300, 99)]
     azure.forget(session.spark)
     azure.configure(session.spark, sas=SAS)
-    assert rows(session, BY_MINUTE.format("TABLE there")) == wanted
+    assert rows(session, BY_MINUTE.format("TABLE there")) == expected
 
 
 def test_a_stream_is_stopped_and_goes_on_with_new_files(
@@ -92,11 +92,11 @@ def test_a_stream_is_stopped_and_goes_on_with_new_files(
         azure.put(f"in/{number}.parquet", minutes(number * 5, 5))
         if number == 2:
             session.execute("RESET 'sqlwin.end-of-input'")
-        if number > 0:  # the second run has two files behind it
+        if number > 0:  # the second run has read two files
             session.execute(insert)
     session.execute("SET 'execution.runtime-mode' = 'batch'")
-    wanted = rows(session, BY_MINUTE.format("TABLE i"))
-    assert rows(session, "SELECT * FROM o") == wanted and len(wanted) > 30
+    expected = rows(session, BY_MINUTE.format("TABLE i"))
+    assert rows(session, "SELECT * FROM o") == expected and len(expected) > 30
     kept = "".join(p.read_text() for p in (tmp_path / "checkpoints").rglob("*.json"))
     assert azure.uri("in") in kept and KEY not in kept
 
@@ -121,8 +121,8 @@ def test_what_is_missing_or_refused_is_one_line(
     assert f"{azure.uri('nothing.parquet')} does not exist" in refused("pathless")
     assert "container nothing does not exist" in refused("boxless")
     azure.configure(session.spark, account_key=WRONG_KEY)
-    said = f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
-    assert said in refused("there")
+    expected = f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
+    assert expected in refused("there")
     azure.configure(session.spark, account_key="not valid Base64")
     assert "the account key is not valid Base64" in refused("there")
     azure.configure(session.spark)

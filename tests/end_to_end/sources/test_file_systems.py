@@ -1,7 +1,7 @@
-"""Tables and checkpoints on a file system that is not this machine's: a path keeps its own.
+"""Tables and checkpoints on another file system: a path keeps its scheme.
 
-`viewfs` shows directories of this machine under names of its own, so that a path without its scheme
-is nowhere to be found.
+`viewfs` shows directories of this machine under other names, so that a path without its scheme is
+not found.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PARQUET = FILES.format("parquet")
 
 @pytest.fixture
 def elsewhere(spark: SparkSession, tmp_path: Path) -> Iterator[sqlwin.Session]:
-    """A session whose default file system is a `viewfs`, with `/data` and `/ck` on it."""
+    """Provide a session whose default file system is a `viewfs` with `/data` and `/ck`."""
     own = spark.newSession()
-    # Java keeps a file system for as long as it runs, so that each test has one of its own
+    # Java caches file systems for its lifetime, so each test has its own
     default = f"viewfs://{tmp_path.name.replace('_', '-')}"
     own.conf.set("fs.defaultFS", default)
     for name in ("data", "ck"):
@@ -49,7 +49,7 @@ def elsewhere(spark: SparkSession, tmp_path: Path) -> Iterator[sqlwin.Session]:
 
 
 def write_minutes(path: Path, start: int) -> None:
-    """An hour of rows, one a minute, for three keys: 12 windows."""
+    """Write an hour of rows, one per minute, for three keys: 12 windows."""
     path.parent.mkdir(exist_ok=True)
     times = [dt.datetime(2024, 1, 1, start) + dt.timedelta(minutes=i) for i in range(60)]  # noqa: DTZ001
     table = {"k": [i % 3 for i in range(60)], "ts": pa.array(times, pa.timestamp("us"))}
@@ -68,7 +68,7 @@ def streaming(session: sqlwin.Session, base: str = "/ck") -> None:
 
 
 def total(session: sqlwin.Session, table: str = "o") -> tuple[int, int]:
-    """The rows of a table, and the sum of what they count."""
+    """Return the number of rows of a table, and the sum of their counts."""
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     (row,) = session.sql(f"SELECT COUNT(*) AS rows, SUM(n) AS n FROM {table}").collect()
     return row[0], row[1]
@@ -91,7 +91,7 @@ def test_a_stream_into_the_default_file_system_loses_no_rows(
 
 @pytest.mark.long
 def test_a_path_of_this_machine_keeps_its_scheme(elsewhere: sqlwin.Session, tmp_path: Path) -> None:
-    # the scan of Arrow reads the files, the paths of which come from Spark
+    # the Arrow scan reads the files, whose paths come from Spark
     elsewhere.execute(source(f"file://{tmp_path}/data/in"))
     elsewhere.execute(OUT.format("o", FILES.format("json"), f"file:{tmp_path}/data/out"))
     streaming(elsewhere, f"file://{tmp_path}/ck")
@@ -121,7 +121,7 @@ def test_a_batch_writes_and_replaces_files_elsewhere(
     elsewhere.execute(OUT.format("o", PARQUET, "/data/out"))
     elsewhere.execute(f"INSERT INTO o {COUNTS}")
     assert total(elsewhere) == (12, 60)
-    # the very table that is replaced is read
+    # the query reads the table that it replaces
     elsewhere.execute("INSERT OVERWRITE o SELECT k, e, n + 1 FROM o WHERE k = 1")
     assert total(elsewhere) == (4, 24)
     assert [p.name for p in (tmp_path / "data").iterdir() if p.name.startswith(".")] == []
@@ -142,7 +142,7 @@ def test_a_batch_replaces_partitions_elsewhere_all_at_once(
     rows = "SELECT day, v FROM days ORDER BY day, v"
     assert elsewhere.sql(rows).collect() == [(0, 0), (1, 1), (2, 11), (3, 12)]
     assert len(list(table.glob("day=*/*.parquet"))) == 4
-    # one that was killed when it was whole
+    # killed after the new directory was complete
     name = "part-b0123456789ab-00000000-00000.parquet"
     pq.write_table(pa.table({"v": [7]}), table / "day=0" / name)
     commit = Commit(0, True, (f"day=0/{name}",), replaced=("day=0/old.parquet",))

@@ -1,4 +1,4 @@
-"""Windows over Parquet in Google Cloud Storage, of a server within the tests that speaks as it does."""
+"""Windows over Parquet in Google Cloud Storage, on a server of the tests that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BY_MINUTE = """
 """
 
 
-# Of a process of its own: Arrow holds Python's lock while it asks this store. It answers several at
-# once, and says its port.
+# In its own process, because Arrow holds the GIL during requests to this store. Serves requests
+# concurrently, and prints its port.
 SERVER = """
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -45,7 +45,7 @@ server.serve_forever()
 
 @contextmanager
 def server() -> Iterator[int]:
-    """A server with an empty bucket `lake`; its port."""
+    """Start a server with an empty bucket `lake` and yield its port."""
     with subprocess.Popen(
         [sys.executable, "-c", SERVER],
         stdout=subprocess.PIPE,
@@ -61,7 +61,7 @@ def server() -> Iterator[int]:
 
 @pytest.fixture
 def bucket(fresh_session: sqlwin.Session) -> Iterator[fs.FileSystem]:
-    """The store, with an empty bucket `lake`; the session knows where it is."""
+    """Provide the empty bucket `lake`, configured in the session."""
     with server() as port:
         settings = {
             "fs.gs.auth.type": "UNAUTHENTICATED",
@@ -81,7 +81,7 @@ def bucket(fresh_session: sqlwin.Session) -> Iterator[fs.FileSystem]:
 
 
 def minutes(first: int, n: int) -> pa.Table:
-    """Twenty rows of three keys in every minute."""
+    """Return twenty rows of three keys in every minute."""
     seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 3)]
     return pa.table(
         {
@@ -106,22 +106,22 @@ def test_windows_over_a_bucket_are_those_over_a_disk(
 ) -> None:
     (tmp_path / "in").mkdir()
     for number in range(3):
-        found = minutes(number * 5, 5)
-        pq.write_table(found, f"lake/in/{number}.parquet", filesystem=bucket, row_group_size=30)
-        pq.write_table(found, tmp_path / f"in/{number}.parquet")
+        result = minutes(number * 5, 5)
+        pq.write_table(result, f"lake/in/{number}.parquet", filesystem=bucket, row_group_size=30)
+        pq.write_table(result, tmp_path / f"in/{number}.parquet")
     fresh_session.execute(table("there", "gs://lake/in") + table("here", tmp_path / "in"))
     plan = str(fresh_session.explain(BY_MINUTE.format("TABLE there")))
     assert "ArrowScanLocalWindowAggregate(table=[there]" in plan
-    found, wanted = (
+    result, expected = (
         (
             rows(fresh_session, BY_MINUTE.format(name))
             for name in ("TABLE there", "'gs://lake/in/*.parquet'")
         ),
         rows(fresh_session, BY_MINUTE.format("TABLE here")),
     )
-    assert len(wanted) > 30
-    for each in found:
-        assert each == wanted
+    assert len(expected) > 30
+    for item in result:
+        assert item == expected
 
 
 def test_a_stream_reads_each_file_of_a_bucket_once(
@@ -137,15 +137,15 @@ def test_a_stream_reads_each_file_of_a_bucket_once(
     """)
     insert = f"INSERT INTO o {BY_MINUTE.format('TABLE i')}"
     for number in range(3):
-        found = minutes(number * 5, 5)
-        pq.write_table(found, f"lake/in/{number}.parquet", filesystem=bucket)
+        result = minutes(number * 5, 5)
+        pq.write_table(result, f"lake/in/{number}.parquet", filesystem=bucket)
         if number == 2:
             fresh_session.execute("RESET 'sqlwin.end-of-input'")
-        if number > 0:  # the second run has two files behind it
+        if number > 0:  # the second run has read two files
             fresh_session.execute(insert)
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    wanted = rows(fresh_session, BY_MINUTE.format("TABLE i"))
-    assert rows(fresh_session, "SELECT * FROM o") == wanted and len(wanted) > 30
+    expected = rows(fresh_session, BY_MINUTE.format("TABLE i"))
+    assert rows(fresh_session, "SELECT * FROM o") == expected and len(expected) > 30
 
 
 @pytest.mark.parametrize(

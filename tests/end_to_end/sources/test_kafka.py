@@ -1,4 +1,4 @@
-"""Topics of Kafka by confluent-kafka, over TCP against librdkafka's mock of a broker."""
+"""Kafka topics through confluent-kafka, over TCP against librdkafka's mock broker."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.end_to_end.sources.killed_kafka import QUERY, TABLES
 from tests.end_to_end.sources.test_sources_run import first_rows
 from tests.observing import wait_for_stream
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
-from tests.runtime.connectors.kafka.registry_server import Registry, served
-from tests.runtime.connectors.kafka.test_avro import schema, written
+from tests.runtime.connectors.kafka.registry_server import Registry, serve_registry
+from tests.runtime.connectors.kafka.test_avro import encode, schema
 
 __all__ = ["broker"]
 
@@ -70,7 +70,7 @@ def rows_of(session: sqlwin.Session, sql: str) -> list[Any]:
 
 
 def seconds_of(broker: Broker, topic: str, first: int, last: int) -> None:
-    """A message a second to each partition, in order."""
+    """Send one message per second to each partition, in order."""
     for partition in range(PARTITIONS):
         broker.send(topic, (reading(second, partition) for second in range(first, last)), partition)
 
@@ -111,14 +111,14 @@ def test_what_arrow_leaves_to_spark_is_counted_too(
         WHERE v < 500 OR k = 1 GROUP BY k, part, window_start, window_end"""
     explained = fresh_session.explain(query.format(hint=""))
     assert "ArrowScanLocalWindowAggregate(table=[odd], fields=[k, v, ts, part, sent]" in explained
-    found = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
+    actual = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
     strict = query.format(hint=" /*+ OPTIONS('json.ignore-parse-errors' = 'false') */")
     with pytest.raises(sqlwin.SqlwinError, match=r"topic 'odd', partition 1, offset 4[0-6]: not "):
         rows_of(fresh_session, strict)
     fresh_session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{RULE}'")
-    wanted = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
-    assert sorted(found, key=str) == sorted(wanted, key=str)
-    assert sum(row[3] for row in found) == 50 + 40 + 1
+    expected_rows = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
+    assert sorted(actual, key=str) == sorted(expected_rows, key=str)
+    assert sum(row[3] for row in actual) == 50 + 40 + 1
 
 
 @pytest.mark.slow
@@ -176,8 +176,8 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
         (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
         for end in (5, 10, 15)
     ]
-    found = [(row[0].second, *row[1:]) for row in first_rows(result, 3)]
-    assert sorted(found) == expected
+    actual = [(row[0].second, *row[1:]) for row in first_rows(result, 3)]
+    assert sorted(actual) == expected
 
 
 @pytest.mark.slow
@@ -196,8 +196,8 @@ def test_a_partition_that_is_behind_has_no_late_rows(
         SELECT window_end, COUNT(*) AS n
         FROM TABLE(TUMBLE(TABLE uneven, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
         GROUP BY window_start, window_end""")
-    found = {row[0].second: row[1] for row in first_rows(result, 3)}
-    assert found == {5: 110, 10: 10, 15: 10}
+    actual = {row[0].second: row[1] for row in first_rows(result, 3)}
+    assert actual == {5: 110, 10: 10, 15: 10}
 
 
 @pytest.mark.slow
@@ -215,10 +215,12 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
         # directories of tasks come and go meanwhile, which `walk` does not mind
         walked = os.walk(tmp_path / "out")
         files = (Path(at, name) for at, _, names in walked for name in names)
-        found = [path for path in files if path.suffix == ".parquet"]
+        actual = [path for path in files if path.suffix == ".parquet"]
         # what is hidden is not whole yet
         seen = [
-            p for p in found if not {"_", "."} & {part[0] for part in p.relative_to(tmp_path).parts}
+            p
+            for p in actual
+            if not {"_", "."} & {part[0] for part in p.relative_to(tmp_path).parts}
         ]
         return sum(pq.read_metadata(path).num_rows for path in seen)
 
@@ -241,11 +243,11 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
     bounded = "'scan.bounded.mode' = 'latest-offset', 'connector' = 'kafka'"
     tables = TABLES.format(directory=tmp_path, address=broker.address)
     fresh_session.execute(tables.replace("'connector' = 'kafka'", bounded, 1))
-    wanted = [tuple(row) for row in fresh_session.sql(QUERY).collect()]
+    expected_rows = [tuple(row) for row in fresh_session.sql(QUERY).collect()]
     found = [tuple(row) for row in fresh_session.sql("SELECT * FROM totals").collect()]
     latest = max(row[1] for row in found)
     assert len(found) >= windows * PARTITIONS
-    assert sorted(found) == sorted(row for row in wanted if row[1] <= latest)
+    assert sorted(found) == sorted(row for row in expected_rows if row[1] <= latest)
 
 
 @pytest.mark.slow
@@ -257,13 +259,13 @@ def test_messages_of_a_schema_registry_are_read_by_the_windows_task(
     )
     later = schema([("ts", MILLIS, "", None), ("k", "long", "", None), ("v", "int", "", None)])
     midnight = 1_777_593_600_000
-    with served(Registry("reader:secret-of-mine")) as registry:
+    with serve_registry(Registry("reader:secret-of-mine")) as registry:
         registry.put(1, first)
         registry.put(2, later)
         for number, said, keys in ((1, first, range(60)), (2, later, range(60, 100))):
             rows = [{"k": 1, "v": key, "ts": midnight + key * 1000} for key in keys]
             head = b"\0" + number.to_bytes(4, "big")
-            broker.send("avro", [head + value for value in written(said, *rows)], number)
+            broker.send("avro", [head + value for value in encode(said, *rows)], number)
         broker.send("avro", [None], 3)
         fresh_session.execute(f"""
             CREATE TABLE bids (k BIGINT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition')
@@ -275,8 +277,8 @@ def test_messages_of_a_schema_registry_are_read_by_the_windows_task(
         query = """SELECT window_end, COUNT(*), SUM(v) FROM TABLE(TUMBLE(TABLE bids{hint},
             DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end"""
         assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query.format(hint=""))
-        found = rows_of(fresh_session, query.format(hint=""))
-        assert sorted((row[1], row[2]) for row in found) == [
+        actual = rows_of(fresh_session, query.format(hint=""))
+        assert sorted((row[1], row[2]) for row in actual) == [
             (10, sum(range(start, start + 10))) for start in range(0, 100, 10)
         ]
         rows = rows_of(fresh_session, "SELECT v, part FROM bids")
@@ -316,15 +318,15 @@ def test_windows_are_sent_in_a_transaction_for_each_micro_batch(
         INSERT INTO sent SELECT window_end, COUNT(*), SUM(v)
         FROM TABLE(TUMBLE(TABLE seconds, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
         GROUP BY window_start, window_end""")
-    found: list[Any] = []
+    actual: list[Any] = []
 
     def has_all() -> bool:
-        found[:] = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
-        return len(found) >= 3
+        actual[:] = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
+        return len(actual) >= 3
 
-    wait_for_stream(result.stream, has_all, every_s=0.2, explain=lambda: found)
+    wait_for_stream(result.stream, has_all, every_s=0.2, explain=lambda: actual)
     result.stream.stop()
-    assert [(row[0].second, row[1], row[2]) for row in found] == [
+    assert [(row[0].second, row[1], row[2]) for row in actual] == [
         (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
         for end in (5, 10, 15)
     ]

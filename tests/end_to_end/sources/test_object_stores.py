@@ -1,4 +1,4 @@
-"""Streams over files of an object store that Spark has no package for: each file once."""
+"""Streams over files in an object store that Spark has no package for read each file once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTS = """
 
 
 def minutes(first: int, n: int = 1) -> pa.Table:
-    """Five rows of each of three keys in every minute."""
+    """Return five rows of each of three keys in every minute."""
     seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 4)]
     return pa.table(
         {
@@ -50,21 +50,23 @@ def tables(session: sqlwin.Session, store: ObjectStore, path: str, directory: Pa
     """)
 
 
-def started(session: sqlwin.Session) -> Stream:
+def start_stream(session: sqlwin.Session) -> Stream:
     (result,) = session.execute(f"INSERT INTO o {COUNTS}")
     assert result.stream is not None
     return result.stream
 
 
-def written(directory: Path) -> list[tuple[int, object, int]]:
-    """The windows that a stream has written, sorted."""
+def written_windows(directory: Path) -> list[tuple[int, object, int]]:
+    """Return the windows that a stream has written, sorted."""
     tables = [pq.read_table(path) for path in sorted((directory / "out").glob("part-*.parquet"))]
     return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
 
 
 def await_windows(stream: Stream, directory: Path, n: int) -> None:
     wait_for_stream(
-        stream, lambda: len(written(directory)) >= n, explain=lambda: written(directory)
+        stream,
+        lambda: len(written_windows(directory)) >= n,
+        explain=lambda: written_windows(directory),
     )
 
 
@@ -74,18 +76,18 @@ def test_a_stream_reads_each_file_of_a_bucket_once_and_resumes(
 ) -> None:
     store.put("in/a.parquet", minutes(0, 2), row_group_size=5)
     tables(lake, store, "in", tmp_path)
-    stream = started(lake)
+    stream = start_stream(lake)
     await_windows(stream, tmp_path, 3)  # of the second minute none is over
     store.put("in/b.parquet", minutes(2))
     await_windows(stream, tmp_path, 6)
     stream.stop()
     assert stream.failure() == ""
     store.put("in/c.parquet", minutes(3, 2))
-    stream = started(lake)
+    stream = start_stream(lake)
     await_windows(stream, tmp_path, 12)
     stream.stop()
-    found = written(tmp_path)
-    assert len(found) == len(set(found)) == 12 and {n for _, _, n in found} == {5}
+    actual = written_windows(tmp_path)
+    assert len(actual) == len(set(actual)) == 12 and {n for _, _, n in actual} == {5}
     kept = "".join(p.read_text() for p in (tmp_path / "ck").rglob("*.json"))
     assert store.settings()["fs.s3a.secret.key"] not in kept
 
@@ -96,7 +98,7 @@ def test_a_store_that_stops_answering_stops_the_stream(
 ) -> None:
     store.put("stop/a.parquet", minutes(0, 2))
     tables(lake, store, "stop", tmp_path)
-    stream = started(lake)
+    stream = start_stream(lake)
     await_windows(stream, tmp_path, 3)
     with store.failing("AccessDenied"), pytest.raises(SqlwinError) as raised:
         stream.wait(180)
@@ -120,8 +122,8 @@ def test_rows_that_only_spark_would_read_are_refused_on_streams(
 # -- listings, without Spark -----------------------------------------------------------------------
 
 
-def listed(directory: Path) -> list[list[str]]:
-    """The files of each listing."""
+def listings(directory: Path) -> list[list[str]]:
+    """Return the files of each listing."""
     return [
         [line.split('\\"')[1].rpartition("/")[2] for line in path.read_text().splitlines()]
         for path in sorted(directory.glob("*.json"))
@@ -137,15 +139,15 @@ def listing(store: ObjectStore, path: str, directory: Path, **options: str) -> L
 def test_each_file_is_listed_once_whoever_lists(store: ObjectStore, tmp_path: Path) -> None:
     first = listing(store, "listed", tmp_path)
     first.list_new()
-    assert listed(tmp_path) == []
+    assert listings(tmp_path) == []
     store.put("listed/a.parquet", minutes(0))
     store.put("listed/_hidden.parquet", minutes(0))
     first.list_new()
     first.list_new()
-    assert listed(tmp_path) == [["a.parquet"]]
+    assert listings(tmp_path) == [["a.parquet"]]
     store.put("listed/b.parquet", minutes(1))
     listing(store, "listed", tmp_path).list_new()
-    assert listed(tmp_path) == [["a.parquet"], ["b.parquet"]]
+    assert listings(tmp_path) == [["a.parquet"], ["b.parquet"]]
 
 
 def test_listings_are_as_long_as_a_micro_batch_may_be(store: ObjectStore, tmp_path: Path) -> None:
@@ -153,12 +155,12 @@ def test_listings_are_as_long_as_a_micro_batch_may_be(store: ObjectStore, tmp_pa
         store.put(f"few/{name}.parquet", minutes(0))
     listing(store, "few", tmp_path, **{"max-files-per-trigger": "1"}).list_new()
     # what was written together stays together
-    assert sorted(map(len, listed(tmp_path))) == [1, 1, 2]
+    assert sorted(map(len, listings(tmp_path))) == [1, 1, 2]
 
 
 def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> None:
     store.put("fails/a.parquet", minutes(0))
-    found = listing(store, "fails", tmp_path, **{"source.monitor-interval": "10 ms"})
+    actual = listing(store, "fails", tmp_path, **{"source.monitor-interval": "10 ms"})
     said: list[BaseException] = []
     over = threading.Event()
 
@@ -167,17 +169,17 @@ def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> Non
         over.set()
 
     with store.failing("InvalidAccessKeyId"):
-        found.start(failed)
+        actual.start(failed)
         assert over.wait(180)
-    found.stop()
+    actual.stop()
     assert "spark.hadoop.fs.s3a.access.key" in str(said[0])
 
 
 def test_a_listing_that_was_stopped_is_not_kept(store: ObjectStore, tmp_path: Path) -> None:
-    found = listing(store, "kept", tmp_path, **{"source.monitor-interval": "10 ms"})
-    found.start(lambda _: None)
-    found.stop()
-    known = weakref.ref(found)
-    del found
+    actual = listing(store, "kept", tmp_path, **{"source.monitor-interval": "10 ms"})
+    actual.start(lambda _: None)
+    actual.stop()
+    known = weakref.ref(actual)
+    del actual
     gc.collect()
     assert known() is None

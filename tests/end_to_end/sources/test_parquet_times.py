@@ -1,4 +1,4 @@
-"""Times that Parquet stores as INT96, which Spark writes by default, and what sqlwin writes."""
+"""Parquet times stored as INT96, which Spark writes by default, and those that sqlwin writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = " (id BIGINT, at TIMESTAMP_LTZ(6), ats ARRAY<TIMESTAMP_LTZ(6)>)"
 
 @pytest.fixture
 def int96(tmp_path: Path) -> Path:
-    """A file with INT96 on the top level and in an array."""
+    """Write a file with INT96 at the top level and in an array."""
     time = pa.timestamp("ns")
     naive = [at.replace(tzinfo=None) for at in (AT, BEFORE_1970)]
     columns = {
@@ -32,11 +32,11 @@ def int96(tmp_path: Path) -> Path:
     }
     path = tmp_path / "int96.parquet"
     pq.write_table(pa.table(columns), path, use_deprecated_int96_timestamps=True)
-    assert stored(path, 1) == "INT96"
+    assert stored_type(path, 1) == "INT96"
     return path
 
 
-def stored(file: Path, column: int) -> str:
+def stored_type(file: Path, column: int) -> str:
     return str(pq.ParquetFile(file).schema.column(column).physical_type)
 
 
@@ -52,10 +52,10 @@ def test_int96_is_an_instant(
     session = fresh_session
     session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
     session.execute(TABLE.format(columns=columns, path=int96))
-    found = rows(session, "SELECT id, unix_micros(at), transform(ats, a -> unix_micros(a)) FROM t")
+    result = rows(session, "SELECT id, unix_micros(at), transform(ats, a -> unix_micros(a)) FROM t")
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     micros = [(at - epoch) // dt.timedelta(microseconds=1) for at in (AT, BEFORE_1970)]
-    assert found == [(1, micros[0], micros), (2, micros[1], []), (3, None, None)]
+    assert result == [(1, micros[0], micros), (2, micros[1], []), (3, None, None)]
     types = set(rows(session, "SELECT typeof(at), typeof(ats) FROM t"))
     assert types == {("timestamp", "array<timestamp>")}
 
@@ -95,7 +95,7 @@ def test_what_insert_wrote_is_read_again(
             + "; INSERT INTO t VALUES (1, TIMESTAMP_LTZ '2026-06-01 12:00:00')"
         )
         (file,) = (tmp_path / "w").glob("*.parquet")
-        assert stored(file, 1) == ("INT96" if times == "INT96" else "INT64")
+        assert stored_type(file, 1) == ("INT96" if times == "INT96" else "INT64")
         assert rows(session, "SELECT id, unix_micros(at) FROM t") == [
             (1, int(AT.timestamp()) * 1_000_000)
         ]
@@ -118,7 +118,7 @@ def test_insert_writes_microseconds(
     for stream in session.streams.all():
         stream.wait()
     files = list((tmp_path / "w").rglob("*.parquet"))
-    assert {stored(file, 0) for file in files} == {"INT64"}
+    assert {stored_type(file, 0) for file in files} == {"INT64"}
 
 
 def test_a_session_beside_another_spark_writes_microseconds_too(spark) -> None:

@@ -1,4 +1,4 @@
-"""Sources that a stream can read, each from end to end: rows in, windows out."""
+"""Every source that a stream can read, end to end."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 
 
 def first_rows(result: sqlwin.Result, n_rows: int) -> list[tuple[object, ...]]:
-    """So many rows of a stream, which ends with them."""
+    """Return `n_rows` rows of a stream and stop it."""
     return [
         tuple(row.values()) for batch in result.batches(limit=n_rows) for row in batch.to_pylist()
     ]
 
 
 @contextmanager
-def served(lines: list[str]) -> Iterator[int]:
-    """A server that sends lines to whoever connects, at its port."""
+def serve_lines(lines: list[str]) -> Iterator[int]:
+    """Serve lines to every client, and yield the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
@@ -57,7 +57,7 @@ def served(lines: list[str]) -> Iterator[int]:
 @pytest.mark.long
 def test_lines_of_a_socket_are_windowed(fresh_session: sqlwin.Session) -> None:
     lines = ["2026-05-01 10:00:01,a,5", "2026-05-01 10:00:09,a,7", "2026-05-01 10:00:12,b,1"]
-    with served(lines) as port:
+    with serve_lines(lines) as port:
         *_, result = fresh_session.execute(f"""
             CREATE TABLE lines (ts TIMESTAMP(3), k STRING, v INT, WATERMARK FOR ts AS ts)
             WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{port}',

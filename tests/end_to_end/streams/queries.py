@@ -1,6 +1,6 @@
-"""Queries with every operator of streams, for tests that run them elsewhere than in one process.
+"""Queries with every streaming operator, for tests that run them outside a single process.
 
-Records in tests/slt say what such queries return.
+Records in tests/slt give the results of such queries.
 """
 
 from __future__ import annotations

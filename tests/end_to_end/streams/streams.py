@@ -1,4 +1,4 @@
-"""SQL over streams of files, for tests: what a query emits, micro-batch by micro-batch."""
+"""SQL over streams of files, for tests: the rows that a query emits in each micro-batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
 from runtime.batch.execute import dataframe
 from runtime.spec.table import Watermark
+from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.own_sources import OwnSources
 from sqlwin.catalog.entries import Registered
 from sqlwin.execution.runner import Runner
 from sqlwin.statements.parse import parse_statement
@@ -19,7 +19,7 @@ from tests.end_to_end.stream_files import write_next
 
 
 class Streams:
-    """Tables of Parquet files that are read as streams, one file a micro-batch."""
+    """Tables of Parquet files read as streams, one file per micro-batch."""
 
     def __init__(self, session, directory):
         self._runner = Runner(session.spark)
@@ -32,7 +32,9 @@ class Streams:
         return self.tables.get(name[-1].lower())
 
     def table(self, name, schema, watermark=None, expression=None, proctime=()):
-        """An empty stream; `watermark` is the column, `expression` what follows it."""
+        """Create an empty stream; `watermark` is the column, `expression` the rest of the
+        declaration.
+        """
         path = self._directory / name
         path.mkdir()
         reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
@@ -42,35 +44,35 @@ class Streams:
         self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 
     def write(self, name, table):
-        """One more file, which becomes one micro-batch."""
+        """Write one more file, for one micro-batch."""
         write_next(self._directory / name, table)
 
     def step(self, sql, **options):
-        """The steps of a query."""
+        """Return the steps of a query."""
         self._runner.catalog.start_statement("automatic")
         plan = self._runner.plans.plan(parse_statement(sql).ast, sql)
         refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        made = StreamOptions(1, 1, **options)
+        stream_options = StreamOptions(1, 1, **options)
         return lower_stream(
             plan.physical,
             self._runner.catalog,
             zone,
-            made.emits_updates,
+            stream_options.emits_updates,
             refusals,
-            has_allowed_lateness=made.allowed_lateness_us > 0,
+            has_allowed_lateness=stream_options.allowed_lateness_us > 0,
         ).rows
 
     @contextmanager
     def running(self, sql, checkpoint=None, **options):
-        """A query that runs while the block does."""
+        """Run a query for the duration of the block."""
         name = f"q_{uuid.uuid4().hex}"
         directory = self._directory / (checkpoint or name)
         sentinel = directory / "end"
         sentinel.mkdir(parents=True, exist_ok=True)
         partitions = int(self._spark.conf.get("spark.sql.shuffle.partitions"))
         chosen = StreamOptions(
-            partitions, partitions, own_sources=OwnSources(str(sentinel)), **options
+            partitions, partitions, control_sources=ControlSources(str(sentinel)), **options
         )
         frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen, dataframe)
         rows = []
@@ -82,7 +84,7 @@ class Streams:
             query.stop()
 
     def rows(self, sql, **options):
-        """All rows of a query over input that ends, sorted."""
+        """Return all rows of a query over input that ends, sorted."""
         with self.running(sql, **options) as running:
             running.wait()
             running.end()
@@ -90,7 +92,7 @@ class Streams:
 
 
 class Running:
-    """A query that runs."""
+    """A running query."""
 
     def __init__(self, query, batches, sentinel):
         self.query = query
@@ -99,14 +101,14 @@ class Running:
         self._n_seen = 0
 
     def wait(self):
-        """Until all files have been read: what was emitted since the last time, sorted."""
+        """Wait until all files are read. Return the rows emitted since the last call, sorted."""
         self.query.processAllAvailable()
         new = self.batches[self._n_seen :]
         self._n_seen = len(self.batches)
         return sorted((row for batch in new for row in batch), key=str)
 
     def end(self):
-        """The end of input: what is emitted then, sorted."""
+        """End the input and return the rows emitted then, sorted."""
         (self._sentinel / "end.json").write_text('{"watermark_us": 1}\n')
         return self.wait()
 

@@ -1,4 +1,4 @@
-"""`sqlwin run` on a stream: rows as they come, Ctrl-C, and how to go on."""
+"""`sqlwin run` on a stream: rows as they arrive, Ctrl-C, and resuming."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of window with every shape of query around it: a stream gives the rows of the batch.
+"""Every kind of window in every shape of query: a stream gives the rows of the batch.
 
 All shapes of a kind are one query, a UNION ALL of rows as text, so that one stream runs them all.
 """
@@ -31,8 +31,8 @@ COUNTS = """
 ON = "a.window_start = b.window_start AND a.window_end = b.window_end"
 
 
-def joined(kind: str, columns: str = "a.k, a.n, a.window_end, b.k, b.s, b.window_end") -> str:
-    """A join of two window aggregations, on equal keys and on what both sides have."""
+def join_query(kind: str, columns: str = "a.k, a.n, a.window_end, b.k, b.s, b.window_end") -> str:
+    """Return a join of two window aggregations on equal keys and on their common columns."""
     return f"""SELECT {columns} FROM ({COUNTS.replace("{not_k}", "c")}) AS a
         {kind} ({COUNTS.replace("{not_k}", "a")}) AS b ON {ON} AND a.k = b.k AND a.s + b.n > 100"""
 
@@ -66,12 +66,12 @@ SHAPES = {
     "join of rows": f"""SELECT a.ts, a.k, b.ts, b.v, a.window_end
         FROM (SELECT * FROM {{window}} WHERE v < 30) AS a JOIN (SELECT * FROM {{window}} WHERE v > 70) AS b
         ON {ON} AND a.k = b.k AND a.v < b.v - 50""",
-    "inner": joined("JOIN"),
-    "left": joined("LEFT JOIN"),
-    "right": joined("RIGHT JOIN"),
-    "full": joined("FULL JOIN"),
-    "semi": joined("LEFT SEMI JOIN", "a.k, a.n, a.window_end"),
-    "anti": joined("LEFT ANTI JOIN", "a.k, a.n, a.window_end"),
+    "inner": join_query("JOIN"),
+    "left": join_query("LEFT JOIN"),
+    "right": join_query("RIGHT JOIN"),
+    "full": join_query("FULL JOIN"),
+    "semi": join_query("LEFT SEMI JOIN", "a.k, a.n, a.window_end"),
+    "anti": join_query("LEFT ANTI JOIN", "a.k, a.n, a.window_end"),
     "full using": f"""SELECT k, a.n, b.s, window_end, a.window_start
         FROM ({COUNTS.replace("{not_k}", "c")}) AS a FULL JOIN ({COUNTS.replace("{not_k}", "a")}) AS b
         USING (window_start, window_end, k)""",
@@ -103,7 +103,7 @@ SHAPES = {
 
 
 def events(n_rows: int, start_s: int, seed: int) -> pa.Table:
-    """Rows in the order of time; no two have the same one. One comes twice."""
+    """Return rows in order of time, all with different times. One row occurs twice."""
     rng = np.random.default_rng(seed)
     tenths = np.sort(
         rng.choice(np.arange(start_s * 10, (start_s + 60) * 10), n_rows, replace=False)
@@ -119,15 +119,15 @@ def events(n_rows: int, start_s: int, seed: int) -> pa.Table:
     return rows
 
 
-# Grouping sets of sessions are Spark's, over rows
+# Spark computes grouping sets of sessions, over rows
 WITHOUT = {("session", "grouping sets")}
 
-# What a stream keeps rows for, once in each run of the suite; the whole matrix takes its time.
+# Kinds that buffer rows run once in each run of the suite; the whole matrix takes too long.
 QUICK = ("no aggregate", "first row", "in")
 
 
 def union(kind: str, shapes: tuple[str, ...]) -> str:
-    """Some shapes over one kind of window."""
+    """Return a UNION ALL of some shapes over one kind of window."""
     window = f"TABLE({KINDS[kind].format('events')})"
     return "\nUNION ALL\n".join(
         f"SELECT '{shape}' AS shape, CAST(STRUCT(*) AS STRING) AS row "
@@ -138,7 +138,7 @@ def union(kind: str, shapes: tuple[str, ...]) -> str:
 
 @pytest.fixture
 def check(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Compares the rows of a stream of two micro-batches with those of the batch."""
+    """Return a function that compares a stream of two micro-batches with the batch."""
     spark = fresh_session.spark
     before = str(spark.conf.get("spark.sql.shuffle.partitions"))
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -151,14 +151,14 @@ def check(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Callable[..
         for part in parts:
             streams.write("events", part)
         sql = union(kind, shapes)
-        found = streams.rows(sql)
+        result = streams.rows(sql)
         fresh_session.register("events", spark.createDataFrame(pa.concat_tables(parts)))
-        wanted = sorted((tuple(row) for row in fresh_session.sql(sql).collect()), key=str)
+        expected = sorted((tuple(row) for row in fresh_session.sql(sql).collect()), key=str)
         for shape in shapes:
-            of_shape = [row for row in wanted if row[0] == shape]
+            of_shape = [row for row in expected if row[0] == shape]
             assert of_shape, f"{shape} shows nothing"
-            assert [row for row in found if row[0] == shape] == of_shape
-        assert len(found) == len(wanted)
+            assert [row for row in result if row[0] == shape] == of_shape
+        assert len(result) == len(expected)
 
     yield compare
     spark.conf.set("spark.sql.shuffle.partitions", before)

@@ -1,4 +1,4 @@
-"""INSERTs of streams with 'auto-compaction': few files, and no row is left behind at the end."""
+"""Streaming INSERTs with 'auto-compaction' write few files and publish every row at the end."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def tables(session: sqlwin.Session, directory: Path, source: str = "") -> None:
     """)
 
 
-def written(directory: Path) -> list[int]:
-    """How many rows each file has."""
+def rows_per_file(directory: Path) -> list[int]:
+    """Return the number of rows in each file."""
     return [pq.read_metadata(path).num_rows for path in (directory / "out").glob("part-*.parquet")]
 
 
@@ -52,7 +52,7 @@ def test_the_files_of_many_micro_batches_are_one(
     tables(fresh_session, tmp_path)
     (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS}")
     assert "72 rows" in result.message
-    assert written(tmp_path) == [72]
+    assert rows_per_file(tmp_path) == [72]
     assert len(batch(fresh_session)) == 72
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == []
 
@@ -68,9 +68,9 @@ def test_a_stream_that_is_stopped_leaves_no_row_behind(
     stream = result.stream
     assert stream is not None
     wait_for_stream(stream, lambda: stream.run.n_rows)
-    assert written(tmp_path) == []
+    assert rows_per_file(tmp_path) == []
     if statement == "close":
         fresh_session.streams.stop_all()
     else:
         fresh_session.execute(statement)
-    assert written(tmp_path) == [9]
+    assert rows_per_file(tmp_path) == [9]

@@ -1,4 +1,4 @@
-"""CURRENT_WATERMARK on a stream, end to end: the watermark before the rows of the micro-batch."""
+"""CURRENT_WATERMARK on a stream is the watermark before the rows of the micro-batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def at(second: float, zone: str | None = None) -> dt.datetime:
 def write(
     directory: Path, *parts: list[tuple[dt.datetime | None, str]], zone: str | None = None
 ) -> None:
-    """A Parquet file, which becomes a micro-batch, for each list of (time, key)."""
+    """Write a Parquet file, for one micro-batch, for each list of (time, key)."""
     for part in parts:
         times = pa.array([time for time, _ in part], pa.timestamp("us", zone))
         write_next(directory, {"ts": times, "k": [key for _, key in part]})
@@ -94,12 +94,12 @@ def test_instants_times_without_values_and_times_before_1970(
     query = "SELECT k, CURRENT_WATERMARK(ts) AS mark, typeof(CURRENT_WATERMARK(ts)) FROM t"
     delay = dt.timedelta(seconds=15)
     old = dt.datetime(1815, 6, 18, tzinfo=dt.UTC) - delay
-    found = {
+    actual = {
         key: (None if mark is None else mark.astimezone(dt.UTC), type_)
         for key, mark, type_ in rows(fresh_session, query)
     }
-    assert {type_ for _, type_ in found.values()} == {"timestamp"}
-    assert {key: mark for key, (mark, _) in found.items()} == {
+    assert {type_ for _, type_ in actual.values()} == {"timestamp"}
+    assert {key: mark for key, (mark, _) in actual.items()} == {
         "null": NO_MARK,
         "old": NO_MARK,
         "null again": old,
@@ -151,10 +151,10 @@ def test_an_insert_goes_on_with_its_watermark_after_each_restart(
         (result,) = fresh_session.execute(insert)
         assert result.row_count == 1
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    found = sorted(rows(fresh_session, "SELECT * FROM marked"), key=repr)
+    actual = sorted(rows(fresh_session, "SELECT * FROM marked"), key=repr)
     marked = [("a", NO_MARK), ("b", at(25)), ("c", at(105))]
-    assert found == marked
-    # the last micro-batch was cut short before its commit, and runs again
+    assert actual == marked
+    # the last micro-batch was interrupted before its commit, and runs again
     (commit,) = (tmp_path / "checkpoints").rglob("commits/2")
     commit.unlink()
     fresh_session.execute(f"SET 'execution.runtime-mode' = 'streaming'; {insert}")

@@ -1,4 +1,4 @@
-"""Times that are far away, as missing data often has them, are times like others."""
+"""Times in the far past or future, as placeholders for missing data often are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOWS = """
     SELECT k, window_end, window_time, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
     GROUP BY k, window_start, window_end, window_time"""
-# As numbers, since Python has no such times
+# As numbers, because Python has no such times
 COUNTS = f"SELECT k, n, UNIX_MICROS(CAST(window_end AS TIMESTAMP)) AS e FROM ({WINDOWS})"
 CASCADE = f"""
     SELECT SUM(n) AS n, UNIX_MICROS(CAST(window_end AS TIMESTAMP)) AS e FROM TABLE(TUMBLE(
@@ -26,7 +26,7 @@ CASCADE = f"""
 
 
 def write(directory: Path, *times_us: int) -> None:
-    """A file, which becomes a micro-batch."""
+    """Write a file, for one micro-batch."""
     table = pa.table({"ts": pa.array(times_us, pa.timestamp("us")), "k": ["a"] * len(times_us)})
     write_next(directory, table)
 
@@ -44,9 +44,9 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
 
 def test_a_far_watermark_is_not_the_end_of_the_input(db: sqlwin.Session, tmp_path: Path) -> None:
     write(tmp_path / "in", FAR_US, 5)
-    wanted = rows(db, BATCH + COUNTS)
-    assert wanted == [("a", 1, 10_000_000), ("a", 1, FAR_US + 10_000_000)]
-    assert rows(db, STREAMING + COUNTS) == wanted
+    expected = rows(db, BATCH + COUNTS)
+    assert expected == [("a", 1, 10_000_000), ("a", 1, FAR_US + 10_000_000)]
+    assert rows(db, STREAMING + COUNTS) == expected
     assert rows(db, STREAMING + CASCADE) == rows(db, BATCH + CASCADE)
 
 

@@ -1,4 +1,4 @@
-"""Session.windows on streams, on Spark: scripted micro-batches, and the rows of the batch."""
+"""Session.windows on streams: scripted micro-batches, compared with the batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.observing import wait_until
 
 NOON = dt.datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 SECOND = dt.timedelta(seconds=1)
-# seconds after noon, who, a number; a list is a micro-batch
+# (seconds after noon, name, number); a list per micro-batch
 BATCHES: list[list[tuple[int | None, str, int]]] = [
     [(1, "ann", 5), (3, "bob", 2), (None, "ann", 7)],
     [(4, "ann", 1), (25, "bob", 3)],
@@ -53,7 +53,7 @@ def test_micro_batches_put_out_what_the_model_does(
     spark = fresh_session.spark
     write(tmp_path / "in", BATCHES[0])
     reader = spark.readStream.schema("ts timestamp_ntz, visitor string, pages bigint")
-    found = fresh_session.windows(
+    result = fresh_session.windows(
         reader.parquet(str(tmp_path / "in")),
         keys=["visitor"],
         time="ts",
@@ -63,10 +63,10 @@ def test_micro_batches_put_out_what_the_model_does(
         output=OUTPUT,
         watermark="8 seconds",
     )
-    assert found.isStreaming
-    assert found.columns == ["visitor", "window_start", "window_end", "n", "pages"]
+    assert result.isStreaming
+    assert result.columns == ["visitor", "window_start", "window_end", "n", "pages"]
     batches: list[list[Any]] = []
-    writer = found.writeStream.foreachBatch(lambda rows, _: batches.append(rows.collect()))
+    writer = result.writeStream.foreachBatch(lambda rows, _: batches.append(rows.collect()))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     model = GeneralWindowOperator(
         WindowJob(w.session("6 seconds"), PAGES, w.EarlyAndLateTrigger(early=w.CountTrigger(2)))
@@ -88,15 +88,15 @@ def test_micro_batches_put_out_what_the_model_does(
 def model_batch(
     model: GeneralWindowOperator, rows: list[tuple[int | None, str, int]]
 ) -> list[tuple[Any, ...]]:
-    """Times in seconds after noon; rows in order, the watermark 8 s behind them."""
+    """Run the model over rows in order (times in seconds after noon), the watermark 8 s behind."""
     timed = sorted((row for row in rows if row[0] is not None), key=lambda row: row[0] or 0)
-    found = []
+    result = []
     for second, visitor, pages in timed:
         assert second is not None
-        found += model.on_row(visitor, {"pages": pages}, second * 1_000_000)
+        result += model.on_row(visitor, {"pages": pages}, second * 1_000_000)
     newest = max(row[0] or 0 for row in timed)
-    found += model.on_watermark((newest - 8) * 1_000_000)
-    plain = [(e.key, e.window.start_us / 1e6, e.window.end_us / 1e6, *e.result) for e in found]
+    result += model.on_watermark((newest - 8) * 1_000_000)
+    plain = [(e.key, e.window.start_us / 1e6, e.window.end_us / 1e6, *e.result) for e in result]
     return sorted(plain, key=repr)
 
 
@@ -129,9 +129,9 @@ def test_input_that_ends_gives_the_rows_of_the_batch(
         )  # fmt: skip
 
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    wanted = windows()
-    assert not wanted.isStreaming
-    rows = seconds(wanted.collect())
+    expected = windows()
+    assert not expected.isStreaming
+    rows = seconds(expected.collect())
     assert len(rows) == (2 if mode == "clock" else 10)
     fresh_session.execute(f"""
         SET 'execution.runtime-mode' = 'streaming';
@@ -178,12 +178,12 @@ def test_windows_on_processing_time_close_without_rows(
 ) -> None:
     write(tmp_path / "in", BATCHES[0])
     reader = fresh_session.spark.readStream.schema("ts timestamp_ntz, visitor string, pages bigint")
-    found = fresh_session.windows(
+    result = fresh_session.windows(
         reader.parquet(str(tmp_path / "in")), keys=["visitor"], time=None,
         window=w.session("3 seconds"), function=PAGES, output=OUTPUT,
     )  # fmt: skip
     rows: list[Any] = []
-    writer = found.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+    writer = result.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         wait_until(lambda: len(rows) >= 2 or not query.isActive)

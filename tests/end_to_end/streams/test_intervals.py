@@ -1,4 +1,4 @@
-"""INTERVAL DAY TO SECOND in window aggregations: the rows of a batch by Spark alone, everywhere."""
+"""INTERVAL DAY TO SECOND in window aggregations, compared with a batch in Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.marks import among
 
 SECOND = 1_000_000
 START = 1_767_225_600 * SECOND
-# Seconds from `a` to `b`, of rows a second apart; far, negative, equal and missing ones too
+# Seconds from `a` to `b` for rows a second apart: large, negative, equal and missing
 LENGTHS = [5, -3, 5, None, 0, 86_400 * 400, -86_400, 7, 5, 90, 1, 2]
 
 AGGREGATES = """
@@ -64,7 +64,7 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     for number in range(2):
         file = tmp_path / f"in/{number}.parquet"
         pq.write_table(table.slice(number * 5, 5 + 9 * number), file)
-        # a stream reads files in the order of their times
+        # a stream reads files in order of their modification times
         os.utime(file, (START / SECOND + number,) * 2)
     fresh_session.execute(f"""
         CREATE TABLE t (ts TIMESTAMP(6), a TIMESTAMP(6), b TIMESTAMP(6), k BIGINT, v BIGINT,
@@ -79,11 +79,11 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
 def test_intervals_of_a_stream_are_those_of_a_batch(name: str, db: sqlwin.Session) -> None:
     query = QUERIES[name]
     one_phase = "SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE';"
-    wanted = rows(db, BATCH + one_phase + query)
-    assert len(wanted) > 1
+    expected = rows(db, BATCH + one_phase + query)
+    assert len(expected) > 1
     db.execute("RESET 'table.optimizer.agg-phase-strategy'")
-    assert rows(db, BATCH + query) == wanted
-    assert rows(db, STREAMING + query) == wanted
+    assert rows(db, BATCH + query) == expected
+    assert rows(db, STREAMING + query) == expected
 
 
 def test_intervals_add_up(db: sqlwin.Session) -> None:
@@ -94,13 +94,13 @@ def test_intervals_add_up(db: sqlwin.Session) -> None:
     )
     us = dt.timedelta(microseconds=1)
     seconds = dt.timedelta(seconds=1)
-    # 5, -3, 5, NULL, 0 and 400 days, each with a microsecond more; AVG rounds
+    # 5, -3, 5, NULL, 0 and 400 days, each plus a microsecond; AVG rounds
     far = 86_400 * 400
-    wanted = {
+    expected = {
         (far * seconds + us, (far + 7) * seconds + 5 * us, (far + 7) * seconds / 5 + us, 4),
         (90 * seconds + us, (-86_400 + 105) * seconds + 6 * us, (-86_400 + 105) * seconds / 6 + us, 6),
     }  # fmt: skip
-    assert row in wanted
+    assert row in expected
 
 
 def test_intervals_are_aggregated_before_they_travel(db: sqlwin.Session) -> None:

@@ -1,4 +1,4 @@
-"""The table option `late-rows`, end to end: rows too late for their windows go to another table."""
+"""The table option `late-rows`: rows that are late for all their windows go to another table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def us(second: float) -> int:
 
 
 def write(directory: Path, *parts: list[tuple[float | None, str, int]]) -> None:
-    """A Parquet file, which becomes a micro-batch, for each list of (second, sensor, value)."""
+    """Write a Parquet file, for one micro-batch, for each list of (second, sensor, value)."""
     for rows in parts:
         seconds, sensors, values = zip(*rows, strict=True)
         times = [None if second is None else at(second) for second in seconds]
@@ -44,7 +44,7 @@ def write(directory: Path, *parts: list[tuple[float | None, str, int]]) -> None:
 
 
 def tables(directory: Path, connector: str = "memory") -> str:
-    """`readings`, whose late rows go to `too_late`, and `totals`."""
+    """Return the tables `readings`, whose late rows go to `too_late`, and `totals`."""
     where = {
         "memory": ("'connector' = 'memory'",) * 2,
         "filesystem": tuple(
@@ -67,7 +67,7 @@ def tables(directory: Path, connector: str = "memory") -> str:
 
 
 def insert(window: str, condition: str = "TRUE") -> str:
-    """An INSERT that reads but one of the columns, through an expression and a filter."""
+    """Return an INSERT that reads only one of the columns, through an expression and a filter."""
     return f"""
         INSERT INTO totals SELECT UPPER(sensor), window_end, n + 0
         FROM (SELECT sensor, window_end, COUNT(*) AS n FROM TABLE({window})
@@ -77,8 +77,8 @@ def insert(window: str, condition: str = "TRUE") -> str:
 
 def rows(session: sqlwin.Session, table: str) -> list[tuple[object, ...]]:
     query = f"SET 'execution.runtime-mode' = 'batch'; SELECT * FROM {table}"
-    found = [tuple(row) for row in session.execute(query)[-1].rows]
-    return sorted(found, key=lambda row: tuple((value is None, value) for value in row))
+    actual = [tuple(row) for row in session.execute(query)[-1].rows]
+    return sorted(actual, key=lambda row: tuple((value is None, value) for value in row))
 
 
 def late(second: float, sensor: str, value: int, missed: float) -> tuple[object, ...]:
@@ -87,16 +87,16 @@ def late(second: float, sensor: str, value: int, missed: float) -> tuple[object,
 
 
 def late_rows(session: sqlwin.Session) -> list[tuple[object, ...]]:
-    found = []
+    actual = []
     for sensor, ts, value, more, missed in rows(session, "too_late"):
         plain = more if isinstance(more, dict) else more.asDict()  # type: ignore[attr-defined]
-        found.append((sensor, ts, value, plain, missed))
-    return found
+        actual.append((sensor, ts, value, plain, missed))
+    return actual
 
 
 BATCHES = [
     [(1.0, "a", 1), (12.0, "b", 2)],
-    # of the first the window up to 10 s is out, of the second none; the third has no time
+    # the first row's window up to 10 s was emitted, the second's not; the third has no time
     [(3.0, "a", 3), (11.0, "a", 4), (None, "a", 5), (26.0, "a", 6)],
     [(4.0, "b", 7), (12.0, "x", 8), (19.0, "b", 9), (27.0, "a", 10), (45.0, "b", 11)],
 ]
@@ -106,14 +106,14 @@ BATCHES = [
 def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[dict[int, int]] = []
-    closed_before = runtime.sinks.late_rows.closed_before
+    window_ends: list[dict[int, int]] = []
+    closed_window_ends = runtime.sinks.late_rows.closed_window_ends
 
     def recorded(*args: Any) -> dict[int, int]:
-        given.append(closed_before(*args))
-        return given[-1]
+        window_ends.append(closed_window_ends(*args))
+        return window_ends[-1]
 
-    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", recorded)
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_window_ends", recorded)
     without_x = insert(TUMBLE, "sensor <> 'x'")
     write(tmp_path / "in", *BATCHES[:2])
     *_, first = fresh_session.execute(f"""
@@ -126,9 +126,9 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     assert first.notes[0] == (
         "1 row arrived after all their windows had closed and went to `too_late` (numLateRecordsDropped)"
     )
-    # in the first micro-batch nothing can be late, in the second what ends up to 12 s
-    assert given == [{0: -FINAL_US}, {0: us(12.001)}]
-    given.clear()
+    # in the first micro-batch no row is late, in the second those of windows up to 12 s
+    assert window_ends == [{0: -FINAL_US}, {0: us(12.001)}]
+    window_ends.clear()
     write(tmp_path / "in", BATCHES[2], [(5.0, "c", 12)])
     *_, second = fresh_session.execute(f"SET 'execution.runtime-mode' = 'streaming'; {without_x}")
     assert late_rows(fresh_session) == [
@@ -138,8 +138,8 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
         late(5, "c", 12, 45),
     ]
     assert second.notes[0].startswith("3 rows arrived")
-    # at first nothing but the state shows a new run which rows are late
-    assert given == [{}, {0: us(45.001)}]
+    # a new run knows late rows only from the state at first
+    assert window_ends == [{}, {0: us(45.001)}]
     totals = [("A", at(10), 1), ("A", at(20), 1), ("A", at(30), 2), ("B", at(20), 1)]
     assert rows(fresh_session, "totals") == totals
 
@@ -153,11 +153,11 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
         {tables(tmp_path)}
         SELECT window_end, SUM(value) AS s FROM TABLE({HOP}) GROUP BY window_start, window_end
     """)
-    found = {row[0]: row[1] for row in result.rows}
+    actual = {row[0]: row[1] for row in result.rows}
     assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
-    # 3 s counted in the windows up to 15 and 20 s, and 12 s in that up to 30 s
-    assert (found[at(5)], found[at(10)], found[at(15)], found[at(20)]) == (1, 1, 10, 10)
-    assert found[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
+    # 3 s counted in the windows up to 15 and 20 s, and 12 s in the window up to 30 s
+    assert (actual[at(5)], actual[at(10)], actual[at(15)], actual[at(20)]) == (1, 1, 10, 10)
+    assert actual[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
 
 
 @pytest.mark.long
@@ -171,7 +171,7 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
             "GROUP BY sensor, SESSION(ts, INTERVAL '10' SECONDS)",
             marks=pytest.mark.slow,
         ),
-        # whole rows, each as it is
+        # complete, unchanged rows
         pytest.param(f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})", marks=pytest.mark.slow),
     ],
     ids=["table function", "group window", "rows"],
@@ -183,7 +183,7 @@ def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
         tmp_path / "in",
         [(1.0, "a", 1), (12.0, "b", 2)],
         [(3.0, "a", 3), (2.0, "x", 4), (26.0, "a", 5)],
-        # of a the session of 26 s is open, which 17 s reaches, and 9 s through that; b's is over
+        # a's session at 26 s is open; 17 s reaches it, and 9 s reaches it through 17 s; b's is over
         [(9.0, "a", 6), (17.0, "a", 7), (14.0, "b", 8), (None, "b", 9), (45.0, "b", 10)],
         [(21.0, "c", 11), (35.0, "c", 12), (60.0, "c", 13)],
     )
@@ -191,13 +191,13 @@ def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
     assert late_rows(fresh_session) == [
         late(14, "b", 8, 26),
         late(21, "c", 11, 45),
-        # the watermark is at the very end of the session that it would open
+        # the watermark is exactly at the end of the session that the row would open
         late(35, "c", 12, 45),
         late(2, "x", 4, 12),
     ]
     assert result.notes[0].startswith("4 rows arrived")
-    counted = [row[:2] for row in rows(fresh_session, "totals") for _ in range(int(str(row[2])))]
-    assert counted == [
+    counts = [row[:2] for row in rows(fresh_session, "totals") for _ in range(int(str(row[2])))]
+    assert counts == [
         *[("a", at(11)), ("a", at(13)), *[("a", at(36))] * 3],
         *[("b", at(22)), ("b", at(55)), ("c", at(70))],
     ]
@@ -217,7 +217,7 @@ def test_allowed_lateness_keeps_rows_from_being_late(
         WITH ('connector' = 'blackhole');
         {insert(TUMBLE)}
     """)
-    # 3 s at 12 s, and 12 s and 19 s at 26 s, came in time
+    # 3 s at watermark 12 s, and 12 s and 19 s at 26 s, are not late
     assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
 
 
@@ -238,7 +238,7 @@ def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
           (SELECT sensor, ts FROM readings UNION ALL SELECT sensor, ts FROM others),
           DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end
     """)
-    # with the one of `others`, which is counted and dropped
+    # including one of `others`, which is counted and dropped
     assert result.notes[0].startswith("5 rows arrived")
     assert late_rows(fresh_session) == sorted(
         [late(3, "a", 3, 12), late(4, "b", 7, 26), late(12, "x", 8, 26), late(19, "b", 9, 26)],
@@ -314,10 +314,10 @@ def test_late_rows_come_through_whatever_follows_their_windows_and_change_no_res
           INSERT INTO without {dropped};
         END""")
     once = [late(3, "a", 3, 12), late(4, "b", 7, 26), late(12, "x", 8, 26), late(19, "b", 9, 26)]
-    wanted = [
+    expected = [
         row for row in once for _ in range(n_times if row[0] != "x" or "UNION" not in query else 1)
     ]
-    assert late_rows(fresh_session) == sorted(wanted, key=lambda row: row[:2])
+    assert late_rows(fresh_session) == sorted(expected, key=lambda row: row[:2])
     assert rows(fresh_session, "totals") == rows(fresh_session, "without") != []
 
 
@@ -345,11 +345,11 @@ def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_i
     ]  # fmt: skip
     (other,) = fresh_session.execute("SELECT * FROM others_late")[-1].rows
     assert (other.value, other.missed_watermark, other.late_for) == (7, at(26), "hinted")
-    # the first two share one stream, whose rows the third does not read as they do
+    # the first two share one stream; the third reads other rows
     assert sorted(len(s.setup.inserts) for s in fresh_session.streams.all()) == [0, 2]
     came = [note for note in result.notes if "no time" not in note]
-    given = [note.split(" came")[0] for note in came]
-    assert given == ["totals: 4 rows", "moving: 1 row", "1 row"]
+    notes = [note.split(" came")[0] for note in came]
+    assert notes == ["totals: 4 rows", "moving: 1 row", "1 row"]
 
 
 @pytest.mark.long
@@ -357,8 +357,8 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in", *BATCHES[:2])
-    # what it would not say: then the operator receives no late row
-    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
+    # a wrong answer: the operator then receives no late row
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_window_ends", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row arrived")
     assert late_rows(fresh_session) == []

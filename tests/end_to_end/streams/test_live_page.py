@@ -1,4 +1,4 @@
-"""The page of what runs, beside real streams and batches."""
+"""The monitoring page with real streams and batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUP BY page, window_start, window_end
 
 
 class Page:
-    """What a page gets to see."""
+    """Data that the page fetches."""
 
     def __init__(self, session: sqlwin.Session) -> None:
         self._page = session.ui(0)
@@ -36,12 +36,12 @@ class Page:
     def get(self, path: str) -> str:
         address, _, token = self._page.url.partition("/?")
         with urllib.request.urlopen(f"{address}/{path}?{token}", timeout=60) as answer:
-            found: str = answer.read().decode()
-        return found
+            actual: str = answer.read().decode()
+        return actual
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.get("api/state"))
-        return found
+        actual: dict[str, Any] = json.loads(self.get("api/state"))
+        return actual
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the first state for which a condition holds."""
@@ -72,10 +72,10 @@ def test_a_stream_into_files_is_watched_as_it_runs(
     )
     fresh_session.execute(f"INSERT INTO counts {COUNTS}")
 
-    # rows that tasks write are fetched while the page looks
-    def is_reported(found: dict[str, Any]) -> bool:
-        # Spark reports a micro-batch after its rows are there
-        (stream,) = found["streams"]
+    # rows written by tasks are fetched while the page is open
+    def is_reported(actual: dict[str, Any]) -> bool:
+        # Spark reports a micro-batch after its rows are written
+        (stream,) = actual["streams"]
         return bool(stream["latest"]) and any(point["rows_out"] for point in stream["points"])
 
     state = page.until(is_reported)
@@ -95,7 +95,7 @@ def test_a_stream_into_files_is_watched_as_it_runs(
     assert 'sqlwin_stream_up{into="counts",name="counts"' in metrics
     fresh_session.execute("STOP STREAM counts")
     assert page.until(lambda found: found["streams"][0]["state"] == "stopped")
-    # what the page fetched is no part of what was written
+    # the page's own fetches are not in the result
     rows = fresh_session.spark.read.parquet(f"{tmp_path}/counts")
     assert rows.count() == fresh_session.streams.all()[0].run.n_rows
     assert rows.count() == rows.select("page", "w_start").distinct().count()
@@ -127,9 +127,9 @@ def test_a_batch_is_seen_by_its_stages_and_its_plan(
     assert page.state()["statements"][0]["state"] == "planned"
     n_rows = len(result.rows)
 
-    # what was seen a moment ago may be given once more, with the stages that planning took
-    def is_over(found: dict[str, Any]) -> bool:
-        newest = found["statements"][0]
+    # a recent snapshot may be repeated, with the stages of planning
+    def is_over(actual: dict[str, Any]) -> bool:
+        newest = actual["statements"][0]
         return newest["state"] == "done" and len(newest["stages"]) >= 2
 
     statement = page.until(is_over)["statements"][0]
@@ -143,10 +143,10 @@ def test_a_batch_is_seen_by_its_stages_and_its_plan(
     for stage in stages:
         assert stage["tasks_done"] == stage["tasks"] > 0
         assert statement["begun"] - 1 <= stage["begun"] <= stage["ended"] <= statement["ended"] + 1
-    # the jobs of other statements are not among them
+    # without the jobs of other statements
     fresh_session.execute("SELECT 1")[0].rows  # noqa: B018
     statements = page.until(lambda found: len(found["statements"]) == 2)["statements"]
-    numbers = [{stage["id"] for stage in each["stages"]} for each in statements[:2]]
+    numbers = [{stage["id"] for stage in item["stages"]} for item in statements[:2]]
     assert not numbers[0] & numbers[1]
     plan = page.get(f"plan/{statement['session']}.{statement['number']}")
     document = json.loads(plan.partition('id="document">')[2].partition("</script>")[0])

@@ -1,4 +1,4 @@
-"""What is on processing time, on streams that run: it is time alone that brings rows out."""
+"""Windows on processing time in running streams: the clock alone emits them."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ KEPT = """CREATE TABLE kept (k STRING, window_start TIMESTAMP(3), window_end TIM
     WITH ('connector' = 'memory');"""
 
 
-def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
+def rows_of_sink(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
 
 
-def until(session: sqlwin.Session, n_rows: int) -> list[tuple[object, ...]]:
-    """Return the rows of `kept` as soon as it has at least `n_rows`."""
+def wait_for_rows(session: sqlwin.Session, n_rows: int) -> list[tuple[object, ...]]:
+    """Wait until `kept` has `n_rows` rows and return them; fewer after the time limit."""
     rows: list[tuple[object, ...]] = []
 
     def has_rows() -> bool:
         assert not [stream.failure() for stream in session.streams.all() if stream.failure()]
-        rows[:] = kept(session)
+        rows[:] = rows_of_sink(session)
         return len(rows) >= n_rows
 
     wait_until(has_rows, every_s=0.1, explain=lambda: rows)
@@ -78,15 +78,15 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
     script = table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS)
     before = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     with running(fresh_session, script + KEPT + EVERY + query) as stream:
-        found = until(fresh_session, 2)
+        actual = wait_for_rows(fresh_session, 2)
         after = dt.datetime.now(dt.UTC).replace(tzinfo=None)
-        assert [(k, n) for k, _, _, n in found] == [("a", 2), ("b", 1)]
-        ((start, end),) = {(start, end) for _, start, end, _ in found}
+        assert [(k, n) for k, _, _, n in actual] == [("a", 2), ("b", 1)]
+        ((start, end),) = {(start, end) for _, start, end, _ in actual}
         assert end - start == dt.timedelta(seconds=2)
         assert before - dt.timedelta(seconds=2) < start < end <= after
         # what comes later is in a later window
         write_keys(tmp_path / "in", (1, "c"))
-        (*_, late) = until(fresh_session, 3)
+        (*_, late) = wait_for_rows(fresh_session, 3)
         assert late[0] == "c"
         assert late[1] >= end
         # and what wakes the stream up is not among the rows that it read
@@ -169,12 +169,12 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
     write_keys(tmp_path / "in", (1, "a"), (2, "b"))
     fresh_session.execute(table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS))
     grouped = TUMBLE.format(table="events", column="pt", size=1).replace("INSERT INTO kept", "")
-    found: list[list[tuple[object, ...]]] = []
+    actual: list[list[tuple[object, ...]]] = []
 
     def fail(rows: DataFrame, batch: int) -> None:
         some = sorted(map(tuple, rows.collect()))
         if some:
-            found.append(some)
+            actual.append(some)
             raise RuntimeError("the sink is gone")
 
     for _ in range(2):
@@ -187,8 +187,8 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
         )
         with pytest.raises(StreamingQueryException, match="the sink is gone"):
             run.awaitTermination(300)
-    assert [k for k, *_ in found[0]] == ["a", "b"]
-    assert found[1] == found[0]
+    assert [k for k, *_ in actual[0]] == ["a", "b"]
+    assert actual[1] == actual[0]
 
 
 @pytest.mark.slow
@@ -243,11 +243,11 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     wait_until(lambda: time.time() >= end_s)
     # nothing new has come, and still the run ends
     fresh_session.execute(query)
-    assert [(k, n) for k, _, _, n in kept(fresh_session)] == [("a", 1), ("b", 1)]
+    assert [(k, n) for k, _, _, n in rows_of_sink(fresh_session)] == [("a", 1), ("b", 1)]
     write_keys(tmp_path / "in", (3, "c"))
     *_, last = fresh_session.execute("SET 'sqlwin.end-of-input' = 'close-windows';" + query)
     assert last.row_count == 1
-    assert [k for k, *_ in kept(fresh_session)] == ["a", "b", "c"]
+    assert [k for k, *_ in rows_of_sink(fresh_session)] == ["a", "b", "c"]
     assert {stream.state for stream in fresh_session.streams.all()} == {StreamState.ENDED}
 
 
@@ -299,15 +299,15 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
     )
     started = time.monotonic()
     with running(fresh_session, script + query) as stream:
-        assert until(fresh_session, 1) == [("a", at(0), at(10), 2)]
+        assert wait_for_rows(fresh_session, 1) == [("a", at(0), at(10), 2)]
         assert time.monotonic() - started > 6
         (status,) = stream.status().operators
         assert [s.is_idle for s in status.sources][1]
         # it wakes up far behind: its row is late, and it holds the watermark back again
         write_keys(tmp_path / "b", (3, "b"), (12, "b"))
         write_keys(tmp_path / "a", (25, "a"))
-        found = until(fresh_session, 3)
-        assert found[1:] == [("a", at(10), at(20), 1), ("b", at(10), at(20), 1)]
+        actual = wait_for_rows(fresh_session, 3)
+        assert actual[1:] == [("a", at(10), at(20), 1), ("b", at(10), at(20), 1)]
         assert stream.status().operators[0].n_late == 1
 
 
@@ -343,9 +343,9 @@ def test_early_and_late_firing_are_on_processing_time(
 
     def next_rows() -> list[tuple[object, ...]]:
         wait_until(lambda: any(batches) or not query.isActive)
-        found = [batch for batch in batches if batch]
+        actual = [batch for batch in batches if batch]
         batches.clear()
-        return [row for batch in found for row in batch]
+        return [row for batch in actual for row in batch]
 
     try:
         assert next_rows() == [("+I", "a", 10, 2)]

@@ -17,7 +17,7 @@ MINUTE_US = 60_000_000
 
 
 def write_minutes(directory: Path, first: int, last: int) -> None:
-    """A file, which becomes a micro-batch, for each minute: a row for most keys."""
+    """Write a file, for one micro-batch, for each minute, with a row for most keys."""
     for minute in range(first, last):
         random = np.random.default_rng(minute)
         keys = random.permutation(N_KEYS)[: N_KEYS * 9 // 10]
@@ -31,7 +31,7 @@ def write_minutes(directory: Path, first: int, last: int) -> None:
 
 
 def n_shared(session: sqlwin.Session) -> int:
-    """How many tables of state are there as files."""
+    """Return the number of state tables stored as shared files."""
 
     def count(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]) / "sqlwin-state"
@@ -69,7 +69,7 @@ def test_windows_of_many_keys_are_those_of_a_batch_also_after_a_restart(
     digest = """SELECT window_end, COUNT(*), SUM(n), SUM(s), SUM(k * s % 1009), SUM(k * n % 1013)
                 FROM ({}) GROUP BY window_end ORDER BY window_end"""
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    found = fresh_session.execute(digest.format("SELECT * FROM totals"))[-1].rows
+    result = fresh_session.execute(digest.format("SELECT * FROM totals"))[-1].rows
     expected = fresh_session.execute(digest.format(query))[-1].rows
     assert len(expected) == 16
-    assert list(found) == list(expected)
+    assert list(result) == list(expected)

@@ -1,4 +1,4 @@
-"""STATEMENT SET over a stream: INSERTs whose windows share slices are one stream, each as alone."""
+"""STATEMENT SET over a stream: INSERTs whose windows share slices run as one stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APART = "SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices';"
 
 
 def write(directory: Path, seconds: np.ndarray, seed: int) -> None:
-    """A Parquet file, one of those of a micro-batch."""
+    """Write one Parquet file of a micro-batch."""
     random = np.random.default_rng(seed)
     start = dt.datetime(2026, 3, 1)  # noqa: DTZ001
     times = [start + dt.timedelta(seconds=float(s)) for s in seconds]
@@ -35,8 +35,8 @@ def write(directory: Path, seconds: np.ndarray, seed: int) -> None:
     write_next(directory, columns)
 
 
-def in_time(directory: Path, numbers: range) -> None:
-    """Files of 20 minutes each, whose rows are at most a minute late."""
+def write_timely_files(directory: Path, numbers: range) -> None:
+    """Write files of 20 minutes each, whose rows are at most a minute late."""
     random = np.random.default_rng(3)
     for number in numbers:
         seconds = np.sort(random.uniform(number * 1200, (number + 1) * 1200, 120))
@@ -53,7 +53,7 @@ def events(directory: Path, per_batch: int = 3) -> str:
 
 
 def tables(prefix: str, options: str) -> str:
-    """Tables for the INSERTs; in `options` braces stand for the table."""
+    """Return tables for the INSERTs; in `options`, braces stand for the table name."""
     return "\n".join(
         f"CREATE TABLE {prefix}{name} ({columns}) WITH ({options.format(prefix + name)});"
         for name, columns in zip(
@@ -90,7 +90,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in session.execute(BATCH + query)[-1].rows), key=repr)
 
 
-def written(session: sqlwin.Session, prefix: str = "") -> list[list[tuple[object, ...]]]:
+def written_rows(session: sqlwin.Session, prefix: str = "") -> list[list[tuple[object, ...]]]:
     return [rows(session, f"SELECT * FROM {prefix}{name}") for name in NAMES]
 
 
@@ -98,25 +98,25 @@ def written(session: sqlwin.Session, prefix: str = "") -> list[list[tuple[object
 def test_one_stream_gives_each_insert_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    in_time(tmp_path / "in", range(9))
+    write_timely_files(tmp_path / "in", range(9))
     *_, result = fresh_session.execute(f"""
         {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
         {STREAMING} {statement_set()}
     """)
-    wanted = [rows(fresh_session, query) for query in QUERIES]
-    assert all(wanted)
-    assert written(fresh_session) == wanted
+    expected = [rows(fresh_session, query) for query in QUERIES]
+    assert all(expected)
+    assert written_rows(fresh_session) == expected
     assert result.message.splitlines() == [
-        f"INSERT INTO {name}: {len(found):,} rows"
-        for name, found in zip(NAMES, wanted, strict=True)
+        f"INSERT INTO {name}: {len(actual):,} rows"
+        for name, actual in zip(NAMES, expected, strict=True)
     ]
-    assert result.row_count == sum(map(len, wanted))
+    assert result.row_count == sum(map(len, expected))
     (stream,) = fresh_session.streams.all()
     (row,) = show_streams(fresh_session.streams).to_pylist()
     assert row["name"] == "minutes"
     assert row["into"] == "minutes, moving, hours"
     assert row["rows out"] == "; ".join(
-        f"{name} {len(found):,}" for name, found in zip(NAMES, wanted, strict=True)
+        f"{name} {len(actual):,}" for name, actual in zip(NAMES, expected, strict=True)
     )
     assert (row["watermark"], row["state size"], row["dropped"]) == (
         "end of input",
@@ -133,7 +133,7 @@ def test_rows_are_late_for_each_insert_as_if_it_were_alone(
     random = np.random.default_rng(5)
     for number in range(8):
         seconds = random.uniform(number * 600, (number + 1) * 600, 80)
-        # a third comes up to an hour later than it should
+        # a third of the rows come up to an hour late
         late = random.uniform(0, 3600, 80) * (random.random(80) < 0.3)
         write(tmp_path / "in", seconds - late, number)
     *_, shared = fresh_session.execute(f"""
@@ -143,11 +143,11 @@ def test_rows_are_late_for_each_insert_as_if_it_were_alone(
     """)
     fresh_session.execute(f"{APART} {STREAMING} {statement_set('x_')}")
     assert len(fresh_session.streams.all()) == 1 + 3
-    assert written(fresh_session) == written(fresh_session, "x_")
+    assert written_rows(fresh_session) == written_rows(fresh_session, "x_")
     n_late = [part.status().operators[0].n_late for part in fresh_session.streams.all()[1:]]
     assert n_late[0] > n_late[1] > n_late[2] > 0
-    found = [operator.n_late for operator in fresh_session.streams.all()[0].status().operators]
-    assert found == n_late
+    actual = [operator.n_late for operator in fresh_session.streams.all()[0].status().operators]
+    assert actual == n_late
     assert [note.split(" row")[0] for note in shared.notes] == [
         f"{name}: {count:,}" for name, count in zip(NAMES, n_late, strict=True)
     ]
@@ -158,7 +158,7 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"
-    in_time(tmp_path / "in", range(4))
+    write_timely_files(tmp_path / "in", range(4))
     fresh_session.execute(f"""
         {events(tmp_path / "in")} {tables("", files)} {STREAMING}
         SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
@@ -169,14 +169,14 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     assert not (tmp_path / "checkpoints" / "hours" / "sqlwin.json").exists()
     with pytest.raises(ExecutionError, match=r"hours is part of the checkpoint in .*minutes"):
         fresh_session.execute(f"{STREAMING} INSERT INTO hours {QUERIES[2]}")
-    in_time(tmp_path / "in", range(4, 9))
-    # as where there are more cores
+    write_timely_files(tmp_path / "in", range(4, 9))
+    # as on a machine with more cores
     more = "SET 'sqlwin.exchange.partitions' = '3'; SET 'sqlwin.exchange.buckets' = '24';"
     spelled = statement_set().replace("INTO minutes", "INTO default_database.`Minutes`")
     fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {more} {STREAMING} {spelled}")
     assert len(list((tmp_path / "checkpoints").glob("*/sqlwin.json"))) == 1
-    assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
-    # what has ended does nothing more, and another set is not taken for it
+    assert written_rows(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
+    # an ended set does nothing more, and is not confused with another one
     (again,) = fresh_session.execute(STREAMING + statement_set())[1:]
     assert again.row_count == 0
     fewer = f"EXECUTE STATEMENT SET BEGIN INSERT INTO minutes {QUERIES[0]}; "
@@ -191,14 +191,14 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"
-    in_time(tmp_path / "in", range(3))
+    write_timely_files(tmp_path / "in", range(3))
     plain, failed = FileSink.write, []
 
-    def write_or_fail(sink: FileSink, found: DataFrame, batch: int) -> int:
+    def write_or_fail(sink: FileSink, actual: DataFrame, batch: int) -> int:
         if batch == 2 and sink._writer.name.endswith("i1") and not failed:
             failed.append(batch)
             raise ExecutionError("the disk is full")
-        return plain(sink, found, batch)
+        return plain(sink, actual, batch)
 
     monkeypatch.setattr(FileSink, "write", write_or_fail)
     fresh_session.execute(f"""
@@ -208,19 +208,19 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     with pytest.raises(ExecutionError, match="the disk is full"):
         fresh_session.execute(statement_set())
     assert failed == [2]
-    # the first table had taken it, the last one had not
+    # the first table had the micro-batch, the last one did not
     taken = [[p.name for p in (tmp_path / "out" / name).glob("*-00000002-*")] for name in NAMES]
     assert taken[0]
     assert not taken[1] + taken[2]
     fresh_session.execute(STREAMING + statement_set())
-    assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
+    assert written_rows(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
 
 
 @pytest.mark.slow
 def test_inserts_that_differ_have_streams_of_their_own(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    in_time(tmp_path / "in", range(2))
+    write_timely_files(tmp_path / "in", range(2))
     names = fresh_session.spark.createDataFrame(
         [("a", "Anna"), ("b", "Bert")], "k STRING, name STRING"
     )

@@ -1,4 +1,4 @@
-"""Settings of streams, each seen in the rows of a run: policy, bound on jumps, key groups."""
+"""Stream settings and their effect on rows: watermark policy, limit on jumps, key groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tables(*directories: Path) -> str:
     )
 
 
-def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
+def rows_of_sink(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
 
 
@@ -48,7 +48,7 @@ def test_the_watermark_of_several_sources_is_that_of_the_policy(
         + f"SET 'sqlwin.watermark.policy' = '{policy}';"
         + COUNT.format("both")
     )
-    assert kept(fresh_session) == rows
+    assert rows_of_sink(fresh_session) == rows
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
         + "SET 'sqlwin.watermark.max-jump' = '10 s';"
         + COUNT.format("events")
     )
-    assert kept(fresh_session) == [("a", 10, 1), ("a", 20, 2), ("broken", 50, 1)]
+    assert rows_of_sink(fresh_session) == [("a", 10, 1), ("a", 20, 2), ("broken", 50, 1)]
     assert not result.notes
 
 
@@ -85,9 +85,9 @@ def test_key_groups_stay_those_of_the_first_start_on_more_cores(
         "SET 'sqlwin.exchange.partitions' = '2'; SET 'sqlwin.state.key-groups' = '32';" + count
     )
     assert (second.stream.checkpoint.key_groups, second.stream.checkpoint.partitions) == (8, 1)
-    assert kept(fresh_session) == [(key, 10, 2) for key in keys]
+    assert rows_of_sink(fresh_session) == [(key, 10, 2) for key in keys]
     fresh_session.execute(CLOSE + count)
-    assert kept(fresh_session)[-1] == ("z", 20, 1)
+    assert rows_of_sink(fresh_session)[-1] == ("z", 20, 1)
     with pytest.raises(
         sqlwin.SqlwinError, match="'idle timeout or firing after a delay' has changed from 'off'"
     ):

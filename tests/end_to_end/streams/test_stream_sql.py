@@ -1,4 +1,4 @@
-"""Streams from SQL, end to end: sources, sinks, modes, checkpoints, what a user sees."""
+"""Streams from SQL, end to end: sources, sinks, modes, checkpoints, messages."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_finite_input_streamed_gives_the_rows_of_the_batch(
     query: str, fresh_session: sqlwin.Session
 ) -> None:
     fresh_session.execute(ORDERS)
-    wanted = rows(fresh_session, BATCH + query)
-    assert wanted
-    assert rows(fresh_session, STREAMING + query) == wanted
+    expected = rows(fresh_session, BATCH + query)
+    assert expected
+    assert rows(fresh_session, STREAMING + query) == expected
 
 
 def test_rows_are_written_once_by_every_sink_and_counted(
@@ -92,9 +92,9 @@ def test_rows_are_written_once_by_every_sink_and_counted(
         "INSERT INTO shown: 2 rows",
     ]
     assert len(out.getvalue().splitlines()) == 2
-    wanted = rows(fresh_session, f"{BATCH} SELECT id, item FROM orders")
-    assert rows(fresh_session, "SELECT id, item FROM by_item") == wanted
-    assert rows(fresh_session, "SELECT id, item FROM kept") == wanted
+    expected = rows(fresh_session, f"{BATCH} SELECT id, item FROM orders")
+    assert rows(fresh_session, "SELECT id, item FROM by_item") == expected
+    assert rows(fresh_session, "SELECT id, item FROM kept") == expected
     shown = {p.name for p in (tmp_path / "out").iterdir() if not p.name.startswith(".")}
     assert shown == {f"item={i}" for i in range(1, 5)}
     assert all(stream.state is StreamState.ENDED for stream in fresh_session.streams.all())
@@ -129,10 +129,10 @@ def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
     (again,) = fresh_session.execute(count)
     assert again.row_count == 0
     assert "the input ended in an earlier run" in again.notes[0]
-    found = [
+    actual = [
         (k, end.second, n) for k, end, n in rows(fresh_session, f"{BATCH} SELECT * FROM counts")
     ]
-    assert found == [("a", 10, 1), ("a", 20, 2), ("a", 40, 1), ("b", 10, 1), ("b", 20, 1)]
+    assert actual == [("a", 10, 1), ("a", 20, 2), ("a", 40, 1), ("b", 10, 1), ("b", 20, 1)]
 
 
 def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Session) -> None:
@@ -250,16 +250,16 @@ def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
 ) -> None:
     fresh_session.execute(ORDERS + STREAMING)
     query = f"SELECT item, window_end, n FROM {COUNTS} ORDER BY window_end, n DESC, item DESC"
-    found = [tuple(row) for row in fresh_session.execute(query)[-1].rows]
-    assert len(found) == 4 * 25
-    assert found == sorted(found, key=lambda row: (row[1], -row[2], -row[0]))
+    actual = [tuple(row) for row in fresh_session.execute(query)[-1].rows]
+    assert len(actual) == 4 * 25
+    assert actual == sorted(actual, key=lambda row: (row[1], -row[2], -row[0]))
     fresh_session.execute(
         "CREATE TABLE shown (item INT, until TIMESTAMP(3), n BIGINT) WITH ('connector' = 'print')"
     )
     capsys.readouterr()
     fresh_session.execute(f"INSERT INTO shown {query}")
     lines = capsys.readouterr().out.splitlines()
-    until = [until.isoformat(timespec="minutes") for _, until, _ in found]
+    until = [until.isoformat(timespec="minutes") for _, until, _ in actual]
     assert lines == [
-        f"+I[{item}, {at}, {n}]" for (item, _, n), at in zip(found, until, strict=True)
+        f"+I[{item}, {at}, {n}]" for (item, _, n), at in zip(actual, until, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""SQL over streams of files: a checkpoint that continues, and what EXPLAIN shows of state."""
+"""SQL over streams of files: resuming a checkpoint, and EXPLAIN of state."""
 
 import datetime as dt
 
@@ -24,7 +24,7 @@ def at(second):
 
 
 def rows(*pairs, key="a"):
-    """A file of (second, value), all of one key."""
+    """Return a file of (second, value), all with one key."""
     times = [at(second) for second, _ in pairs]
     return pa.table(
         {
@@ -62,8 +62,8 @@ def test_explain_shows_what_keeps_no_state(streams):
         ("a full join of windows", "WindowJoin(joinType=[FullOuter], on=["),
     ):
         lines = explain_stream(streams.step(QUERIES[name]), 8, "min").splitlines()
-        (found,) = [n for n, line in enumerate(lines) if line.startswith(head)]
-        assert lines[found + 1] == "  no state: all results of a window arrive in one micro-batch"
+        (result,) = [n for n, line in enumerate(lines) if line.startswith(head)]
+        assert lines[result + 1] == "  no state: all results of a window arrive in one micro-batch"
 
 
 def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):

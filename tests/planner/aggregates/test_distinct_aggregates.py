@@ -1,4 +1,4 @@
-"""How DISTINCT aggregates are split into sets of values and what reads them."""
+"""Splitting DISTINCT aggregates into sets of values and the accumulators that read them."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from runtime.spec.table import Column
 
 
 def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None):
-    """`function(DISTINCT x)` or, with two types of arguments, `function(DISTINCT x, y)`."""
+    """Return `function(DISTINCT x)` or, with two types of arguments, `function(DISTINCT x, y)`."""
     columns = tuple(column(arg) for arg in args[: max(1, len(arg_types))])
     text = f"{function}(DISTINCT {', '.join(args[: len(columns)])})"
     return AggregateCall(
@@ -58,7 +58,7 @@ def test_count_sum_and_average_of_one_column_carry_one_set_of_values():
     count, total, mean = plans
     assert count.accumulators == (Distinct(("n$set",), Column("n$count", "bigint"), MergeOp.COUNT),)
     assert total.accumulators == (Distinct(("n$set",), Column("s$sum", "bigint"), MergeOp.SUM),)
-    # The sum for the average is a DOUBLE, which cannot overflow; the count is there already.
+    # The sum for the average is a DOUBLE, which cannot overflow; the count exists already.
     assert mean.accumulators == (Distinct(("n$set",), Column("m$sum", "double"), MergeOp.SUM),)
     assert to_sql(mean.finish) == (
         "CASE WHEN `n$count` > 0 THEN CAST(`m$sum` / `n$count` AS DOUBLE) END"
@@ -103,7 +103,7 @@ def test_several_columns_count_where_none_of_them_is_null():
     [
         ("SUM", "bigint", "tinyint", "`x`", "bigint"),
         ("SUM", "double", "double", "`x`", "double"),
-        # '1' and '1.0' are one number, so the values are numbers before they are distinguished.
+        # '1' and '1.0' are the same number, so values are cast before they are distinguished.
         ("SUM", "double", "string", "CAST(`x` AS DOUBLE)", "double"),
         ("SUM", "double", "float", "CAST(`x` AS DOUBLE)", "double"),
         ("AVG", "double", "bigint", "`x`", "double"),

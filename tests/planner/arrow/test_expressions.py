@@ -1,4 +1,4 @@
-"""Which SQL the Arrow scan evaluates, with which types and casts; and why not, where it does not."""
+"""Which SQL the Arrow scan evaluates, with which types and casts, and the reasons for refusals."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def test_division_is_of_doubles_and_div_of_bigints():
     [
         ("UTC", "2024-03-10 02:30:00", "2024-03-10 02:30:00"),
         ("+05:30", "2024-03-10 02:30:00", "2024-03-09 21:00:00"),
-        # 02:30 was skipped: it is the instant of 03:30 in summer time
+        # 02:30 was skipped: it means the instant of 03:30 in summer time
         ("America/Los_Angeles", "2024-03-10 02:30:00", "2024-03-10 10:30:00"),
-        # 01:30 came twice: it is the first
+        # 01:30 occurred twice: it means the first
         ("America/Los_Angeles", "2024-11-03 01:30:00", "2024-11-03 08:30:00"),
         ("America/Los_Angeles", "2024-11-03 01:30:00Z", "2024-11-03 01:30:00"),
     ],

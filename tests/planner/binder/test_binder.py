@@ -1,4 +1,4 @@
-"""Queries as logical plans, their columns analysed by sqlglot in place of Spark."""
+"""Queries as logical plans, with columns analysed by sqlglot instead of Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bound(sql: str, catalog: Any = None) -> BoundQuery:
 
 
 def nodes(node: Node, kind: type[Node]) -> list[Any]:
-    below = [found for child in node.inputs for found in nodes(child, kind)]
+    below = [result for child in node.inputs for result in nodes(child, kind)]
     return [node, *below] if isinstance(node, kind) else below
 
 
@@ -51,11 +51,11 @@ def test_a_number_that_names_no_item_is_a_constant_key(keys: str) -> None:
 def test_a_rank_stands_where_the_select_list_has_it(star: str, order: str) -> None:
     rank = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY fare) AS r"
     items = order.format(star=star, rank=rank)
-    found = bound(f"SELECT * FROM (SELECT {items} FROM {HOURS} AS w) WHERE r <= 3")
-    assert found.notes == ()
-    (ranked,) = nodes(found.plan, WindowRank)
-    assert {c.name for c in found.plan.schema} == {c.name for c in ranked.schema}
-    place = [c.name for c in found.plan.schema].index("r")
+    result = bound(f"SELECT * FROM (SELECT {items} FROM {HOURS} AS w) WHERE r <= 3")
+    assert result.notes == ()
+    (ranked,) = nodes(result.plan, WindowRank)
+    assert {c.name for c in result.plan.schema} == {c.name for c in ranked.schema}
+    place = [c.name for c in result.plan.schema].index("r")
     assert place == (6 if order.startswith("{star}") else 1)
 
 
@@ -66,14 +66,14 @@ def test_exists_of_an_aggregate_is_no_join_since_it_is_always_true(
     items: str, is_join: bool
 ) -> None:
     condition = f"EXISTS (SELECT {items} FROM {FARES} AS b WHERE b.window_end = a.window_end)"
-    found = bound(f"SELECT a.window_end FROM {FARES} AS a WHERE {condition}")
-    assert bool(nodes(found.plan, WindowJoin)) == is_join
+    result = bound(f"SELECT a.window_end FROM {FARES} AS a WHERE {condition}")
+    assert bool(nodes(result.plan, WindowJoin)) == is_join
 
 
 def test_the_join_behind_joins_of_windows_is_named() -> None:
     joins = "".join(f" JOIN {FARES} AS {x} ON {x}.window_end = a.window_end" for x in "bc")
-    found = bound(f"SELECT a.window_end FROM {FARES} AS a{joins} NATURAL JOIN {FARES} AS d")
-    assert str(found.notes[0]) == "a join of windows is followed by a NATURAL JOIN"
+    result = bound(f"SELECT a.window_end FROM {FARES} AS a{joins} NATURAL JOIN {FARES} AS d")
+    assert str(result.notes[0]) == "a join of windows is followed by a NATURAL JOIN"
 
 
 def test_a_view_that_is_wrong_is_still_a_view_when_it_is_read_again() -> None:

@@ -1,4 +1,4 @@
-"""Which SELECT DISTINCT is an aggregation of windows."""
+"""Which SELECT DISTINCT queries are aggregations of windows."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ TUMBLE = AttachedWindow(Tumble(60), "window_start", "window_end", "window_time")
 CUMULATE = AttachedWindow(Cumulate(20, 60), "window_start", "window_end", "window_time")
 
 
-def grouped(sql: str, attached: AttachedWindow | None = TUMBLE) -> str | None:
+def grouping(sql: str, attached: AttachedWindow | None = TUMBLE) -> str | None:
     select = next(s for s in parse_query(sql).find_all(exp.Select) if s.args.get("distinct"))
-    found = distinct_as_grouping(select, attached)
-    return None if found is None else to_sql(found)
+    result = distinct_as_grouping(select, attached)
+    return None if result is None else to_sql(result)
 
 
 def test_all_that_is_selected_becomes_keys_but_constants() -> None:
-    assert grouped("SELECT DISTINCT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1") == (
+    assert grouping("SELECT DISTINCT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1") == (
         "SELECT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1 "
         "GROUP BY k, v > 3, t.window_end"
     )  # fmt: skip
 
 
 def test_the_start_of_a_window_that_grows_does_not_tell_it() -> None:
-    assert grouped("SELECT DISTINCT window_start FROM t") is not None
-    assert grouped("SELECT DISTINCT window_start FROM t", CUMULATE) is None
-    assert grouped("SELECT DISTINCT window_time FROM t", CUMULATE) is not None
+    assert grouping("SELECT DISTINCT window_start FROM t") is not None
+    assert grouping("SELECT DISTINCT window_start FROM t", CUMULATE) is None
+    assert grouping("SELECT DISTINCT window_time FROM t", CUMULATE) is not None
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_start_of_a_window_that_grows_does_not_tell_it() -> None:
     ],
 )
 def test_others_stay_as_they_are(sql: str) -> None:
-    assert grouped(sql) is None
+    assert grouping(sql) is None
 
 
 def test_rows_without_windows_stay_as_they_are() -> None:
-    assert grouped("SELECT DISTINCT window_end FROM t", None) is None
+    assert grouping("SELECT DISTINCT window_end FROM t", None) is None

@@ -1,4 +1,4 @@
-"""Text in double quotes that could be a name is refused, wherever it stands."""
+"""Text in double quotes that could be a name is refused everywhere."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def test_other_text_in_double_quotes_is_a_string(sql: str) -> None:
 
 def test_an_alias_in_double_quotes_is_a_name_and_spark_is_given_backticks() -> None:
     sql = 'SELECT city AS "a b" FROM trips'
-    found = bind(parse_query(sql), sql, Catalog())
-    assert [column.name for column in found.plan.schema] == ["a b"]
-    assert found.is_rewritten
+    result = bind(parse_query(sql), sql, Catalog())
+    assert [column.name for column in result.plan.schema] == ["a b"]
+    assert result.is_rewritten

@@ -1,4 +1,4 @@
-"""GROUP BY TUMBLE(...) becomes a window table function, and what is wrong with it is an error."""
+"""GROUP BY TUMBLE(...) becomes a window table function; its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GROUP BY with several groupings stands for."""
+"""Expansion of GROUP BY with several groupings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlwin.parser.parser import parse_query
 
 
 def sets_of(clause: str) -> list[str]:
-    """Each grouping as the names of its keys, in order of the keys."""
+    """Return each grouping as the names of its keys, in order of the keys."""
     group = parse_query(f"SELECT 1 FROM t GROUP BY {clause}").args["group"]
     assert has_groupings(group)
     groupings = groupings_of(group, lambda key: key)

@@ -1,4 +1,4 @@
-"""Columns of joins of windows: USING, and names that both sides have."""
+"""Columns of window joins: USING, and names that both sides have."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_both_columns_are_there_under_the_names_of_their_sides() -> None:
         resolved = joined.resolve(exp.to_column(qualified))
         assert resolved is not None
         assert text(resolved) == name
-    assert joined.resolve(exp.column("window_start")) is None  # of both, and not in USING
+    assert joined.resolve(exp.column("window_start")) is None  # ambiguous
 
 
 def test_using_is_equality_of_each_column() -> None:

@@ -1,4 +1,4 @@
-"""LATERAL over a stream that is no more than a join is one."""
+"""LATERAL over a stream becomes a join where it is equivalent to one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlwin.parser.parser import parse_query
 NAMES = frozenset({"ts", "col", "v", "window_start", "window_end", "window_time"})
 
 
-def joined(sql: str) -> str | None:
-    """The query with joins; None if nothing changed."""
+def rewrite_laterals(sql: str) -> str | None:
+    """Return the query with joins; None if nothing changed."""
     query = parse_query(sql)
     assert isinstance(query, exp.Select)
     is_changed = join_laterals(query, lambda _: NAMES, lambda table: table.name == "s")
@@ -21,7 +21,7 @@ def joined(sql: str) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "wanted"),
+    ("sql", "expected"),
     [
         (
             "SELECT * FROM u, LATERAL (SELECT * FROM s WHERE col = k) AS h",
@@ -43,8 +43,8 @@ def joined(sql: str) -> str | None:
         ),
     ],
 )
-def test_a_filter_by_columns_from_outside_is_a_condition_of_a_join(sql: str, wanted: str) -> None:
-    assert joined(sql) == wanted
+def test_a_filter_by_columns_from_outside_is_a_condition_of_a_join(sql: str, expected: str) -> None:
+    assert rewrite_laterals(sql) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_filter_by_columns_from_outside_is_a_condition_of_a_join(sql: str, wan
         "SELECT * FROM bounded WHERE col = k",  # Spark computes it
         "SELECT COUNT(*) AS n FROM s WHERE col = k",
         "SELECT * FROM s WHERE col = k LIMIT 1",
-        "SELECT v + k AS sum FROM s WHERE col > 1",  # an item from outside
-        "SELECT v FROM s WHERE col = k",  # a condition on what is not selected
+        "SELECT v + k AS sum FROM s WHERE col > 1",  # an item of the outer query
+        "SELECT v FROM s WHERE col = k",  # a condition on a column that is not selected
         "SELECT EXPLODE(ARRAY(v)) AS e, col FROM s WHERE col = k",
     ],
 )
 def test_others_stay_as_they_are(inner: str) -> None:
-    assert joined(f"SELECT * FROM u, LATERAL ({inner}) AS h") is None
+    assert rewrite_laterals(f"SELECT * FROM u, LATERAL ({inner}) AS h") is None
 
 
 def test_windows_are_joined_too() -> None:
-    text = joined(
+    text = rewrite_laterals(
         "SELECT * FROM u, LATERAL (SELECT * FROM HOP(TABLE s, DESCRIPTOR(ts), "
         "INTERVAL '1' MINUTE, INTERVAL '2' MINUTES) WHERE s.col = k) AS h"
     )

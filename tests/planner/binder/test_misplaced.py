@@ -1,4 +1,4 @@
-"""Aggregates in WHERE and HAVING without aggregates are refused at their place."""
+"""Aggregates in WHERE, and HAVING without aggregates, are refused at their position."""
 
 from __future__ import annotations
 

@@ -11,21 +11,21 @@ from sqlwin.parser.parser import parse_query
 RANK = "ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n DESC)"
 
 
-def unfolded(sql: str, *input_names: str) -> str:
+def unfold(sql: str, *input_names: str) -> str:
     select = unfold_qualify(parse_query(sql), lambda: set(input_names))
     assert select is not None
     return to_sql(select).replace("`", "")
 
 
 def test_a_ranking_that_the_select_list_has_is_compared_around_it() -> None:
-    assert unfolded(f"SELECT *, {RANK} AS rn FROM t QUALIFY rn <= 3") == (
+    assert unfold(f"SELECT *, {RANK} AS rn FROM t QUALIFY rn <= 3") == (
         f"SELECT * FROM (SELECT *, {RANK} AS rn FROM t) WHERE rn <= 3"
     )
-    assert unfolded(f"SELECT k, {RANK} AS rn FROM t QUALIFY {RANK} <= 3").endswith("WHERE rn <= 3")
+    assert unfold(f"SELECT k, {RANK} AS rn FROM t QUALIFY {RANK} <= 3").endswith("WHERE rn <= 3")
 
 
 def test_what_the_select_list_has_not_is_hidden_in_it() -> None:
-    assert unfolded(f"SELECT k FROM t QUALIFY {RANK} <= 3 AND t.v > 2 ORDER BY w, 1 LIMIT 5") == (
+    assert unfold(f"SELECT k FROM t QUALIFY {RANK} <= 3 AND t.v > 2 ORDER BY w, 1 LIMIT 5") == (
         "SELECT k FROM "
         f"(SELECT k, {RANK} AS $qualify0, t.v > 2 AS $qualify1, w AS $qualify2 FROM t) "
         "WHERE $qualify0 <= 3 AND $qualify1 ORDER BY $qualify2, 1 LIMIT 5"
@@ -33,14 +33,14 @@ def test_what_the_select_list_has_not_is_hidden_in_it() -> None:
 
 
 def test_a_star_leaves_out_what_is_hidden() -> None:
-    assert unfolded(f"SELECT *, v + 1 FROM t QUALIFY {RANK} = 1 ORDER BY v") == (
+    assert unfold(f"SELECT *, v + 1 FROM t QUALIFY {RANK} = 1 ORDER BY v") == (
         f"SELECT * EXCEPT ($qualify0) FROM (SELECT *, v + 1, {RANK} AS $qualify0 FROM t) "
         "WHERE $qualify0 = 1 ORDER BY v"
     )
 
 
 def test_groups_stay_inside_and_aliases_in_over_are_spelled_out() -> None:
-    assert unfolded(
+    assert unfold(
         f"SELECT DISTINCT k, COUNT(*) AS n FROM t GROUP BY k QUALIFY {RANK} = 1 ORDER BY SUM(v) + 1"
     ) == (
         "SELECT DISTINCT k, n FROM (SELECT k, COUNT(*) AS n, "
@@ -51,12 +51,12 @@ def test_groups_stay_inside_and_aliases_in_over_are_spelled_out() -> None:
 
 def test_a_column_goes_before_an_alias_of_its_name() -> None:
     sql = f"SELECT v + 1 AS n FROM t QUALIFY {RANK} = 1"
-    assert "ORDER BY v + 1 DESC" in unfolded(sql)
-    assert "ORDER BY n DESC" in unfolded(sql, "n")
+    assert "ORDER BY v + 1 DESC" in unfold(sql)
+    assert "ORDER BY n DESC" in unfold(sql, "n")
 
 
 def test_windows_with_names_stay_beside_what_uses_them() -> None:
-    assert unfolded("SELECT RANK() OVER w AS r FROM t QUALIFY r = 1 WINDOW w AS (ORDER BY a)") == (
+    assert unfold("SELECT RANK() OVER w AS r FROM t QUALIFY r = 1 WINDOW w AS (ORDER BY a)") == (
         "SELECT * FROM (SELECT RANK() OVER w AS r FROM t WINDOW w AS (ORDER BY a)) WHERE r = 1"
     )
 

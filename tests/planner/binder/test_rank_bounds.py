@@ -1,4 +1,4 @@
-"""Bounds of a rank in a condition keep all rows that the condition keeps, for random conditions."""
+"""Rank bounds of random conditions keep all rows that the condition keeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONDITIONS = st.recursive(
 
 
 def holds(condition: str, rn: int, v: int) -> bool:
-    """What the condition says of a row, by Python, whose words are almost those of SQL."""
+    """Evaluate a condition for a row in Python, whose syntax is almost that of SQL."""
     text = condition.replace("t.rn", "rn").replace("<>", "!=").replace(" = ", " == ")
     for sql, python in (("NOT", "not"), ("AND", "and"), ("OR", "or"), (" IN ", " in ")):
         text = text.replace(sql, python)
@@ -47,7 +47,7 @@ def test_bounds_keep_what_the_condition_keeps(condition: str) -> None:
     parts = [rank_bounds(part, "rn", "t") for part in conjuncts(where)]
     for rn in range(1, 9):
         is_within = all(b.first <= rn and (b.last is None or rn <= b.last) for b in parts)
-        found = {holds(condition, rn, v) for v in range(-1, 8)}
-        assert is_within or found == {False}
+        result = {holds(condition, rn, v) for v in range(-1, 8)}
+        assert is_within or result == {False}
         if all(b.is_all for b in parts):
-            assert found == {is_within}
+            assert result == {is_within}

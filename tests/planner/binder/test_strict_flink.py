@@ -1,4 +1,4 @@
-"""What Flink does not take."""
+"""SQL that Flink does not accept."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SCAN = TableScan(SCHEMA, "t", exp.select("*").from_("t"))
 
 @dataclass(frozen=True)
 class RankByWindow(UnaryNode):
-    """A kind of node that nothing in the planner knows."""
+    """A kind of node that the planner does not know."""
 
     window: Window
     keys: tuple[NamedExpr, ...]
@@ -40,8 +40,12 @@ def test_a_node_that_is_not_known_shows_its_fields_under_the_names_of_explain():
         "RankByWindow(window=[TUMBLE(size=[1 min])], groupBy=[k], windows=[end('w$) AS w], "
         "idleTimeout=[5 min], timeColumn=[ts])"
     )
-    assert [str(each) for each in physical_operators(rank(Tumble(MINUTE)))] == [line]
-    assert [str(each) for each in logical_operators(rank(Tumble(MINUTE)))] == ["Logical" + line]
+    assert [
+        str(physical_operator) for physical_operator in physical_operators(rank(Tumble(MINUTE)))
+    ] == [line]
+    assert [
+        str(physical_operator) for physical_operator in logical_operators(rank(Tumble(MINUTE)))
+    ] == ["Logical" + line]
 
 
 def test_a_node_that_is_not_known_but_has_a_window_is_a_use_of_it():

@@ -1,10 +1,10 @@
-"""EXPLAIN of a stream says where a window costs more to emit than what changed."""
+"""EXPLAIN of a stream notes windows whose emission costs more than their changes."""
 
 from __future__ import annotations
 
 import pytest
 
-from planner.explain.streams import Firing, read_to_emit
+from planner.explain.streams import Firing, state_read_text
 from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
 
@@ -18,32 +18,34 @@ EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
     "window", [Tumble(MINUTE), SessionWindow(MINUTE, ()), Hop(MINUTE, MINUTE)], ids=str
 )
 def test_one_slice_or_session_is_not_worth_a_word(window: Window, firing: Firing) -> None:
-    assert read_to_emit(window, SliceStoreKind.PLAIN, firing) is None
+    assert state_read_text(window, SliceStoreKind.PLAIN, firing) is None
 
 
 @pytest.mark.parametrize("window", [Hop(MINUTE, 60 * MINUTE), CalendarHop(1, 12)], ids=["h", "y"])
 def test_of_a_hop_it_says_when_running_aggregates_are_read(window: Window) -> None:
     running = "three partials per key, from running aggregates; with few rows, all its slices"
-    assert read_to_emit(window, RUNNING, Firing()) == running
-    assert read_to_emit(window, RUNNING, LATE) == (
+    assert state_read_text(window, RUNNING, Firing()) == running
+    assert state_read_text(window, RUNNING, LATE) == (
         f"{running}; the same for late rows, all its slices for very late ones"
     )
-    assert read_to_emit(window, RUNNING, EARLY) == (
+    assert state_read_text(window, RUNNING, EARLY) == (
         f"{running}; for early results, all slices of the windows with new rows, read together"
     )
 
 
 def test_windows_that_overlap_little_are_merged_from_slices() -> None:
-    assert read_to_emit(Hop(MINUTE, 3 * MINUTE), SliceStoreKind.PLAIN, Firing()) == "all its slices"
+    assert (
+        state_read_text(Hop(MINUTE, 3 * MINUTE), SliceStoreKind.PLAIN, Firing()) == "all its slices"
+    )
 
 
 def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
     window = Cumulate(MINUTE, 60 * MINUTE)
     assert (
-        read_to_emit(window, SliceStoreKind.PLAIN, Firing())
+        state_read_text(window, SliceStoreKind.PLAIN, Firing())
         == "the running total and the last step"
     )
-    assert read_to_emit(window, SliceStoreKind.RUNNING_TOTALS, LATE) == (
+    assert state_read_text(window, SliceStoreKind.RUNNING_TOTALS, LATE) == (
         "the running total and the last step; for late rows, all steps since theirs; with "
         "few rows, the total of the closed steps and all later steps"
     )

@@ -1,4 +1,6 @@
-"""Materialized tables without Spark: slices made, kept in Parquet files, planned and read here."""
+"""Materialized tables without Spark: slices are made, stored in Parquet files, planned and read
+here.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,9 @@ class Kept:
     """A materialized table.
 
     Attributes:
-        table: what the planner knows of it.
-        files: its files.
-        base_files: the paths of base files that are in it.
+        table: The planner's description.
+        files: Its files.
+        base_files: Paths of the base files in it.
     """
 
     table: SliceTable
@@ -57,7 +59,7 @@ class Kept:
 
 
 def no_views(view: View) -> DataFrame:
-    """Views are never shown to Spark here."""
+    """Fail: views are never registered with Spark here."""
     raise AssertionError(view.name)
 
 
@@ -65,9 +67,9 @@ class Tables(SessionCatalog):
     """Tables of Parquet files, and materialized tables over them.
 
     Attributes:
-        kept: the materialized tables.
-        asked: ranges of slices that files were asked for.
-        zone: the session's time zone.
+        kept: Materialized tables.
+        asked: Ranges of slices for which files were requested.
+        zone: Session time zone.
     """
 
     def __init__(self) -> None:
@@ -77,7 +79,7 @@ class Tables(SessionCatalog):
         self.asked: list[tuple[int | None, int | None]] = []
 
     def add_files(self, name: str, path: Path) -> None:
-        """A table of the Parquet files in a directory."""
+        """Add a table of the Parquet files in a directory."""
         options = (("path", str(path)), ("format", "parquet"))
         spec = TableSpec(name, "filesystem", options=options)
         self.add((name,), spec, replace=False, if_not_exists=False)
@@ -87,11 +89,11 @@ class Tables(SessionCatalog):
             return super().analyze(query, relations)
         except NeedsSparkError:
             shown = {key[-1]: columns for key, (_, columns) in self._not_shown.items()}
-            # types that sqlglot finds
+            # types inferred by sqlglot
             return Inferring().analyze(query, {**shown, **relations})
 
     def slice_tables(self, base: str) -> list[SliceTable]:
-        return [each.table for each in self.kept if each.table.form.base == base]
+        return [item.table for item in self.kept if item.table.form.base == base]
 
     def slice_files(
         self,
@@ -100,39 +102,39 @@ class Tables(SessionCatalog):
         columns: tuple[Column, ...] | None,
     ) -> SliceFiles | str:
         self.asked.append(range_us)
-        (found,) = (each for each in self.kept if each.table == table)
+        (result,) = (item for item in self.kept if item.table == table)
         if columns is None:
-            return SliceFiles(found.files, 1, 8)
+            return SliceFiles(result.files, 1, 8)
         base = self.scan_source((table.form.base,), columns)
         assert isinstance(base, ScanSource)
-        left = tuple(file for file in base.files if file.path not in found.base_files)
-        n_rows = sum(pq.read_metadata(file.path).num_rows for file in found.files)
+        left = tuple(file for file in base.files if file.path not in result.base_files)
+        n_rows = sum(pq.read_metadata(file.path).num_rows for file in result.files)
         n_left = sum(pq.read_metadata(file.path).num_rows for file in left)
         tail = replace(base, files=left, n_rows=n_left) if left else None
-        return SliceFiles(found.files, n_rows, n_rows * 8, tail, len(left))
+        return SliceFiles(result.files, n_rows, n_rows * 8, tail, len(left))
 
     def materialize(self, name: str, sql: str, path: Path, base_files: Sequence[str]) -> Kept:
-        """Keep the slices of a query over some of its base's files, a file for each of them."""
+        """Store the slices of a query over some of its base's files, one slice file for each."""
         node = local_of(self.plan(sql, rewrites_to_slices=False).physical)
         form = local_form(node, self, self.zone)
         assert not isinstance(form, str), form
-        found = local_expressions(
+        result = local_expressions(
             node.input, node.keys, node.plans, node.time_column, self, self.zone
         )
-        source = self.scan_source(found.rows.table, found.columns)
+        source = self.scan_source(result.rows.table, result.columns)
         assert isinstance(source, ScanSource)
-        columns = {kept: own for own, kept in reversed(stored_columns(found, form))}
+        columns = {kept: own for own, kept in reversed(stored_columns(result, form))}
         path.mkdir()
         files = []
         for number, base_file in enumerate(base_files):
             one = replace(source, files=tuple(f for f in source.files if f.path == base_file))
             scan = FileScan(
-                found.keys, found.partials, found.time, self.zone, found.rows.filters, one
+                result.keys, result.partials, result.time, self.zone, result.rows.filters, one
             )
             of = (form.grid, node.time_column, node.time_type, "slice_end")
-            partials = pa.concat_tables(scanned(LocalStep(scan, ArrowBuffer(), *of)))
+            partials = pa.concat_tables(scan_partials(LocalStep(scan, ArrowBuffer(), *of)))
             table = pa.table(
-                {each: partials.column(columns.get(each, each)) for each in form.columns}
+                {column: partials.column(columns.get(column, column)) for column in form.columns}
             )
             files.append(ScanFile(str(path / f"{number}.parquet")))
             pq.write_table(table, files[-1].path, row_group_size=50)
@@ -141,46 +143,46 @@ class Tables(SessionCatalog):
         return kept
 
     def plan(self, sql: str, **options: Any) -> Plan:
-        """The plan of a query."""
+        """Return the plan of a query."""
         self.start_statement("automatic")
         return plan_query(
             parse_query(sql), sql, Options(catalog=self, time_zone=self.zone, **options)
         )
 
     def rows(self, sql: str, **options: Any) -> pa.Table:
-        """The rows of a query that workers would make, sorted."""
+        """Return the rows of a query that workers would make, sorted."""
         plan = self.plan(sql, **options)
         table = pa.Table.from_batches(rows_of(plan))
         return table.sort_by([(name, "ascending") for name in table.column_names])
 
 
 def local_of(node: Node) -> LocalWindowAggregate:
-    """The local window aggregate in a plan."""
+    """Return the local window aggregate in a plan."""
     while not isinstance(node, LocalWindowAggregate):
         (node,) = node.inputs
     return node
 
 
-def scanned(step: LocalStep[Any, Any]) -> list[pa.Table]:
-    """The partials of rows of files."""
+def scan_partials(step: LocalStep[Any, Any]) -> list[pa.Table]:
+    """Return the partials of rows of files."""
     plan = buffer_plan(step, *scan_projection(step.source))
     tables = [plan.schema.empty_table()]
     for split in plan_splits(step.source.files, step.source.filters, 1):
-        rows = ScanRows(step).of_split(split)
+        rows = ScanRows(step).rows_of_split(split)
         batches = list(aggregate(plan, map(plan.rows, rows), pa.Table.to_batches))
         tables.append(pa.Table.from_batches(batches, plan.schema))
     return tables
 
 
 def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
-    """The rows of a plan, as batches."""
+    """Yield the rows of a plan in batches."""
     windows = _windows_in(lower(plan.physical))
     aggregation, below = windows.aggregation, windows.input
     shared = below if isinstance(below, SharedSlicesStep) else None
     exchange = below.input if shared is not None else below
     local = exchange.input
     assert isinstance(local, LocalStep), local
-    tables = tables_here(local) if is_local(local, SliceRows, ArrowBuffer) else scanned(local)
+    tables = tables_here(local) if is_local(local, SliceRows, ArrowBuffer) else scan_partials(local)
     partials = pa.concat_tables(tables)
     if shared is not None:
         levels = roll_up_levels(
@@ -193,11 +195,11 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    here = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
-    if not isinstance(here, str):
-        assert projection == here.projection
-        for batch in RowsHere(here, plan.physical.schema).batches():
-            # that windows have bounds is not known of what tasks make
+    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
+    if not isinstance(step, str):
+        assert projection == step.projection
+        for batch in RowsHere(step, plan.physical.schema).batches():
+            # tasks declare window bounds as nullable
             fields = [field.with_nullable(True) for field in batch.schema]
             yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         return
@@ -225,6 +227,6 @@ def _ddl(type_: pa.DataType) -> str:
 
 
 def windows_below(node: Node) -> list[GlobalWindowAggregate]:
-    """The window aggregates of a plan."""
-    found = [each for child in node.inputs for each in windows_below(child)]
-    return [*found, node] if isinstance(node, GlobalWindowAggregate) else found
+    """Return the window aggregates of a plan."""
+    result = [item for child in node.inputs for item in windows_below(child)]
+    return [*result, node] if isinstance(node, GlobalWindowAggregate) else result

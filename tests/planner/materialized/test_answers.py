@@ -1,4 +1,4 @@
-"""Queries answered from slices say the same as from rows, and as brute force in DuckDB."""
+"""Queries answered from slices equal those from rows and brute force in DuckDB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.batch.in_process import tables_here
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
-from tests.planner.materialized.kept import Tables, local_of, scanned, windows_below
+from tests.planner.materialized.kept import Tables, local_of, scan_partials, windows_below
 
 START = datetime(2026, 1, 30, 22)  # noqa: DTZ001  # a wall clock
 CITIES = ["Rome", "Oslo", "Bonn", None]
@@ -64,19 +64,19 @@ WINDOWS = [
 
 
 def rows(n_rows):
-    made = random.Random(7)
+    rng = random.Random(7)
     return pa.table(
         {
             "ts": [
-                None if made.random() < 0.02 else START + timedelta(seconds=made.randrange(200_000))
+                None if rng.random() < 0.02 else START + timedelta(seconds=rng.randrange(200_000))
                 for _ in range(n_rows)
             ],
-            "city": [made.choice(CITIES) for _ in range(n_rows)],
-            "rider": pa.array([made.choice([1, 2, 3, 4, None]) for _ in range(n_rows)], pa.int32()),
-            "fare": [made.choice([None, *range(-5, 90)]) for _ in range(n_rows)],
-            "x": [made.choice([None, *(i / 4 for i in range(50))]) for _ in range(n_rows)],
+            "city": [rng.choice(CITIES) for _ in range(n_rows)],
+            "rider": pa.array([rng.choice([1, 2, 3, 4, None]) for _ in range(n_rows)], pa.int32()),
+            "fare": [rng.choice([None, *range(-5, 90)]) for _ in range(n_rows)],
+            "x": [rng.choice([None, *(i / 4 for i in range(50))]) for _ in range(n_rows)],
             "money": pa.array(
-                [Decimal(made.randrange(-500, 9_000)) / 100 for _ in range(n_rows)],
+                [Decimal(rng.randrange(-500, 9_000)) / 100 for _ in range(n_rows)],
                 pa.decimal128(10, 2),
             ),
         }
@@ -85,7 +85,7 @@ def rows(n_rows):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """The table `trips` of four files, of which three are in the materialized table `m`."""
+    """Create the table `trips` of four files; three of them are in the materialized table `m`."""
     path = tmp_path_factory.mktemp("kept")
     data, base = rows(900), path / "trips"
     base.mkdir()
@@ -127,8 +127,8 @@ def brute_force(data, window, keys, names, where):
 
 
 def as_rows(table):
-    found = [tuple(map(_plain, row.values())) for row in table.to_pylist()]
-    return sorted(found, key=lambda row: [(value is None, value) for value in row])
+    result = [tuple(map(_plain, row.values())) for row in table.to_pylist()]
+    return sorted(result, key=lambda row: [(value is None, value) for value in row])
 
 
 def _plain(value):
@@ -175,7 +175,7 @@ def test_grouping_sets_are_made_of_slices(tables):
 def test_windows_that_share_slices_read_those_that_are_kept(tables):
     parts = [query(window, ("city",), ["SUM(fare)"], "") for window in WINDOWS[:3]]
     plan = tables.plan(" UNION ALL ".join(parts))
-    exchanges = {id(each.input.input): each.input.input for each in windows_below(plan.physical)}
+    exchanges = {id(item.input.input): item.input.input for item in windows_below(plan.physical)}
     ((shared),) = exchanges.values()
     assert isinstance(shared, SharedExchange) and isinstance(shared.input, SliceScan)
     assert shared.input.rows.tail is not None
@@ -188,18 +188,18 @@ def test_windows_of_months_are_made_of_slices(tables):
         "GROUP BY city, window_start, window_end"
     )
     assert isinstance(local_of(tables.plan(sql).physical), SliceScan)
-    found = tables.rows(sql)
-    assert {str(end)[:10] for end in found.column("window_end").to_pylist()} == {
+    result = tables.rows(sql)
+    assert {str(end)[:10] for end in result.column("window_end").to_pylist()} == {
         "2026-02-01",
         "2026-03-01",
     }
-    assert found.equals(tables.rows(sql, rewrites_to_slices=False))
+    assert result.equals(tables.rows(sql, rewrites_to_slices=False))
 
 
 def test_conditions_that_are_kept_have_to_be_in_the_query(tables, tmp_path):
     tables.materialize("city_hours", HOURLY_CITY, tmp_path / "n", [])
     try:
-        # of two tables that answer, the one with fewer rows to read does
+        # of two tables that can answer, the one with fewer rows to read does
         assert local_of(tables.plan(HOURLY_CITY).physical).table.name == "m"
         more = HOURLY_CITY.replace("WHERE", "WHERE city = 'Rome' AND 1 < rider AND")
         assert tables.rows(more).equals(tables.rows(more, rewrites_to_slices=False))
@@ -229,7 +229,7 @@ def test_only_slices_in_range_are_asked_for(tables):
 
 
 def refusals(tables, sql, **options):
-    """Why a query is not answered from slices."""
+    """Return why a query is not answered from slices."""
     entries = tables.plan(sql, **options).trace.entries
     return [entry.reason for entry in entries if entry.rule == "answer_from_slices"]
 
@@ -324,8 +324,8 @@ def test_keys_that_grouping_sets_leave_out_are_no_condition_on_slices(tables):
     assert len(scan.rows.filters) == 1
 
 
-def in_zone(zone, tmp_path):
-    """The table `rides` on instants around the end of summer time, and its hours in `hours`."""
+def tables_in_zone(zone, tmp_path):
+    """Create `rides` on instants around the end of summer time, and its hours in `hours`."""
     catalog, path = Tables(), tmp_path / "rides"
     catalog.zone = zone
     path.mkdir()
@@ -350,7 +350,7 @@ RIDES = (
     "bound", ["2026-10-27 08:00:00+01:00", "2026-10-27 06:00:00Z", "2026-10-24 03:00:00Z"]
 )
 def test_bounds_of_instants_are_on_the_wall_clock_of_the_session(zone, bound, tmp_path):
-    catalog = in_zone(zone, tmp_path)
+    catalog = tables_in_zone(zone, tmp_path)
     sql = RIDES.format("DAY", f"WHERE ts >= TIMESTAMP_LTZ '{bound}'")
     scan = local_of(catalog.plan(sql).physical)
     if zone == "Europe/Berlin" and "-24" in bound:
@@ -363,15 +363,15 @@ def test_bounds_of_instants_are_on_the_wall_clock_of_the_session(zone, bound, tm
     assert isinstance(scan, SliceScan)
     of_rows = local_of(catalog.plan(sql, rewrites_to_slices=False).physical)
     of = (of_rows.window, of_rows.time_column, of_rows.time_type, of_rows.slice_end)
-    counted = sum(
+    n_rows = sum(
         sum(table.column("c$0").to_pylist())
-        for table in scanned(LocalStep(of_rows.scan, ArrowBuffer(), *of))
+        for table in scan_partials(LocalStep(of_rows.scan, ArrowBuffer(), *of))
     )
-    assert sum(sum(table.column("c$0").to_pylist()) for table in scan_tables(scan)) == counted > 0
+    assert sum(sum(table.column("c$0").to_pylist()) for table in scan_tables(scan)) == n_rows > 0
 
 
 def test_slices_of_instants_are_those_of_one_time_zone(tmp_path):
-    catalog = in_zone("Europe/Berlin", tmp_path)
+    catalog = tables_in_zone("Europe/Berlin", tmp_path)
     assert isinstance(local_of(catalog.plan(RIDES.format("DAY", "")).physical), SliceScan)
     catalog.zone = "UTC"
     (reason,) = refusals(catalog, RIDES.format("DAY", ""))

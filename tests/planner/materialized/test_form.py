@@ -1,15 +1,15 @@
-"""What is kept of a query: one form for all queries that mean the same."""
+"""The canonical form of a query's slices: queries with the same meaning have the same form."""
 
 from __future__ import annotations
 
 import pytest
 
 from planner.arrow.partials import local_expressions
-from planner.materialized.form import is_made_of, local_form, slice_grid, stored_columns
+from planner.materialized.form import consists_of, local_form, slice_grid, stored_columns
 from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import plan_query
-from runtime.records import as_stored
+from runtime.records import round_trip
 from runtime.spec.windows import (
     DAY_US,
     CalendarCumulate,
@@ -49,7 +49,7 @@ def form(sql, zone="UTC"):
     return local_form(local(sql), Catalog(), zone)
 
 
-def grouped(select, where="", window=TUMBLE, keys="city"):
+def grouped_query(select, where="", window=TUMBLE, keys="city"):
     return (
         f"SELECT {select}, window_end FROM TABLE({window}) {where} "
         f"GROUP BY {keys}, window_start, window_end"
@@ -57,16 +57,16 @@ def grouped(select, where="", window=TUMBLE, keys="city"):
 
 
 def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
-    found = form(
-        grouped(
+    result = form(
+        grouped_query(
             "City, SUM(Fare) AS a, AVG(fare) AS b, COUNT(*) AS n, LAST(city) AS l, "
             "STDDEV_POP(fare) AS s, COUNT(DISTINCT city) AS d, APPROX_COUNT_DISTINCT(fare) AS x, "
             "COUNT(fare) FILTER (WHERE 3 < fare) AS m",
             "WHERE fare > 0 AND city <> 'Rome'",
         )
     )
-    assert [(key.name, key.text, key.type) for key in found.keys] == [("city", "city", "string")]
-    assert {each.text: (each.into.columns, each.types) for each in found.partials} == {
+    assert [(key.name, key.text, key.type) for key in result.keys] == [("city", "city", "string")]
+    assert {partial.text: (partial.into.columns, partial.types) for partial in result.partials} == {
         "SUM(fare)": (("sum_fare",), ("bigint",)),
         "SUM(CAST(fare AS DOUBLE))": (("sum_cast_fare_as_double",), ("double",)),
         "COUNT(fare)": (("count_fare",), ("bigint",)),
@@ -89,9 +89,9 @@ def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
             ("bigint",),
         ),
     }
-    assert found.conditions == ("(city <> 'Rome')", "(fare > CAST(0 AS BIGINT))")
-    assert (found.base, found.time, found.time_zone) == ("trips", "ts", "")
-    assert as_stored(found) == found
+    assert result.conditions == ("(city <> 'Rome')", "(fare > CAST(0 AS BIGINT))")
+    assert (result.base, result.time, result.time_zone) == ("trips", "ts", "")
+    assert round_trip(result) == result
 
 
 @pytest.mark.parametrize(
@@ -129,21 +129,21 @@ def test_slices_are_the_widest_that_a_window_is_made_of(window, grid):
     ],
 )
 def test_a_grid_is_made_of_another(wide, fine, answer):
-    assert is_made_of(wide, fine) is answer
+    assert consists_of(wide, fine) is answer
 
 
 @pytest.mark.parametrize(
     "left, right",
     [
         (
-            grouped("city, SUM(fare) AS a", "WHERE city <> 'Rome'"),
+            grouped_query("city, SUM(fare) AS a", "WHERE city <> 'Rome'"),
             "SELECT c, SUM(f) AS other, window_end "
             "FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(t), INTERVAL '1' MINUTE)) "
             "GROUP BY window_start, c, window_end",
         ),
         (
-            grouped("city, COUNT(*) AS a", "WHERE fare > 1 AND city = 'Rome'"),
-            grouped("city, COUNT(*) AS a", "WHERE 'Rome' = city AND 1 < fare"),
+            grouped_query("city, COUNT(*) AS a", "WHERE fare > 1 AND city = 'Rome'"),
+            grouped_query("city, COUNT(*) AS a", "WHERE 'Rome' = city AND 1 < fare"),
         ),
     ],
 )
@@ -151,7 +151,9 @@ def test_what_means_the_same_has_equal_texts(left, right):
     one, other = form(left), form(right)
     assert one.conditions == other.conditions
     assert [key.text for key in one.keys] == [key.text for key in other.keys]
-    assert {each.text for each in one.partials} == {each.text for each in other.partials}
+    assert {partial.text for partial in one.partials} == {
+        partial.text for partial in other.partials
+    }
     assert one.time == other.time
 
 
@@ -161,11 +163,11 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
         "FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(t), INTERVAL '1' MINUTE)) "
         "GROUP BY c, window_start, window_end"
     )
-    found = local_form(node, Catalog(), "UTC")
+    result = local_form(node, Catalog(), "UTC")
     expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, Catalog(), "UTC"
     )
-    assert stored_columns(expressions, found) == (
+    assert stored_columns(expressions, result) == (
         ("c", "c"),
         ("a$0", "sum_fare"),
         ("b$0", "sum_fare"),
@@ -175,10 +177,10 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
 @pytest.mark.parametrize(
     "sql, reason",
     [
-        (grouped("city, SUM(fare) AS a", window="SESSION(TABLE trips, DESCRIPTOR(ts), "
+        (grouped_query("city, SUM(fare) AS a", window="SESSION(TABLE trips, DESCRIPTOR(ts), "
                  "INTERVAL '1' MINUTE)"), "SESSION"),
-        (grouped("UPPER(city) AS c, SUM(fare) AS a", keys="UPPER(city)"), "UPPER"),
-        (grouped("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not supported by the scan"),
+        (grouped_query("UPPER(city) AS c, SUM(fare) AS a", keys="UPPER(city)"), "UPPER"),
+        (grouped_query("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not supported by the scan"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_kept_is_said(sql, reason):

@@ -1,4 +1,4 @@
-"""Rows of windows that this process orders and ranks are those of SQL."""
+"""Window rows ordered and ranked in this process equal those of SQL."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def tables(tmp_path_factory):
     return catalog
 
 
-def here(tables, sql):
+def rows_in_process(tables, sql):
     plan = tables.plan(sql)
     step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
     return None if isinstance(step, str) else RowsHere(step, plan.physical.schema)
 
 
 def answer(tables, sql):
-    found = here(tables, sql)
-    assert found is not None
-    batches = list(found.batches())
-    assert all(batch.schema == found.schema for batch in batches)
+    result = rows_in_process(tables, sql)
+    assert result is not None
+    batches = list(result.batches())
+    assert all(batch.schema == result.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -72,7 +72,7 @@ def test_ordered_rows_are_those_of_sql(tables, outer):
 @pytest.mark.parametrize("keys", ["", ", city"], ids=["windows", "keys"])
 def test_ranked_rows_are_those_of_sql(tables, function, keys):
     windows = tables.rows(WINDOWS)  # noqa: F841
-    # ties of ROW_NUMBER are anybody's
+    # ROW_NUMBER breaks ties arbitrarily
     by = "s DESC NULLS LAST" + (
         ", city NULLS FIRST, rider NULLS FIRST" * (function == "ROW_NUMBER")
     )
@@ -88,7 +88,7 @@ def test_ranked_rows_are_those_of_sql(tables, function, keys):
     ids=["expression", "ordinal", "count"],
 )
 def test_other_orders_are_for_spark(tables, sql):
-    assert here(tables, sql) is None
+    assert rows_in_process(tables, sql) is None
 
 
 def test_a_literal_that_is_an_instant_narrows_slices_as_the_session_s_clock_says(tables):
@@ -99,9 +99,9 @@ def test_a_literal_that_is_an_instant_narrows_slices_as_the_session_s_clock_says
         )
         assert answer(tables, sql) == answer(tables, plain)
         asked = []
-        for each in (sql, plain):
+        for item in (sql, plain):
             tables.asked.clear()
-            tables.plan(each)
+            tables.plan(item)
             asked.append(list(tables.asked))
         assert asked[0] == asked[1]
         assert asked[0][-1][0] is not None

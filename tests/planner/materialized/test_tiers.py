@@ -1,4 +1,4 @@
-"""Slices of which old ones are wide or dropped: what they answer is what the rows answer."""
+"""Slices whose old ones are merged or dropped give the same answers as rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SliceScan
-from runtime.slices.tiers import in_tiers
+from runtime.slices.tiers import apply_tiers
 from runtime.spec.scan import ScanFile
 from runtime.spec.slices import Reached, Tier
 from tests.oracle import OracleWindow
@@ -49,7 +49,7 @@ BOUNDS = [
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """The table `trips` of two files, one of them in `m`, whose old slices are wide."""
+    """Create the table `trips` of two files, one of them in `m`, whose old slices are wide."""
     path = tmp_path_factory.mktemp("wide")
     data, base = rows(600), path / "trips"
     base.mkdir()
@@ -59,7 +59,7 @@ def tables(tmp_path_factory):
     catalog.add_files("trips", base)
     kept = catalog.materialize("m", DEFINITION, path / "m", [str(base / "0.parquet")])
     table = pq.read_table(kept.files[0].path)
-    pq.write_table(in_tiers(table, kept.table.form.grid, REACHED), path / "wide.parquet")
+    pq.write_table(apply_tiers(table, kept.table.form.grid, REACHED), path / "wide.parquet")
     files = (ScanFile(str(path / "wide.parquet")),)
     catalog.kept[:] = [replace(kept, table=replace(kept.table, reached=REACHED), files=files)]
     catalog.data = data
@@ -68,19 +68,19 @@ def tables(tmp_path_factory):
 
 def with_reached(tables, reached):
     (kept,) = tables.kept
-    found = Tables()
-    found.entries = tables.entries
-    found.kept.append(replace(kept, table=replace(kept.table, reached=reached)))
-    return found
+    result = Tables()
+    result.entries = tables.entries
+    result.kept.append(replace(kept, table=replace(kept.table, reached=reached)))
+    return result
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from([*WIDE, *WINDOWS]), st.sampled_from(BOUNDS))
 def test_wide_slices_never_answer_wrongly(tables, window, bound):
     names = ["SUM(fare)", "COUNT(*)", "MIN(fare)"]
-    found = tables.rows(query(window, ("city",), names, bound))
+    result = tables.rows(query(window, ("city",), names, bound))
     expected = brute_force(tables.data, window, ("city",), names, bound)
-    assert as_rows(found) == as_rows(expected)
+    assert as_rows(result) == as_rows(expected)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Nodes that hand rows on as they are."""
+"""Nodes that pass rows on unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.nodes.properties import distribution, selected
+from planner.nodes.properties import distribution, selection_below
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
@@ -31,7 +31,7 @@ def text(sql: str) -> SqlQuery:
     ],
 )  # fmt: skip
 def test_columns_that_a_text_hands_on(sql: str, columns: dict[str, str]) -> None:
-    assert selected(text(sql)) == (BELOW, columns)
+    assert selection_below(text(sql)) == (BELOW, columns)
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_columns_that_a_text_hands_on(sql: str, columns: dict[str, str]) -> None
     ],
 )
 def test_texts_that_do_more(sql: str) -> None:
-    assert selected(text(sql)) is None
+    assert selection_below(text(sql)) is None
 
 
 def test_projections_and_filters() -> None:
     items = (NamedExpr("x", parse_query("SELECT B").expressions[0]),)
-    assert selected(Project((Column("x", "int"),), BELOW, items)) == (BELOW, {"x": "B"})
+    assert selection_below(Project((Column("x", "int"),), BELOW, items)) == (BELOW, {"x": "B"})
     exploded = (NamedExpr("x", parse_query("SELECT EXPLODE(a)").expressions[0]),)
-    assert selected(Project((Column("x", "int"),), BELOW, exploded)) is None
-    assert selected(Filter(COLUMNS, BELOW, ())) is None
-    assert selected(BELOW) is None
+    assert selection_below(Project((Column("x", "int"),), BELOW, exploded)) is None
+    assert selection_below(Filter(COLUMNS, BELOW, ())) is None
+    assert selection_below(BELOW) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which slices windows share, and from what wider ones are rolled up."""
+"""Which slices windows share, and from which finer ones they are rolled up."""
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 
 
 def widths(*grids):
-    """(width, width it is rolled up from, whether it is read) of each level."""
+    """Return (width, source width, whether it is read) of each level."""
     levels = slice_levels(
         [Grid(*grid) if isinstance(grid, tuple) else Grid(grid, 0) for grid in grids]
     )
@@ -43,7 +43,7 @@ def test_a_common_grid_that_no_window_has_is_computed_but_not_read():
 
 
 def test_a_grid_in_between_is_added_where_it_saves_reading_the_finest_slices_twice():
-    # Without it 1 s would be read for 10 s and for 15 s.
+    # Without it, slices of 1 s would be read for 10 s and for 15 s.
     assert widths(1, 10, 15) == [
         (1, None, True),
         (5, 1, False),
@@ -53,12 +53,12 @@ def test_a_grid_in_between_is_added_where_it_saves_reading_the_finest_slices_twi
 
 
 def test_a_grid_in_between_that_saves_nothing_is_not_added():
-    # 2 / 1 reads of the finest against 1 / 1 + 2 / 2
+    # 2 / 1 reads of the finest level, or 1 / 1 + 2 / 2
     assert widths(1, 4, 6) == [(1, None, True), (4, 1, True), (6, 1, True)]
 
 
 def test_an_offset_moves_the_slices_that_are_rolled_up():
-    # 10 wide slices that begin at 5 are made of those that begin at 0 and are 5 wide
+    # slices 10 wide that begin at 5 consist of slices 5 wide that begin at 0
     assert widths((10, 0), (10, 5)) == [(5, None, False), (10, 5, True), (10, 5, True)]
     assert common_grid([Grid(10, 0), Grid(10, 4)]) == Grid(2, 0)
 
@@ -87,9 +87,9 @@ def test_windows_go_together_unless_their_common_slices_are_far_finer_than_their
 
 def test_a_paired_hop_counts_its_two_slices_a_slide():
     assert slices_per_second(Hop(HOUR, 61 * MINUTE)) == pytest.approx(2 / 3600)
-    # Its cuts lie on whole minutes, so with windows of a minute it costs nothing,
+    # It is cut at whole minutes, which costs nothing with one-minute windows,
     assert is_cheaper_together([Hop(HOUR, 61 * MINUTE), Tumble(MINUTE)])
-    # but hours would be cut into minutes for its sake.
+    # but it would cut hours into minutes.
     assert not is_cheaper_together([Hop(HOUR, 61 * MINUTE), Tumble(HOUR)])
 
 
@@ -112,6 +112,6 @@ def test_every_level_is_made_of_its_source_which_comes_before_it(grids):
     assert levels[0].source is None
     for position, level in enumerate(levels[1:], 1):
         assert level.source is not None and level.source < position
-        assert grid_at[position].is_made_of(grid_at[level.source])
+        assert grid_at[position].consists_of(grid_at[level.source])
     read = [grid for grid, level in zip(grid_at, levels, strict=True) if level.is_read]
     assert sorted(read) == sorted(set(grids))

@@ -1,4 +1,4 @@
-"""Which columns of a query are those of a window."""
+"""Which columns of a query are window columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner.nodes.windows import (
     identifies_window,
     notes_on_windows,
     query_properties,
-    renamed_windows,
+    rename_windows,
     window_properties,
 )
 from runtime.spec.table import Column
@@ -41,14 +41,14 @@ def windowed_by(window: Window, suffix: str = "") -> WindowTableFunction:
     return WindowTableFunction(schema, scan, window, "ts", "timestamp_ntz", names)
 
 
-def windowed(size_us: int) -> WindowTableFunction:
+def window_table(size_us: int) -> WindowTableFunction:
     return windowed_by(Tumble(size_us))
 
 
-RELATIONS = {"a": windowed(60), "b": windowed(60), "wide": windowed(120)}
+RELATIONS = {"a": window_table(60), "b": window_table(60), "wide": window_table(120)}
 
 
-def found(sql: str) -> tuple[str | None, str | None, str | None] | None:
+def attached_windows(sql: str) -> tuple[str | None, str | None, str | None] | None:
     attached = query_properties(parse_query(sql), RELATIONS)
     return None if attached is None else (attached.start, attached.end, attached.time)
 
@@ -74,7 +74,7 @@ def found(sql: str) -> tuple[str | None, str | None, str | None] | None:
 def test_sides_of_a_union_with_the_same_windows_keep_them(
     sql: str, columns: tuple[str | None, ...]
 ) -> None:
-    assert found(sql) == columns
+    assert attached_windows(sql) == columns
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_sides_of_a_union_with_the_same_windows_keep_them(
     ],
 )
 def test_other_unions_have_none(sql: str) -> None:
-    assert found(sql) is None
+    assert attached_windows(sql) is None
 
 
 @pytest.mark.parametrize(("second", "role"), [("window_end", "end"), ("k", None)])
@@ -129,9 +129,9 @@ def test_the_start_tells_all_windows_apart_but_those_that_grow(
 # -- joins ----------------------------------------------------------------------------------------
 
 
-def joined(join_type: str) -> AttachedWindow | None:
-    """The windows of a join of `a` and `b`, whose columns end in 0."""
-    left, right = windowed(60), windowed_by(Tumble(60), "0")
+def join_windows(join_type: str) -> AttachedWindow | None:
+    """Return the windows of a join of `a` and `b`, whose columns end in 0."""
+    left, right = window_table(60), windowed_by(Tumble(60), "0")
     windows = [window_properties(side) for side in (left, right)]
     assert windows[0] is not None and windows[1] is not None
     return window_properties(
@@ -162,22 +162,22 @@ def joined(join_type: str) -> AttachedWindow | None:
 def test_a_join_has_the_windows_of_the_sides_that_have_a_row_in_each_of_its_rows(
     join_type: str, of_left: bool, of_right: bool
 ) -> None:
-    found = joined(join_type)
-    assert found is not None
+    result = join_windows(join_type)
+    assert result is not None
     for names, is_known in ((COLUMNS[1:], of_left), ([f"{n}0" for n in COLUMNS[1:]], of_right)):
         roles = ["start", "end", "time"] if is_known else [None] * 3
-        assert [found.role_of(name) for name in names] == roles
-        assert identifies_window(found, names[1:2]) == is_known
+        assert [result.role_of(name) for name in names] == roles
+        assert identifies_window(result, names[1:2]) == is_known
 
 
 def test_a_full_join_has_no_windows() -> None:
-    assert joined("FullOuter") is None
+    assert join_windows("FullOuter") is None
 
 
 def test_the_windows_of_one_side_of_a_join_are_enough_wherever_they_go() -> None:
-    found = joined("Inner")
-    assert found is not None
-    right = renamed_windows(found, [("window_start0", "s"), ("window_end0", "e"), ("k", "k")])
+    result = join_windows("Inner")
+    assert result is not None
+    right = rename_windows(result, [("window_start0", "s"), ("window_end0", "e"), ("k", "k")])
     assert right is not None
     assert (right.start, right.end, right.time, right.others) == ("s", "e", None, ())
     assert identifies_window(right, ["e"])

@@ -1,4 +1,4 @@
-"""Joins of a stream's windows with their own greatest value, which become ranks."""
+"""Joins of a stream's windows with their own greatest value become ranks."""
 
 from __future__ import annotations
 
@@ -47,36 +47,38 @@ def call(function: str, argument: str | None, name: str) -> AggregateCall:
 def windows(
     *calls: AggregateCall, window: Window = WINDOW, table: str = "events"
 ) -> WindowAggregate:
-    """An aggregation by `k` and window, with the columns k, s, e and those of the calls."""
+    """Return an aggregation by `k` and window, with the columns k, s, e and those of the calls."""
     scan = TableScan(COLUMNS, table, exp.select("*").from_(table))
     schema = (
         Column("k", "int"),
         Column("s", "timestamp_ntz", False),
         Column("e", "timestamp_ntz", False),
-        *(Column(each.name, each.type) for each in calls),
+        *(Column(entry.name, entry.type) for entry in calls),
     )
     keys = (NamedExpr("k", column("k")),)
     roles = (WindowKey("s", "start"), WindowKey("e", "end"))
     return WindowAggregate(schema, scan, window, "ts", "timestamp_ntz", keys, roles, calls)
 
 
-def renamed(node: Node, **names: str) -> Project:
-    """The columns of a node that are named, under these names."""
+def rename(node: Node, **names: str) -> Project:
+    """Return the selected columns of a node under new names."""
     types = {c.name: c for c in node.schema}
     schema = tuple(replace(types[old], name=new) for new, old in names.items())
     return Project(schema, node, tuple(NamedExpr(n, column(o)) for n, o in names.items()))
 
 
 def greatest(of: Node, function: str = "MAX", argument: str = "n") -> Project:
-    """MAX of a column by window, with the columns s0, e0 and most."""
+    """Return MAX of a column by window, with the columns s0, e0 and most."""
     extreme = call(function, argument, "most")
     types = {c.name: c for c in of.schema}
     schema = (types["s"], types["e"], Column("most", types[argument].type))
     by = tuple(NamedExpr(name, column(name)) for name in ("s", "e"))
-    return renamed(Aggregate(schema, of, by, (extreme,)), s0="s", e0="e", most="most")
+    return rename(Aggregate(schema, of, by, (extreme,)), s0="s", e0="e", most="most")
 
 
-def joined(left: Node, right: Node, on: str | None, keys: tuple[tuple[str, str], ...] = ()) -> Node:
+def join_nodes(
+    left: Node, right: Node, on: str | None, keys: tuple[tuple[str, str], ...] = ()
+) -> Node:
     return WindowJoin(
         left.schema + right.schema,
         left,
@@ -91,14 +93,14 @@ def joined(left: Node, right: Node, on: str | None, keys: tuple[tuple[str, str],
 
 
 COUNTS = windows(call("COUNT", None, "n"))
-# The same once more, under another name
-AGAIN = renamed(windows(call("COUNT", None, "m")), s="s", e="e", n="m")
+# The same aggregation under another name
+AGAIN = rename(windows(call("COUNT", None, "m")), s="s", e="e", n="m")
 
 
 @pytest.mark.parametrize("on", ["n >= most", "most <= n", "n = most", "N >= Most", None])
 def test_what_passes_the_greatest_value_has_rank_1(on: str | None) -> None:
     keys = () if on else (("n", "most"),)
-    join = joined(COUNTS, greatest(AGAIN), on, keys)
+    join = join_nodes(COUNTS, greatest(AGAIN), on, keys)
     after = convert_join_to_rank(join, OPTIONS)
     assert isinstance(after, Project) and after.schema == join.schema
     assert [(item.name, item.expr.name) for item in after.items] == [
@@ -112,43 +114,43 @@ def test_what_passes_the_greatest_value_has_rank_1(on: str | None) -> None:
 
 
 def test_the_least_value_ranks_upwards() -> None:
-    after = convert_join_to_rank(joined(COUNTS, greatest(AGAIN, "MIN"), "n <= most"), OPTIONS)
+    after = convert_join_to_rank(join_nodes(COUNTS, greatest(AGAIN, "MIN"), "n <= most"), OPTIONS)
     assert isinstance(after, Project) and isinstance(after.input, WindowRank)
     assert [to_sql(order) for order in after.input.order_by] == ["`n` ASC NULLS LAST"]
 
 
 def test_a_value_that_may_be_null_stays_in_the_join() -> None:
     sums = windows(call("SUM", "x", "n"))
-    after = convert_join_to_rank(joined(sums, greatest(sums), "n >= most"), OPTIONS)
+    after = convert_join_to_rank(join_nodes(sums, greatest(sums), "n >= most"), OPTIONS)
     assert after == Refusal("n may be NULL")
 
 
 OTHERS = {
-    "another comparison": joined(COUNTS, greatest(AGAIN), "n > most"),
-    "the wrong way round": joined(COUNTS, greatest(AGAIN), "n <= most"),
-    "one more condition": joined(COUNTS, greatest(AGAIN), "n >= most AND k > 1"),
-    "no condition": joined(COUNTS, greatest(AGAIN), None),
-    "a computed side": joined(COUNTS, greatest(AGAIN), "n + 1 >= most"),
-    "another column": joined(COUNTS, greatest(AGAIN), "k >= most"),
-    "other windows": joined(
+    "another comparison": join_nodes(COUNTS, greatest(AGAIN), "n > most"),
+    "the wrong way round": join_nodes(COUNTS, greatest(AGAIN), "n <= most"),
+    "one more condition": join_nodes(COUNTS, greatest(AGAIN), "n >= most AND k > 1"),
+    "no condition": join_nodes(COUNTS, greatest(AGAIN), None),
+    "a computed side": join_nodes(COUNTS, greatest(AGAIN), "n + 1 >= most"),
+    "another column": join_nodes(COUNTS, greatest(AGAIN), "k >= most"),
+    "other windows": join_nodes(
         COUNTS, greatest(windows(call("COUNT", None, "n"), window=Tumble(10_000_000))), "n >= most"
     ),
-    "another aggregate": joined(
+    "another aggregate": join_nodes(
         COUNTS, greatest(windows(call("COUNT", "x", "n"))), "n >= most"
     ),
-    "another table": joined(
+    "another table": join_nodes(
         COUNTS, greatest(windows(call("COUNT", None, "n"), table="names")), "n >= most"
     ),
-    "a filter on one side": joined(
+    "a filter on one side": join_nodes(
         Filter(COUNTS.schema, COUNTS, (exp.maybe_parse("k > 1"),)), greatest(AGAIN), "n >= most"
     ),
-    "bounded tables": joined(
+    "bounded tables": join_nodes(
         windows(call("COUNT", None, "n"), table="names"),
         greatest(windows(call("COUNT", None, "n"), table="names")),
         "n >= most",
     ),
     "a left join": replace(
-        joined(COUNTS, greatest(AGAIN), "n >= most"),  # type: ignore[type-var]
+        join_nodes(COUNTS, greatest(AGAIN), "n >= most"),  # type: ignore[type-var]
         join_type="LeftOuter",
     ),
 }  # fmt: skip

@@ -9,13 +9,13 @@ from planner.optimizer import Options, Refusal
 from planner.rules.push_filter_below_window import push_filter_below_window
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
-from tests.planner.rules.test_window_rows import CATALOG, windowed
+from tests.planner.rules.test_window_rows import CATALOG, window_node
 
 
 @pytest.mark.parametrize("call", ["RAND()", "UNIFORM(0, 9)", "LENGTH(RANDSTR(v))"])
 def test_what_is_another_value_each_time_is_not_asked_before_rows_are_in_windows(call: str) -> None:
     condition = parse_query(f"SELECT 1 FROM t WHERE {call} > 3").args["where"].this
-    node = windowed(Tumble(60_000_000), "ts", "v")
-    found = push_filter_below_window(Filter(node.schema, node, (condition,)), Options(CATALOG))
-    assert isinstance(found, Refusal)
-    assert found.reason.endswith("is not deterministic")
+    node = window_node(Tumble(60_000_000), "ts", "v")
+    result = push_filter_below_window(Filter(node.schema, node, (condition,)), Options(CATALOG))
+    assert isinstance(result, Refusal)
+    assert result.reason.endswith("is not deterministic")

@@ -1,4 +1,4 @@
-"""Top-N of rows that a stream keeps: which of them the local stage keeps."""
+"""Top-N of a stream's rows: which rows the local stage keeps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.spec.expressions import FirstRows, RankOrder
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, SessionWindow, Tumble
 from sqlwin.parser.parser import parse_query
-from tests.planner.rules.test_window_rows import CATALOG, MINUTE_US, chosen, ranked, windowed
+from tests.planner.rules.test_window_rows import CATALOG, MINUTE_US, chosen, rank_node, window_node
 
 HIGHEST = RankOrder("v", True, False)
 
 
-def optimized(node: Node) -> tuple[Node, list[str]]:
-    """The physical plan, and what the rule had against it."""
+def optimize_plan(node: Node) -> tuple[Node, list[str]]:
+    """Return the physical plan and the rule's refusals."""
     options, trace = Options(catalog=CATALOG), Trace()
     plan = to_physical(optimize(node, LOGICAL_STAGES, options, trace))
     plan = optimize(plan, (*PHYSICAL_STAGES, *SCAN_STAGES[-1:]), options, trace)
@@ -35,15 +35,15 @@ def first(node: Node) -> FirstRows | None:
 
 def test_of_a_slice_the_first_rows_are_kept() -> None:
     for window in (Tumble(MINUTE_US), Hop(MINUTE_US, 5 * MINUTE_US)):
-        top = ranked(windowed(window, "ts", "k", "v"), window)
-        assert first(optimized(top)[0]) == FirstRows((), (HIGHEST,), "ROW_NUMBER", 3)
+        top = rank_node(window_node(window, "ts", "k", "v"), window)
+        assert first(optimize_plan(top)[0]) == FirstRows((), (HIGHEST,), "ROW_NUMBER", 3)
         by_key = replace(top, partition_by=("k",), rank_type="RANK", rank_start=2, rank_end=2)
-        assert first(optimized(by_key)[0]) == FirstRows(("k",), (HIGHEST,), "RANK", 2)
+        assert first(optimize_plan(by_key)[0]) == FirstRows(("k",), (HIGHEST,), "RANK", 2)
 
 
 def test_projections_on_the_way_are_seen_through() -> None:
     window = Tumble(MINUTE_US)
-    rows = windowed(window, "ts", "k", "v")
+    rows = window_node(window, "ts", "k", "v")
     items = [("price", "v"), ("window_start", "window_start"), ("window_end", "window_end")]
     types = {c.name: c for c in rows.schema}
     named = Project(
@@ -51,34 +51,34 @@ def test_projections_on_the_way_are_seen_through() -> None:
         rows,
         tuple(NamedExpr(new, column(old)) for new, old in items),
     )
-    top = ranked(named, window)
+    top = rank_node(named, window)
     order = parse_query("SELECT 1 ORDER BY price NULLS LAST").args["order"].expressions
-    plan, refused = optimized(replace(top, order_by=tuple(order)))
+    plan, refused = optimize_plan(replace(top, order_by=tuple(order)))
     assert first(plan) == FirstRows((), (RankOrder("v", False, False),), "ROW_NUMBER", 3)
     assert not refused
 
 
 def test_the_last_row_by_time_is_the_first_of_those_that_are_kept() -> None:
     window = Tumble(MINUTE_US)
-    top = ranked(windowed(window, "ts", "k", "v"), window)
+    top = rank_node(window_node(window, "ts", "k", "v"), window)
     last = WindowDeduplicate(
         top.schema, top.input, top.attached, top.window_columns, ("k",), "ts", "LastRow", "rn"
     )
-    found = first(optimized(last)[0])
-    assert found == FirstRows(("k",), (RankOrder("ts", True, False),), "ROW_NUMBER", 1)
+    result = first(optimize_plan(last)[0])
+    assert result == FirstRows(("k",), (RankOrder("ts", True, False),), "ROW_NUMBER", 1)
 
 
 def test_all_rows_are_kept_where_some_are_chosen_before_they_are_ranked() -> None:
     window = Tumble(MINUTE_US)
-    top = ranked(windowed(window, "ts", "k", "v"), window)
+    top = rank_node(window_node(window, "ts", "k", "v"), window)
     (condition,) = [parse_query("SELECT 1 WHERE window_end > ts").args["where"].this]
     chosen_before = top.with_inputs(Filter(top.input.schema, top.input, (condition,)))
-    assert first(optimized(chosen_before)[0]) is None
+    assert first(optimize_plan(chosen_before)[0]) is None
 
 
 def test_all_rows_are_kept_where_what_ranks_them_is_computed_afterwards() -> None:
     window = Tumble(MINUTE_US)
-    rows = windowed(window, "ts", "k", "v")
+    rows = window_node(window, "ts", "k", "v")
     computed = Project(
         (*rows.schema, Column("w", "int")),
         rows,
@@ -88,20 +88,20 @@ def test_all_rows_are_kept_where_what_ranks_them_is_computed_afterwards() -> Non
         ),
     )
     order = tuple(parse_query("SELECT 1 ORDER BY w").args["order"].expressions)
-    plan, refused = optimized(replace(ranked(computed, window), order_by=order))
+    plan, refused = optimize_plan(replace(rank_node(computed, window), order_by=order))
     assert first(plan) is None
     assert refused == ["the ranked expressions are computed after rows are buffered"]
 
 
 def test_all_rows_of_sessions_are_kept() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
-    plan, refused = optimized(ranked(windowed(window, "ts", "k", "v"), window))
+    plan, refused = optimize_plan(rank_node(window_node(window, "ts", "k", "v"), window))
     assert first(plan) is None
     assert refused == ["the length of a session depends on all of its rows"]
 
 
 def test_ranks_of_aggregates_and_of_tables_at_rest_are_not_concerned() -> None:
     window = Tumble(MINUTE_US)
-    top = ranked(windowed(window, "ts", "k", "v", table="names"), window)
-    plan, refused = optimized(chosen(top, "v"))
+    top = rank_node(window_node(window, "ts", "k", "v", table="names"), window)
+    plan, refused = optimize_plan(chosen(top, "v"))
     assert isinstance(plan.inputs[0], WindowRank) and not refused

@@ -1,4 +1,4 @@
-"""Which window aggregates of a plan share a local aggregate, and the nodes that this makes."""
+"""Which window aggregates of a plan share a local aggregate, and the resulting nodes."""
 
 from sqlglot import exp
 
@@ -48,12 +48,12 @@ def call(function, argument, name, type_="bigint"):
 
 
 def window_aggregate(window, *calls, over=TABLE, keys=("k",), time="ts"):
-    """A window aggregate in two phases."""
+    """Return a window aggregate in two phases."""
     calls = calls or (call("SUM", "x", "s"),)
     schema = (
         *(Column(key, "int") for key in keys),
         Column("window_end", "timestamp_ntz"),
-        *(Column(each.name, each.type) for each in calls),
+        *(Column(item.name, item.type) for item in calls),
     )
     one_phase = OnePhaseWindowAggregate(
         schema,
@@ -68,8 +68,8 @@ def window_aggregate(window, *calls, over=TABLE, keys=("k",), time="ts"):
     return split_window_aggregate(one_phase, OPTIONS)
 
 
-def shared(*plans):
-    """(the plans after the rule, what it noted for each plan)."""
+def share(*plans):
+    """Return (plans after the rule, the rule's notes for each plan)."""
     traces = [Trace() for _ in plans]
     after = share_window_slices(plans, traces, OPTIONS)
     return after, [[entry.reason for entry in trace.entries] for trace in traces]
@@ -79,12 +79,12 @@ def exchange_below(project):
     return project.input.input
 
 
-def filtered(condition, over=TABLE):
+def filter_node(condition, over=TABLE):
     return Filter(over.schema, over, (exp.maybe_parse(condition),))
 
 
 def test_windows_of_several_plans_read_one_and_the_same_exchange():
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Hop(5 * MINUTE, 60 * MINUTE)),
         window_aggregate(Cumulate(60 * MINUTE, 1440 * MINUTE)),
@@ -103,20 +103,20 @@ def test_windows_of_several_plans_read_one_and_the_same_exchange():
 def test_windows_of_one_plan_share_too():
     nodes = {"a": window_aggregate(Tumble(MINUTE)), "b": window_aggregate(Tumble(2 * MINUTE))}
     union = exp.maybe_parse("SELECT * FROM a UNION ALL SELECT * FROM b")
-    [plan], _ = shared(SqlQuery(nodes["a"].schema, union, tuple(nodes.items())))
+    [plan], _ = share(SqlQuery(nodes["a"].schema, union, tuple(nodes.items())))
     first, second = (exchange_below(node) for node in plan.inputs)
     assert first.input is second.input
 
 
 def test_a_single_window_keeps_its_exchange_and_the_plan_is_the_same_object():
     plan = window_aggregate(Tumble(MINUTE))
-    [after], notes = shared(plan)
+    [after], notes = share(plan)
     assert after is plan
     assert notes == [[]]
 
 
 def test_aggregates_that_several_windows_have_are_computed_once():
-    after, _ = shared(
+    after, _ = share(
         window_aggregate(Tumble(MINUTE), call("SUM", "x", "s"), call("MAX", "y", "m")),
         window_aggregate(Tumble(2 * MINUTE), call("SUM", "y", "s"), call("SUM", "x", "t")),
     )
@@ -125,7 +125,7 @@ def test_aggregates_that_several_windows_have_are_computed_once():
     assert isinstance(local, LocalWindowAggregate)
     computed = {p.name: to_sql(p.expr) for plan in local.plans for p in plan.partials}
     assert computed == {"s$0": "SUM(`x`)", "m$0": "MAX(`y`)", "s$0_2": "SUM(`y`)"}
-    # Each window finds its own names.
+    # Each window keeps its own names.
     assert dict(first.columns) == {"k": "k", "$slice_end": "$slice_end", "s$0": "s$0", "m$0": "m$0"}
     assert [pair for pair in second.columns if "$0" in pair[0]] == [
         ("s$0_2", "s$0"),
@@ -138,7 +138,7 @@ def test_the_columns_that_any_window_needs_are_read():
         kept = tuple(c for c in COLUMNS if c.name in names)
         return Project(kept, TABLE, tuple(NamedExpr(c.name, column(c.name)) for c in kept))
 
-    after, _ = shared(
+    after, _ = share(
         window_aggregate(Tumble(MINUTE), over=pruned("ts", "k", "x")),
         window_aggregate(Tumble(2 * MINUTE), call("MAX", "y", "m"), over=pruned("ts", "k", "y")),
     )
@@ -147,7 +147,7 @@ def test_the_columns_that_any_window_needs_are_read():
 
 
 def test_keys_may_come_in_another_order():
-    after, _ = shared(
+    after, _ = share(
         window_aggregate(Tumble(MINUTE), keys=("k", "j")),
         window_aggregate(Tumble(MINUTE), keys=("j", "k")),
     )
@@ -160,10 +160,10 @@ def test_other_keys_conditions_or_times_keep_windows_apart_and_the_reason_says_s
     plans = [
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(MINUTE), keys=("j",)),
-        window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),
+        window_aggregate(Tumble(MINUTE), over=filter_node("x > 0")),
         window_aggregate(Tumble(MINUTE), time="other_ts"),
     ]
-    after, notes = shared(*plans)
+    after, notes = share(*plans)
     assert all(isinstance(exchange_below(plan), Exchange) for plan in after)
     others = "the other windows over t"
     assert notes == [
@@ -175,8 +175,8 @@ def test_other_keys_conditions_or_times_keep_windows_apart_and_the_reason_says_s
 
 
 def test_the_same_conditions_in_another_order_are_the_same():
-    both = filtered("x > 0", filtered("y > 0")), filtered("y > 0", filtered("x > 0"))
-    after, notes = shared(*(window_aggregate(Tumble(MINUTE), over=over) for over in both))
+    both = filter_node("x > 0", filter_node("y > 0")), filter_node("y > 0", filter_node("x > 0"))
+    after, notes = share(*(window_aggregate(Tumble(MINUTE), over=over) for over in both))
     assert notes == [[None], [None]]
     conditions = exchange_below(after[0]).input.input.input.input
     assert [to_sql(c) for c in conditions.conjuncts] == ["y > 0", "x > 0"]
@@ -184,14 +184,12 @@ def test_the_same_conditions_in_another_order_are_the_same():
 
 def test_windows_over_other_tables_are_not_spoken_of():
     other = TableScan(COLUMNS, "u", exp.select("*").from_("u"))
-    _, notes = shared(
-        window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(MINUTE), over=other)
-    )
+    _, notes = share(window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(MINUTE), over=other))
     assert notes == [[], []]
 
 
 def test_a_window_that_would_cut_slices_too_fine_stays_alone():
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(61_000_000)),
         window_aggregate(Tumble(60 * MINUTE)),
@@ -216,7 +214,7 @@ def test_windows_over_windows_share_on_both_floors():
     )
     above = Project(renamed, inner, items)
     calls = (call("MAX", "s", "m"),)
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Hop(5 * MINUTE, 10 * MINUTE), *calls, over=above),
         window_aggregate(Hop(10 * MINUTE, 30 * MINUTE), *calls, over=above),
         window_aggregate(Tumble(2 * MINUTE)),

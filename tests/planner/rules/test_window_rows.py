@@ -1,4 +1,4 @@
-"""Rows of windows of a stream that are kept until their windows close: which, and of what columns."""
+"""Which rows and columns of a stream are buffered until their windows close."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TYPES = {"ts": "timestamp_ntz", "k": "string", "v": "int", "tags": "array<int>"}
 CATALOG = cast(Any, Catalog(StreamTable("events", None)))
 
 
-def windowed(window: Window, *columns: str, table: str = "events") -> WindowTableFunction:
+def window_node(window: Window, *columns: str, table: str = "events") -> WindowTableFunction:
     schema = tuple(Column(name, TYPES[name], True) for name in columns)
     scan = TableScan(schema, table, parse_query(f"SELECT * FROM {table}"))
     added = tuple(Column(name, "timestamp_ntz", False) for name in WINDOW)
@@ -48,7 +48,7 @@ def chosen(node: Node, *names: str) -> Project:
     return Project(schema, node, tuple(NamedExpr(c.name, column(c.name)) for c in schema))
 
 
-def ranked(node: Node, window: Window) -> WindowRank:
+def rank_node(node: Node, window: Window) -> WindowRank:
     attached = AttachedWindow(window, *WINDOW, ("ts", "window_time"))
     order = parse_query("SELECT 1 ORDER BY v DESC").args["order"].expressions
     return WindowRank(
@@ -65,14 +65,14 @@ def ranked(node: Node, window: Window) -> WindowRank:
     )
 
 
-def optimized(node: Node) -> tuple[Node, list[str]]:
+def optimize_plan(node: Node) -> tuple[Node, list[str]]:
     trace = Trace()
     plan = optimize(node, LOGICAL_STAGES, Options(catalog=CATALOG), trace)
     return plan, [entry.reason for entry in trace.entries if entry.reason is not None]
 
 
-def kept(node: Node) -> list[WindowRows]:
-    below = [found for child in node.inputs for found in kept(child)]
+def buffered_columns(node: Node) -> list[WindowRows]:
+    below = [result for child in node.inputs for result in buffered_columns(child)]
     return [node, *below] if isinstance(node, WindowRows) else below
 
 
@@ -82,9 +82,9 @@ def names(node: Node) -> list[str]:
 
 def test_ranked_rows_are_kept_with_the_columns_that_are_read() -> None:
     window = Tumble(MINUTE_US)
-    top = ranked(windowed(window, "ts", "k", "v", "tags"), window)
-    plan, refused = optimized(chosen(top, "k", "window_end"))
-    (rows,) = kept(plan)
+    top = rank_node(window_node(window, "ts", "k", "v", "tags"), window)
+    plan, refused = optimize_plan(chosen(top, "k", "window_end"))
+    (rows,) = buffered_columns(plan)
     assert names(rows) == ["k", "v", "window_start", "window_end"]
     assert isinstance(rows.input, WindowAggregate)
     assert [call.function for call in rows.input.calls] == ["COUNT"]
@@ -94,8 +94,8 @@ def test_ranked_rows_are_kept_with_the_columns_that_are_read() -> None:
 
 def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
     window = Tumble(MINUTE_US)
-    left = windowed(window, "ts", "k", "tags")
-    right = chosen(windowed(window, "ts", "v", "tags"), "v", "window_start", "window_end")
+    left = window_node(window, "ts", "k", "tags")
+    right = chosen(window_node(window, "ts", "v", "tags"), "v", "window_start", "window_end")
     attached = AttachedWindow(window, *WINDOW)
     renamed = Project(
         tuple(Column(f"{c.name}0", c.type, True) for c in right.schema),
@@ -106,48 +106,48 @@ def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
     join = WindowJoin(
         left.schema + renamed.schema, left, renamed, "Inner", attached, attached, pairs, (), None
     )
-    plan, _ = optimized(chosen(join, "k", "v0"))
-    first, second = kept(plan)
+    plan, _ = optimize_plan(chosen(join, "k", "v0"))
+    first, second = buffered_columns(plan)
     assert names(first) == ["k", "window_start", "window_end"]
     assert names(second) == ["v", "window_start", "window_end"]
 
 
 def test_sessions_are_kept_wherever_their_rows_are_read() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
-    function = windowed(window, "ts", "k", "v")
-    (rows,) = kept(optimized(function)[0])
+    function = window_node(window, "ts", "k", "v")
+    (rows,) = buffered_columns(optimize_plan(function)[0])
     assert names(rows) == ["ts", "k", "v", *WINDOW]
-    (narrow,) = kept(optimized(chosen(function, "v", "window_end"))[0])
+    (narrow,) = buffered_columns(optimize_plan(chosen(function, "v", "window_end"))[0])
     assert names(narrow) == ["k", "v", "window_start", "window_end"]
     text = parse_query("SELECT v + 1 AS w FROM below WHERE v > 2")
-    (read,) = kept(
-        optimized(SqlQuery((Column("w", "int", True),), text, (("below", function),)))[0]
+    (read,) = buffered_columns(
+        optimize_plan(SqlQuery((Column("w", "int", True),), text, (("below", function),)))[0]
     )
     assert names(read) == ["k", "v", "window_start", "window_end"]
 
 
 def test_rows_that_come_one_after_the_other_are_not_kept_where_that_will_do() -> None:
     for window in (Tumble(MINUTE_US), Cumulate(MINUTE_US, 5 * MINUTE_US)):
-        assert not kept(optimized(windowed(window, "ts", "v"))[0])
-        assert not kept(optimized(chosen(windowed(window, "ts", "v"), "v"))[0])
+        assert not buffered_columns(optimize_plan(window_node(window, "ts", "v"))[0])
+        assert not buffered_columns(optimize_plan(chosen(window_node(window, "ts", "v"), "v"))[0])
 
 
 def test_rows_of_bounded_tables_are_not_buffered() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
-    top = ranked(windowed(window, "ts", "k", "v", table="names"), window)
-    assert optimized(chosen(top, "v"))[0] == chosen(top, "v")
+    top = rank_node(window_node(window, "ts", "k", "v", table="names"), window)
+    assert optimize_plan(chosen(top, "v"))[0] == chosen(top, "v")
 
 
 def test_rows_come_in_every_step_that_they_are_in() -> None:
     window = Cumulate(MINUTE_US, 5 * MINUTE_US, emit_only_on_update=True)
-    (rows,) = kept(optimized(ranked(windowed(window, "ts", "v"), window))[0])
+    (rows,) = buffered_columns(optimize_plan(rank_node(window_node(window, "ts", "v"), window))[0])
     assert isinstance(rows.input, WindowAggregate)
     assert rows.input.window == Cumulate(MINUTE_US, 5 * MINUTE_US)
 
 
 def test_a_column_that_cannot_be_grouped_by_is_named() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
-    _, refused = optimized(windowed(window, "ts", "k", "tags"))
+    _, refused = optimize_plan(window_node(window, "ts", "k", "tags"))
     assert refused == [
         "column `tags` of type array<int> cannot be buffered on a stream; supported types are "
         "numbers, strings, times, intervals and booleans"

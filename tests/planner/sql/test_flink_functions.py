@@ -1,11 +1,11 @@
-"""Flink's functions, as Spark writes them."""
+"""Flink's functions, translated to Spark's."""
 
 from __future__ import annotations
 
 import pytest
 
 from planner.sql.build import to_sql
-from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql.flink_functions import rewrite_functions, round_time, time_rounding_calls
 from planner.sql.nodes import KeywordCall
 from runtime.errors import AnalysisError
 from sqlwin.parser.parser import parse_query
@@ -17,16 +17,16 @@ def rewritten(expression: str) -> str:
     return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
 
 
-def rounded(call: str, type_: str) -> str:
+def round_call(call: str, type_: str) -> str:
     sql = f"SELECT {call} AS x FROM t"
     tree = parse_query(sql)
-    (found,) = rounded_times(tree)
-    round_time(found, type_, sql)
+    (result,) = time_rounding_calls(tree)
+    round_time(result, type_, sql)
     return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
 
 
 @pytest.mark.parametrize(
-    ("flink", "wanted"),
+    ("flink", "expected"),
     [
         ("TO_TIMESTAMP_LTZ(ms, 3)", "TIMESTAMP_MILLIS(ms)"),
         ("to_timestamp_ltz(s, 0)", "TIMESTAMP_SECONDS(s)"),
@@ -51,8 +51,8 @@ def rounded(call: str, type_: str) -> str:
         ("DATE_FORMAT(ts, 'HH:mm')", "DATE_FORMAT(ts, 'HH:mm')"),
     ],
 )
-def test_functions_have_sparks_names(flink: str, wanted: str) -> None:
-    assert rewritten(flink) == wanted
+def test_functions_have_sparks_names(flink: str, expected: str) -> None:
+    assert rewritten(flink) == expected
 
 
 def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "type_", "wanted"),
+    ("call", "type_", "expected"),
     [
         ("FLOOR(ts TO DAY)", "timestamp", "DATE_TRUNC('DAY', ts)"),
         ("FLOOR(ts TO DAY)", "timestamp_ntz", "CAST(CAST(ts AS DATE) AS TIMESTAMP_NTZ)"),
@@ -72,13 +72,13 @@ def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
         ),
     ],
 )
-def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, wanted: str) -> None:
-    assert rounded(call, type_) == wanted
+def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, expected: str) -> None:
+    assert round_call(call, type_) == expected
 
 
 def test_weeks_begin_on_sunday_as_flinks_do() -> None:
-    assert rounded("FLOOR(d TO WEEK)", "date") == "DATE_SUB(d, DAYOFWEEK(d) - 1)"
-    assert rounded("FLOOR(ts TO WEEK)", "timestamp") == (
+    assert round_call("FLOOR(d TO WEEK)", "date") == "DATE_SUB(d, DAYOFWEEK(d) - 1)"
+    assert round_call("FLOOR(ts TO WEEK)", "timestamp") == (
         "TIMESTAMPADD(DAY, -1, DATE_TRUNC('WEEK', TIMESTAMPADD(DAY, 1, ts)))"
     )
 
@@ -86,9 +86,11 @@ def test_weeks_begin_on_sunday_as_flinks_do() -> None:
 def test_units_that_are_none_are_refused() -> None:
     for call, type_ in (("FLOOR(ts TO CENTURY)", "timestamp"), ("CEIL(d TO HOUR)", "date")):
         with pytest.raises(AnalysisError, match="cannot round"):
-            rounded(call, type_)
+            round_call(call, type_)
 
 
 def test_plain_floor_is_left_alone() -> None:
-    assert not rounded_times(parse_query("SELECT FLOOR(a), CEIL(a, 2) FROM t"))
-    assert isinstance(rounded_times(parse_query("SELECT FLOOR(a TO DAY) FROM t"))[0], KeywordCall)
+    assert not time_rounding_calls(parse_query("SELECT FLOOR(a), CEIL(a, 2) FROM t"))
+    assert isinstance(
+        time_rounding_calls(parse_query("SELECT FLOOR(a TO DAY) FROM t"))[0], KeywordCall
+    )

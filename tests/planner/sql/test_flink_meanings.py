@@ -1,4 +1,4 @@
-"""Under strict-flink, functions that Spark defines differently are written as Flink means them."""
+"""Under strict-flink, functions that Spark defines differently are translated to Flink's meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flink's clauses and constructors, as Spark writes them."""
+"""Flink's clauses and constructors, translated to Spark's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rewritten(query: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flink", "wanted"),
+    ("flink", "expected"),
     [
         ("ARRAY[1, 2]", "ARRAY(1, 2)"),
         ("ARRAY[x]", "ARRAY(x)"),
@@ -34,7 +34,7 @@ def rewritten(query: str) -> str:
             "ARRAY(NAMED_STRUCT('f0', 1), NAMED_STRUCT('f0', ARRAY(2)))",
         ),
         ("price BETWEEN SYMMETRIC 3 AND 1", "(price BETWEEN 3 AND 1 OR price BETWEEN 1 AND 3)"),
-        # elements of columns that are called so
+        # elements of columns with these names
         ("array[0]", "array[0]"),
         ("`ARRAY`[0]", "`ARRAY`[0]"),
         ("t.map['a']", "t.map['a']"),
@@ -42,12 +42,12 @@ def rewritten(query: str) -> str:
         ("price BETWEEN 1 AND 3", "price BETWEEN 1 AND 3"),
     ],
 )
-def test_expressions(flink: str, wanted: str) -> None:
-    assert rewritten(f"SELECT {flink} AS x FROM t") == f"SELECT {wanted} AS x FROM t"
+def test_expressions(flink: str, expected: str) -> None:
+    assert rewritten(f"SELECT {flink} AS x FROM t") == f"SELECT {expected} AS x FROM t"
 
 
 @pytest.mark.parametrize(
-    ("flink", "wanted"),
+    ("flink", "expected"),
     [
         ("t CROSS JOIN UNNEST(arr) AS u(x)", "t LATERAL VIEW EXPLODE(arr) u AS x"),
         ("t, UNNEST(arr) AS u(x)", "t LATERAL VIEW EXPLODE(arr) u AS x"),
@@ -87,8 +87,8 @@ def test_expressions(flink: str, wanted: str) -> None:
         ("t ORDER BY x OFFSET 3 ROWS FETCH NEXT ROW ONLY", "t ORDER BY x LIMIT 1 OFFSET 3"),
     ],
 )
-def test_clauses(flink: str, wanted: str) -> None:
-    assert rewritten(f"SELECT * FROM {flink}") == f"SELECT * FROM {wanted}"
+def test_clauses(flink: str, expected: str) -> None:
+    assert rewritten(f"SELECT * FROM {flink}") == f"SELECT * FROM {expected}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "expected"),
     [
         (
             "WITH a AS (SELECT 1 AS x) SELECT * FROM (WITH A AS (SELECT a.x FROM a) SELECT a.x FROM a)",
@@ -45,10 +45,10 @@ WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
         ),
     ],
 )
-def test_a_cte_that_hides_an_outer_one_has_another_name(query: str, wanted: str) -> None:
+def test_a_cte_that_hides_an_outer_one_has_another_name(query: str, expected: str) -> None:
     tree = parse_query(query)
     assert rename_hidden_ctes(tree)
-    assert to_sql(tree) == wanted
+    assert to_sql(tree) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_ctes_that_hide_none_keep_their_names(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ctes", "query", "wanted"),
+    ("ctes", "query", "expected"),
     [
-        # in its own definition, the name of a CTE is that of a table
+        # in its own definition, the name of a CTE refers to a table
         (
             "a AS (SELECT * FROM a)",
             "SELECT * FROM a",
             "WITH a AS (SELECT * FROM a) SELECT * FROM a",
         ),
-        # and so is the name of a later one
+        # and so does the name of a later one
         (
             "a AS (SELECT * FROM b), b AS (SELECT 1)",
             "SELECT * FROM b, a",
@@ -94,7 +94,7 @@ def test_ctes_that_hide_none_keep_their_names(query: str) -> None:
     ],
 )
 def test_a_query_gets_the_outer_ctes_that_it_uses_in_their_order(
-    ctes: str, query: str, wanted: str
+    ctes: str, query: str, expected: str
 ) -> None:
     scope = {cte.alias: cte for cte in parse_query(f"WITH {ctes} SELECT 1").ctes}
-    assert to_sql(with_ctes(parse_query(query), scope)) == wanted
+    assert to_sql(with_ctes(parse_query(query), scope)) == expected

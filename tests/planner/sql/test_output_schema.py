@@ -1,4 +1,4 @@
-"""Columns of queries that are known without Spark are those that Spark finds."""
+"""Query columns inferred without Spark equal those that Spark infers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KNOWN = [
     *(f"SELECT MAX_BY(k, {a}) AS f, MIN_BY({a}, ts) AS l FROM t" for a in TABLE),
     "SELECT k FROM t WHERE i4 > -40 AND d < 1e9 AND d >= -1.5E-3 AND i8 = -5000000000",
 ]  # fmt: skip
-# Each is wrong, or nothing that is known for sure
+# Each is invalid, or has no certain schema
 LEFT = [
     "SELECT nope FROM t",
     "SELECT k FROM nowhere",
@@ -92,7 +92,7 @@ COLUMNS: Schema = tuple(
 )
 
 
-def found(query: str) -> Schema | None:
+def inferred(query: str) -> Schema | None:
     return output_schema(parse_query(query), {"t": COLUMNS})
 
 
@@ -103,11 +103,11 @@ def test_what_is_known_is_what_spark_says(spark: SparkSession) -> None:
         for query in KNOWN:
             fields = spark.sql(to_sql(parse_query(query))).schema.fields
             expected = tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
-            assert found(query) == expected, query
+            assert inferred(query) == expected, query
     finally:
         spark.catalog.dropTempView("t")
 
 
 @pytest.mark.parametrize("query", LEFT)
 def test_what_is_not_certain_is_left_to_spark(query: str) -> None:
-    assert found(query) is None
+    assert inferred(query) is None

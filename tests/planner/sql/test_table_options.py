@@ -1,4 +1,4 @@
-"""What is wrong with options behind a table's name is reported where it stands."""
+"""Errors in table options have the option's position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SQL = "SELECT 1, a.x FROM nocat.`d b`.t /*+ OPTIONS('key' = 'value') */ AS a"
 
 
 class Catalog:
-    """Of which a table is wrong in some way."""
+    """A catalog with one invalid table."""
 
     def __init__(self, connector: str | None, error: SqlwinError) -> None:
         self._connector = connector
@@ -44,7 +44,7 @@ def test_an_error_stands_at_the_table_at_its_option_or_at_all_of_them(
     catalog: Any = Catalog(connector, CatalogError(message, subjects=subjects))
     with pytest.raises(CatalogError) as caught:
         name_with_options(table, ("nocat", "d b", "t"), catalog, SQL)
-    found = caught.value.position
-    assert found is not None
-    assert place in SQL[found.offset : found.offset + found.length]
-    assert SQL[found.offset :].startswith(place) or "OPTIONS" in place
+    result = caught.value.position
+    assert result is not None
+    assert place in SQL[result.offset : result.offset + result.length]
+    assert SQL[result.offset :].startswith(place) or "OPTIONS" in place

@@ -1,4 +1,4 @@
-"""Calls on times without a zone, as Spark is given them."""
+"""Calls on times without a zone, translated for Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def type_of(expr: exp.Expr) -> str | None:
     return TYPES.get(expr.name) if isinstance(expr, exp.Column) else None
 
 
-def kept(expression: str) -> str:
+def translate(expression: str) -> str:
     tree = parse_query(f"SELECT {expression} AS x FROM t")
     keep_wall_clocks(tree, type_of)
     return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
@@ -48,7 +48,7 @@ HOUR = "((ts) - MAKE_DT_INTERVAL(0, 0, MINUTE(ts), EXTRACT(SECOND FROM ts)))"
     ],
 )
 def test_times_without_a_zone_stay_without_one(written: str, given: str) -> None:
-    assert kept(written) == given
+    assert translate(written) == given
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_times_without_a_zone_stay_without_one(written: str, given: str) -> None
     ],
 )
 def test_instants_and_numbers_are_left_to_spark(call: str) -> None:
-    assert kept(call) == call
+    assert translate(call) == call
 
 
 def test_a_column_without_a_name_is_named_after_the_text() -> None:

@@ -1,4 +1,4 @@
-"""Where the watermark of a row need not come with it: it is so far before the row's time."""
+"""When a row's watermark is omitted because it is a fixed delay behind the row's time."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_it_is_not_known_of_another_column_or_without_a_watermark() -> None:
 def test_filters_and_projections_of_the_column_itself_change_nothing() -> None:
     watermark = Watermark("ts", "ts - INTERVAL '5' SECOND")
     filtered = Filter(COLUMNS, SCAN, (exp.maybe_parse("x > 0"),))
-    same = tuple(NamedExpr(each.name, column(each.name)) for each in COLUMNS)
+    same = tuple(NamedExpr(item.name, column(item.name)) for item in COLUMNS)
     assert delay(watermark, filtered) == 5 * SECOND
     assert delay(watermark, Project(COLUMNS, filtered, same)) == 5 * SECOND
     shifted = exp.maybe_parse("ts + INTERVAL '1' HOUR")
-    moved = tuple(NamedExpr("ts", shifted) if each.name == "ts" else each for each in same)
+    moved = tuple(NamedExpr("ts", shifted) if item.name == "ts" else item for item in same)
     assert delay(watermark, Project(COLUMNS, SCAN, moved)) is None
 
 

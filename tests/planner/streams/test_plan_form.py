@@ -1,4 +1,4 @@
-"""What the identity of a stream says of its accumulators, for aggregates that share some."""
+"""Accumulators in a stream's identity, for aggregates that share some."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
 CATALOG = Catalog(StreamTable("t", Watermark("ts", "ts")), columns=COLUMNS)
 TABLE = TableScan(COLUMNS, "t", exp.select("*").from_("t"))
 
-# Calls by the type of their results
+# Calls by result type
 CALLS = {
     "bigint": [
         *("COUNT(*)", "COUNT(v)", "COUNT(x)", "COUNT(d)", "COUNT_IF(v > 1)", "SUM(v)"),
@@ -69,22 +69,22 @@ FILTERED = [
 
 
 def aggregate(text: str, type_: str, name: str) -> AggregateCall:
-    """A call with the types that Spark's analyser would find."""
+    """Return a call with the types that Spark's analyser would infer."""
     call = read_call(parse_query(f"SELECT {text} FROM t").expressions[0].unalias(), name, "ts")
     is_typed = call.distinct or call.function in ("APPROX_COUNT_DISTINCT", "MIN_BY", "MAX_BY")
     args = call.args if is_typed else ()
     return replace(call, type=type_, arg_types=tuple(TYPES[arg.name] for arg in args))
 
 
-def planned(calls: Sequence[AggregateCall]) -> Node:
+def plan_calls(calls: Sequence[AggregateCall]) -> Node:
     plan = window_aggregate(Tumble(MINUTE), *calls, over=TABLE)
     assert isinstance(plan, Node), plan
     return plan
 
 
-def kept(calls: Sequence[AggregateCall]) -> OperatorSchema:
-    """What the operator of a stream with these aggregates keeps."""
-    (operator,) = operator_schemas([planned(calls)], (), CATALOG)
+def state_schema(calls: Sequence[AggregateCall]) -> OperatorSchema:
+    """Return the state schema of a stream's operator with these aggregates."""
+    (operator,) = operator_schemas([plan_calls(calls)], (), CATALOG)
     return operator
 
 
@@ -100,9 +100,9 @@ def meanings(operator: OperatorSchema) -> set[object]:
 def test_every_pair_of_aggregates_is_kept_in_both_orders(calls: list[tuple[str, str]]) -> None:
     firsts = [aggregate(*call, "a") for call in calls]
     seconds = [aggregate(*call, "b") for call in calls]
-    alone = [meanings(kept([call])) for call in firsts]
+    alone = [meanings(state_schema([call])) for call in firsts]
     for (number, first), (other, second) in product(enumerate(firsts), enumerate(seconds)):
-        assert meanings(kept([first, second])) == alone[number] | alone[other], (
+        assert meanings(state_schema([first, second])) == alone[number] | alone[other], (
             f"{first.text}, {second.text}"
         )
 
@@ -110,8 +110,8 @@ def test_every_pair_of_aggregates_is_kept_in_both_orders(calls: list[tuple[str, 
 def test_all_aggregates_of_one_stream_are_lowered_in_both_orders() -> None:
     calls = [aggregate(*call, f"c{number}") for number, call in enumerate([*PLAIN, *FILTERED])]
     for ordered in (calls, calls[::-1]):
-        lower_stream(planned(ordered), CATALOG, "UTC")
-    assert meanings(kept(calls)) == meanings(kept(calls[::-1]))
+        lower_stream(plan_calls(ordered), CATALOG, "UTC")
+    assert meanings(state_schema(calls)) == meanings(state_schema(calls[::-1]))
 
 
 def test_a_filter_shares_with_an_equal_one_alone() -> None:
@@ -119,6 +119,6 @@ def test_a_filter_shares_with_an_equal_one_alone() -> None:
         aggregate("AVG(x)", "double", "a"),
         FILTERED[PLAIN.index(("COUNT(x)", "bigint"))],
     )
-    assert len(kept([average, aggregate(*filtered, "b")]).accumulators) == 3
+    assert len(state_schema([average, aggregate(*filtered, "b")]).accumulators) == 3
     equal = aggregate("AVG(x) FILTER (WHERE k > 3)", "double", "a")
-    assert len(kept([equal, aggregate(*filtered, "b")]).accumulators) == 2
+    assert len(state_schema([equal, aggregate(*filtered, "b")]).accumulators) == 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from planner.streams.refusals import GROUP_BY, StreamRefusal, refuse_stateful, refused_subquery
+from planner.streams.refusals import GROUP_BY, StreamRefusal, refuse_stateful, refuse_subquery
 from sqlwin.parser.parser import parse_query
 
 
-def blamed(error: StreamRefusal, sql: str) -> str:
-    place = error.placed_in(sql).position
+def marked_sql(error: StreamRefusal, sql: str) -> str:
+    place = error.place_in(sql).position
     assert place is not None
     end = place.offset + place.length
     return f"{sql[: place.offset]}«{sql[place.offset : end]}»{sql[end:]}"
@@ -41,7 +41,7 @@ def test_the_words_to_blame_are_found(marked: str) -> None:
     sql = marked.replace("«", "").replace("»", "")
     with pytest.raises(StreamRefusal) as caught:
         refuse_stateful(parse_query(sql), lambda table: table.name == "clicks")
-    assert blamed(caught.value, sql) == marked
+    assert marked_sql(caught.value, sql) == marked
     assert caught.value.hint
 
 
@@ -60,11 +60,11 @@ def test_what_spark_computes_by_micro_batches_passes(sql: str) -> None:
 
 def test_a_subquery_over_a_stream_is_found_before_spark_refuses_it() -> None:
     sql = "SELECT a FROM rest WHERE b = (SELECT MAX(b) FROM clicks)"
-    refused = refused_subquery(parse_query(sql), lambda table: table.name == "clicks")
+    refused = refuse_subquery(parse_query(sql), lambda table: table.name == "clicks")
     assert refused is not None
-    assert blamed(refused, sql) == "SELECT a FROM rest WHERE b = «(SELECT MAX(b) FROM clicks)»"
-    assert refused_subquery(parse_query(sql), lambda table: False) is None
+    assert marked_sql(refused, sql) == "SELECT a FROM rest WHERE b = «(SELECT MAX(b) FROM clicks)»"
+    assert refuse_subquery(parse_query(sql), lambda table: False) is None
 
 
 def test_words_that_are_not_known_leave_the_error_without_a_place() -> None:
-    assert StreamRefusal("no", "yes", None, GROUP_BY).placed_in("SELECT 1").position is None
+    assert StreamRefusal("no", "yes", None, GROUP_BY).place_in("SELECT 1").position is None

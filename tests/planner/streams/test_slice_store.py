@@ -1,4 +1,4 @@
-"""The planner says how a stream stores its slices, and why."""
+"""The planner's choice of a stream's slice store, with the reason."""
 
 from __future__ import annotations
 

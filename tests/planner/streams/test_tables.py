@@ -1,4 +1,4 @@
-"""In which order the streams of a plan are."""
+"""The order of a plan's streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CATALOG = Catalog(StreamTable("r", None), StreamTable("q", None), StreamTable("p
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("SELECT k FROM __input__ UNION ALL SELECT k FROM q", ("r", "q")),
         ("SELECT k FROM q UNION ALL SELECT k FROM __input__", ("q", "r")),
@@ -24,6 +24,6 @@ CATALOG = Catalog(StreamTable("r", None), StreamTable("q", None), StreamTable("p
         ("SELECT a.k FROM q AS a JOIN bounded USING (k) UNION ALL SELECT k FROM q", ("q",)),
     ],
 )
-def test_sources_are_in_the_order_of_the_text(text: str, wanted: tuple[str, ...]) -> None:
+def test_sources_are_in_the_order_of_the_text(text: str, expected: tuple[str, ...]) -> None:
     plan = SqlQuery((), parse_query(text), (("__input__", WINDOWS),))
-    assert sources_in_order(plan, CATALOG) == wanted
+    assert sources_in_order(plan, CATALOG) == expected

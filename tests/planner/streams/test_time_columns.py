@@ -1,4 +1,4 @@
-"""Which time columns are processing time, or what a watermark follows, wherever they are from."""
+"""Which time columns are processing time, and which ones watermarks follow."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_two_kinds_of_time_in_one_column_are_refused() -> None:
 
 
 BIDS = (Column("ts", "timestamp_ntz"), Column("other", "timestamp_ntz"))
-# what a query reads, and the column that windows are on
+# the query's source, and the time column of the windows
 AT = [
     ("SELECT * FROM bids", "{}"),
     ("SELECT {} AS at FROM bids WHERE k > 1", "at"),

@@ -1,4 +1,4 @@
-"""Which Top-N of windows a stream computes, and what it keeps of rows for it."""
+"""Which Top-N queries of windows a stream supports, and the rows that it stores for them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 RANK = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC) AS rn"
 
 
-def planned(sql: str) -> Node:
-    """The physical plan of a query that runs on a stream."""
+def plan_stream(sql: str) -> Node:
+    """Return the physical plan of a query that runs on a stream."""
     catalog = Catalog(is_stream=True, types=TYPES)
     plan = plan_query(parse_query(sql), sql, Options(catalog))
     refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
@@ -38,14 +38,14 @@ def planned(sql: str) -> Node:
     ],
 )
 def test_a_struct_that_nobody_reads_is_not_buffered(ranked: str) -> None:
-    plan = planned(f"SELECT k, rn FROM ({ranked}) WHERE rn <= 2")
+    plan = plan_stream(f"SELECT k, rn FROM ({ranked}) WHERE rn <= 2")
     (rows,) = plan.find_all(WindowRows)
     assert {column.name for column in rows.schema} == {"k", "v", "window_start", "window_end"}
 
 
 def test_a_struct_that_is_read_is_refused() -> None:
     with pytest.raises(AnalysisError, match="column `st` of type struct"):
-        planned(
+        plan_stream(
             f"SELECT st, rn FROM (SELECT st, v, window_start, window_end, {RANK} FROM {WINDOWS}) WHERE rn <= 2"
         )
 
@@ -67,7 +67,7 @@ def test_a_struct_that_is_read_is_refused() -> None:
 def test_conditions_that_bound_the_rank_choose_a_top_n(
     condition: str, ranks: tuple[int, int]
 ) -> None:
-    plan = planned(f"SELECT k, v, rn FROM (SELECT *, {RANK} FROM {WINDOWS}) WHERE {condition}")
+    plan = plan_stream(f"SELECT k, v, rn FROM (SELECT *, {RANK} FROM {WINDOWS}) WHERE {condition}")
     (rank,) = plan.find_all(WindowRank)
     assert (rank.rank_start, rank.rank_end) == ranks
 
@@ -77,4 +77,4 @@ def test_conditions_that_bound_the_rank_choose_a_top_n(
 )
 def test_conditions_without_a_last_rank_do_not(condition: str) -> None:
     with pytest.raises(AnalysisError, match="OVER functions require all rows"):
-        planned(f"SELECT k, v, rn FROM (SELECT *, {RANK} FROM {WINDOWS}) WHERE {condition}")
+        plan_stream(f"SELECT k, v, rn FROM (SELECT *, {RANK} FROM {WINDOWS}) WHERE {condition}")

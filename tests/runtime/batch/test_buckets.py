@@ -1,4 +1,4 @@
-"""Which partials the global stage takes at a time: whole keys, and no more than there is room."""
+"""The global stage takes whole keys, within its memory limit."""
 
 import itertools
 
@@ -19,7 +19,7 @@ BLOBS = st.lists(st.tuples(st.integers(0, 4), ROWS))
 
 
 def table_of(bucket, rows):
-    """Keys are of one bucket each."""
+    """Return a table whose keys are all in one bucket."""
     return pa.table([[f"{key}{bucket}" for key, _ in rows], [v for _, v in rows]], schema=SCHEMA)
 
 
@@ -39,25 +39,25 @@ def local_files(tmp_path, monkeypatch):
 
 @given(BLOBS, st.integers(1, 400))
 def test_buckets_are_taken_whole_and_no_more_of_them_than_needed(pairs, enough):
-    taken = list(bucket_tables(blobs_of(pairs), ("k",), enough, 1 << 30))
-    assert rows_in(taken) == rows_in([table_of(*pair) for pair in pairs])
-    buckets = [{key[1:] for key in table["k"].to_pylist()} for table in taken]
+    tables = list(bucket_tables(blobs_of(pairs), ("k",), enough, 1 << 30))
+    assert rows_in(tables) == rows_in([table_of(*pair) for pair in pairs])
+    buckets = [{key[1:] for key in table["k"].to_pylist()} for table in tables]
     for before, after in itertools.pairwise(buckets):
         assert not before & after
     n_bytes = dict.fromkeys("01234", 0)
     for bucket, rows in pairs:
         n_bytes[str(bucket)] += from_blobs([to_blob(table_of(bucket, rows))]).nbytes
-    for found in buckets:
-        # without its last bucket there was not enough yet
-        assert sum(n_bytes[bucket] for bucket in found - {max(found)}) < enough
+    for result in buckets:
+        # without its last bucket it would be too small
+        assert sum(n_bytes[bucket] for bucket in result - {max(result)}) < enough
 
 
 @pytest.mark.parametrize("most", [0, 60, 300])
 @given(pairs=BLOBS)
 def test_a_bucket_that_is_too_large_is_cut_between_keys(most, pairs):
-    taken = list(bucket_tables(blobs_of(pairs), ("k",), 1, most))
-    assert rows_in(taken) == rows_in([table_of(*pair) for pair in pairs])
-    keys = [set(table["k"].to_pylist()) for table in taken]
+    tables = list(bucket_tables(blobs_of(pairs), ("k",), 1, most))
+    assert rows_in(tables) == rows_in([table_of(*pair) for pair in pairs])
+    keys = [set(table["k"].to_pylist()) for table in tables]
     assert sum(map(len, keys)) == len(set().union(*keys))
 
 

@@ -1,4 +1,4 @@
-"""Partials that several jobs read are computed once, and given back."""
+"""Partials that several jobs read are computed once and released."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Partial columns of every kind of accumulator, and what they merge to, one value at a time."""
+"""Partial columns of every kind of accumulator, and their merged values computed row by row."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def nullable(merge):
 
 
 def order(value):
-    """NULL smallest, NaN largest."""
+    """Return a sort key: NULL smallest, NaN largest."""
     if value is None:
         return (0, 0)
     return (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
@@ -43,7 +43,7 @@ def by_order(pick):
 
 
 def moments(rows):
-    """(n, mean, M2) from groups of (n, mean, M2), in exact arithmetic."""
+    """Return (n, mean, M2) from groups of (n, mean, M2), in exact arithmetic."""
     rows = [row for row in rows if row[0]]
     n = sum(row[0] for row in rows)
     if n == 0:
@@ -56,7 +56,7 @@ def moments(rows):
 
 
 def merging(kind, columns):
-    """The accumulator that EXPLAIN calls so."""
+    """Return the accumulator with EXPLAIN's name `kind`."""
     if kind in ("first", "last"):
         return Pick(columns, is_last=kind == "last")
     return MergeMoments(columns) if kind == "moments" else Merge(columns, MergeOp(kind))
@@ -64,7 +64,7 @@ def merging(kind, columns):
 
 @dataclass(frozen=True)
 class Case:
-    """One kind over one type: how to draw a row's values, and the merge of many rows."""
+    """One kind over one type: draws the values of a row and merges the values of many rows."""
 
     kind: str
     types: tuple
@@ -174,12 +174,12 @@ CASES = {
 }
 
 
-def same(found, expected):
-    """Equal, NULL only to NULL, NaN to NaN, doubles up to a rounding."""
+def same(actual, expected):
+    """Return whether values are equal: NULL only to NULL, NaN to NaN, doubles up to rounding."""
     if isinstance(expected, tuple):
-        return all(map(same, found, expected))
+        return all(map(same, actual, expected))
     if isinstance(expected, float):
-        if found is None or math.isnan(expected):
-            return found is not None and math.isnan(found)
-        return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-6)
-    return found == expected
+        if actual is None or math.isnan(expected):
+            return actual is not None and math.isnan(actual)
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-6)
+    return actual == expected

@@ -1,4 +1,4 @@
-"""The window buffer: whatever the batches and the bound, the partials merge to the same."""
+"""The window buffer: partials merge to the same results for any batch sizes and any limit."""
 
 import math
 import random
@@ -42,11 +42,11 @@ FUNCTIONS = {
     "bits": (Merge(('bits',), MergeOp.BIT_XOR), [pa.int32()], [pa.int32()],
              lambda rows: xor(present(rows)) if present(rows) else None),
     "first": (Pick(('first$o', 'first$v'), is_last=False), [pa.int64(), pa.string()],
-              [pa.int64(), pa.string()], lambda rows: picked(rows, min)),
+              [pa.int64(), pa.string()], lambda rows: pick_value(rows, min)),
     "last": (Pick(('last$o', 'last$v'), is_last=True), [pa.int64(), pa.int32()],
-             [pa.int64(), pa.int32()], lambda rows: picked(rows, max)),
+             [pa.int64(), pa.int32()], lambda rows: pick_value(rows, max)),
     "last_by_word": (Pick(('by$o', 'by$v'), is_last=True), [pa.string(), pa.int32()],
-                     [pa.string(), pa.int32()], lambda rows: picked(rows, max)),
+                     [pa.string(), pa.int32()], lambda rows: pick_value(rows, max)),
     "moments": (MergeMoments(('n', 'mean', 'm2')), [pa.int32()],
                 [pa.int64(), pa.float64(), pa.float64()],
                 lambda rows: moments(present(rows))),
@@ -68,13 +68,13 @@ def xor(values):
     return result
 
 
-def picked(rows, pick):
+def pick_value(rows, pick):
     rows = [row for row in rows if row[0] is not None]
     nulls_first = [(order, (value is not None, value)) for order, value in rows]
     if not rows:
         return None
     best = pick(o for o, _ in nulls_first)
-    # None and a value are distinguished before they are compared.
+    # None and a value are compared by presence first.
     return pick(v for o, v in nulls_first if o == best)[1]
 
 
@@ -100,7 +100,7 @@ def value_of(type_, rng):
 
 
 def random_rows(rng, n_rows, n_keys, key_types, n_slices):
-    """(time, key tuple, argument tuple of each function, condition of each function)."""
+    """Return (time, key tuple, argument tuple and condition of each function)."""
     distinct = [tuple(key_of(t, rng, n_keys) for t in key_types) for _ in range(n_keys)]
     return [
         (
@@ -140,7 +140,7 @@ def buffer_of(window, key_types, buffer_bytes, functions, **options):
     )
 
 
-def as_rows(rows, key_types, functions, filtered, dictionaries=False):
+def buffer_rows(rows, key_types, functions, filtered, dictionaries=False):
     keys = [pa.array([row[1][i] for row in rows], t) for i, t in enumerate(key_types)]
     if dictionaries:
         keys = [k.dictionary_encode() if k.type == pa.string() else k for k in keys]
@@ -169,7 +169,7 @@ def frozen(key):
 
 
 def expected(rows, window, functions, filtered):
-    """(key, slice end) -> the result of each function."""
+    """Return (key, slice end) -> result of each function."""
     groups = {}
     for time, key, args, condition in rows:
         end = int(slice_assigner(window).slice_end(np.array([time]))[0])
@@ -189,8 +189,8 @@ def expected(rows, window, functions, filtered):
     return results
 
 
-def merged(tables, key_types, functions, slice_us):
-    """The same from partials: the windows of a TUMBLE as wide as a slice."""
+def merge_partials_of(tables, key_types, functions, slice_us):
+    """Return the same from partials: the windows of a TUMBLE as wide as a slice."""
     keys = tuple(f"key{i}" for i in range(len(key_types)))
     accumulators = tuple(accumulator for accumulator, _, _, _ in functions)
     spec = WindowAggregation(Tumble(slice_us), keys, "slice", accumulators)
@@ -211,7 +211,7 @@ def merged(tables, key_types, functions, slice_us):
 
 
 def decimals_as_they_are(schema):
-    """Window bounds as numbers."""
+    """Return the schema with window bounds as numbers."""
     return pa.schema(
         [pa.field(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in schema]
     )
@@ -238,21 +238,23 @@ def test_partials_merge_to_the_aggregates_of_the_rows(shape, buffer_bytes, filte
     tables = []
     cuts = sorted(rng.sample(range(1, len(rows)), 14))
     for number, (start, end) in enumerate(pairwise([0, *cuts, len(rows)])):
-        batch = as_rows(rows[start:end], key_types, ALL, filtered, dictionaries=number % 3 > 0)
+        batch = buffer_rows(rows[start:end], key_types, ALL, filtered, dictionaries=number % 3 > 0)
         tables += buffer.add(batch)
         assert buffer.pending_bytes <= buffer_bytes
     tables += buffer.flush()
-    assert merged(tables, key_types, ALL, 10) == expected(rows, Tumble(10), ALL, filtered)
+    assert merge_partials_of(tables, key_types, ALL, 10) == expected(
+        rows, Tumble(10), ALL, filtered
+    )
 
 
 def test_where_there_is_no_memory_to_merge_partials_leave_as_they_are(monkeypatch):
-    counted = [FUNCTIONS["rows"]]
+    functions = [FUNCTIONS["rows"]]
     rows = [(0, (key,), [()], True) for key in range(1_000)]
     counts = {}
     for case in ("merged", "no memory"):
-        buffer = buffer_of(Tumble(10), [pa.int32()], 64 << 20, counted)
+        buffer = buffer_of(Tumble(10), [pa.int32()], 64 << 20, functions)
         for _ in range(3):
-            assert not list(buffer.add(as_rows(rows, [pa.int32()], counted, False)))
+            assert not list(buffer.add(buffer_rows(rows, [pa.int32()], functions, False)))
         if case == "no memory":
 
             def fail(*args):
@@ -261,18 +263,18 @@ def test_where_there_is_no_memory_to_merge_partials_leave_as_they_are(monkeypatc
             monkeypatch.setattr("runtime.compute.buffer.merge_partials", fail)
         tables = list(buffer.flush())
         counts[case] = sum(table.num_rows for table in tables)
-        every = merged(tables, [pa.int32()], counted, 10)
-        assert every == expected(rows * 3, Tumble(10), counted, False)
+        every = merge_partials_of(tables, [pa.int32()], functions, 10)
+        assert every == expected(rows * 3, Tumble(10), functions, False)
     assert counts == {"merged": 1_000, "no memory": 3_000}
 
 
 def test_a_full_buffer_comes_out_in_portions_of_bounded_size():
-    counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, counted, portion_bytes=1 << 14)
+    functions = [FUNCTIONS["rows"]]
+    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, functions, portion_bytes=1 << 14)
     tables = []
-    for first in range(0, 40_000, 4_000):  # every key once: nothing merges
+    for first in range(0, 40_000, 4_000):  # every key occurs once, so nothing merges
         rows = [(0, (key,), [()], True) for key in range(first, first + 4_000)]
-        tables += buffer.add(as_rows(rows, [pa.int32()], counted, False))
+        tables += buffer.add(buffer_rows(rows, [pa.int32()], functions, False))
     tables += buffer.flush()
     assert max(table.nbytes for table in tables) <= 1 << 14
     keys = [key for table in tables for key in table["key0"].to_pylist()]
@@ -280,36 +282,36 @@ def test_a_full_buffer_comes_out_in_portions_of_bounded_size():
 
 
 def test_rows_that_repeat_keys_and_slices_leave_few_partials():
-    counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 20, counted)
+    functions = [FUNCTIONS["rows"]]
+    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 20, functions)
     rng = random.Random(1)
     tables = []
     for _ in range(50):
         rows = [(rng.randrange(100), (rng.randrange(20),), [()], True) for _ in range(2000)]
-        tables += buffer.add(as_rows(rows, [pa.int32()], counted, False))
+        tables += buffer.add(buffer_rows(rows, [pa.int32()], functions, False))
     tables += buffer.flush()
     assert sum(table.num_rows for table in tables) == 20 * 10
 
 
 @pytest.mark.parametrize("window", [Hop(7, 10, 3), Cumulate(5, 20, -1), Hop(10, 10), Hop(4, 12)])
 def test_slices_are_those_of_the_window(window):
-    counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(window, [], 1 << 20, counted)
+    functions = [FUNCTIONS["rows"]]
+    buffer = buffer_of(window, [], 1 << 20, functions)
     times = list(range(-60, 60))
-    list(buffer.add(as_rows([(t, (), [()], True) for t in times], [], counted, False)))
+    list(buffer.add(buffer_rows([(t, (), [()], True) for t in times], [], functions, False)))
     (table,) = buffer.flush()
     ends = slice_assigner(window).slice_end(np.array(times)).tolist()
-    found = dict(zip(*table.to_pydict().values(), strict=True))
-    assert found == {end: ends.count(end) for end in ends}
+    actual = dict(zip(*table.to_pydict().values(), strict=True))
+    assert actual == {end: ends.count(end) for end in ends}
 
 
 def test_rows_in_a_gap_between_windows_leave_no_partials():
     #  0     3         10    13
     #  [-----)         [-----)        HOP slide 10, size 3
-    counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(Hop(10, 3), [], 1 << 20, counted)
+    functions = [FUNCTIONS["rows"]]
+    buffer = buffer_of(Hop(10, 3), [], 1 << 20, functions)
     rows = [(t, (), [()], True) for t in (1, 4, 9, 12)]
-    list(buffer.add(as_rows(rows, [], counted, False)))
+    list(buffer.add(buffer_rows(rows, [], functions, False)))
     (table,) = buffer.flush()
     assert sorted(table["slice"].to_pylist()) == [3, 13]
 
@@ -325,10 +327,10 @@ def test_a_sum_that_overflows_is_an_error(n_rows):
 
 
 def test_minus_zero_and_zero_are_one_key_and_come_out_as_zero():
-    counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(Tumble(10), [pa.float64()], 1 << 20, counted)
+    functions = [FUNCTIONS["rows"]]
+    buffer = buffer_of(Tumble(10), [pa.float64()], 1 << 20, functions)
     rows = [(0, (key,), [()], True) for key in (-0.0, 0.0, math.nan, -math.nan)]
-    list(buffer.add(as_rows(rows, [pa.float64()], counted, False)))
+    list(buffer.add(buffer_rows(rows, [pa.float64()], functions, False)))
     (table,) = buffer.flush()
     keys = table["key0"].to_pylist()
     assert [str(key) for key in keys] == ["0.0", "nan"]

@@ -1,4 +1,4 @@
-"""A key with most of the rows: after the local stage it is a key like any other."""
+"""A key with most of the rows costs no more than others after the local stage."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ ACCUMULATORS = (Merge(("n",), MergeOp.COUNT), Merge(("s",), MergeOp.SUM))
 
 
 def partials(hot, accumulators, schema):
-    """What a task sends of 600,000 rows, of which one key has the part `hot` besides its share."""
+    """Return a task's partials of 600,000 rows; one key has the fraction `hot` besides its share."""
     rng = np.random.default_rng(3)
     buffer = WindowBuffer(Tumble(10), ("key",), "slice", accumulators, schema, 64 << 20)
     tables = []
@@ -32,7 +32,8 @@ def partials(hot, accumulators, schema):
         key = np.where(rng.random(n) < hot, 7, rng.integers(0, N_KEYS, n))
         values = pa.array(rng.integers(0, 100, n))
         args = [
-            [] if each == Merge(each.columns, MergeOp.COUNT) else [values] for each in accumulators
+            [] if accumulator == Merge(accumulator.columns, MergeOp.COUNT) else [values]
+            for accumulator in accumulators
         ]
         rows = BufferRows(
             rng.integers(0, 10 * N_SLICES, n), [pa.array(key)], args, [None] * len(args)

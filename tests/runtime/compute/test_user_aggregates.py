@@ -1,4 +1,4 @@
-"""User-defined aggregates on slices: the same as on the rows of each window."""
+"""User-defined aggregates from slices equal those over the rows of each window."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ def test_windows_from_slices_are_what_the_rows_of_each_window_give(rows, n_batch
         tables += buffer.add(BufferRows(np.array(time), keys, args, conditions))
     tables += buffer.flush()
     spec = WindowAggregation(window, ("key",), "$end", (MEAN, LONGEST))
-    found = {}
+    result = {}
     for batch in merge_slices(pa.concat_tables(tables), spec):
         for row in batch.to_pylist():
             bounds = (row["window_start"], row["window_end"])
-            found[row["key"], *map(_micros, bounds)] = (row["mean"], row["longest"])
+            result[row["key"], *map(_micros, bounds)] = (row["mean"], row["longest"])
     by_window = defaultdict(list)
     for row in rows:
         for start, end in windows_of(window, row[0]):
             by_window[row[1], start, end].append(row)
-    expected = {group: _of_rows(inside) for group, inside in by_window.items()}
-    assert found.keys() == expected.keys()
+    expected = {group: _results_of_rows(inside) for group, inside in by_window.items()}
+    assert result.keys() == expected.keys()
     for group, (mean, longest) in expected.items():
-        assert found[group] == (pytest.approx(mean) if mean is not None else None, longest)
+        assert result[group] == (pytest.approx(mean) if mean is not None else None, longest)
 
 
-def _of_rows(rows):
+def _results_of_rows(rows):
     weighted = [(v, w) for _, _, v, w, _, taken in rows if taken and None not in (v, w)]
     weight = sum(w for _, w in weighted)
     mean = sum(v * w for v, w in weighted) / weight if weight else None

@@ -1,4 +1,4 @@
-"""Aggregates as users would write them, for tests."""
+"""User-defined aggregates for tests, written as users would write them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class WeightedMean(UserDefinedAggregateFunction):
 
 
 class Longest(UserDefinedAggregateFunction):
-    """`longest(text)`: the longest of the strings, of equally long ones the greatest."""
+    """`longest(text)`: the longest string, or the greatest of equally long ones."""
 
     state = {"text": "string"}
     returns = "string"

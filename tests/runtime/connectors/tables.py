@@ -1,4 +1,4 @@
-"""A short way to write a TableSpec, for tests."""
+"""A short notation for a TableSpec in tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from runtime.spec.table import TableColumn, TableSpec
 def table(
     connector: str, columns: str = "", partitioned_by: tuple[str, ...] = (), **options: str
 ) -> TableSpec:
-    """A table `t`.
+    """Return the spec of a table `t`.
 
-    `columns` is `name TYPE; name  = computed; name TYPE @ metadata`. In the names of options `__` stands for a dot, `_` for a dash.
+    `columns` is `name TYPE; name  = computed; name TYPE @ metadata`. In option names, `__` stands
+    for a dot and `_` for a dash.
     """
     parsed: list[TableColumn] = []
     for text in filter(None, (part.strip() for part in columns.split(";"))):

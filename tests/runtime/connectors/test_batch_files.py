@@ -1,4 +1,4 @@
-"""INSERTs of batches beside each other, killed, and after others that were killed."""
+"""Batch INSERTs that run concurrently, are killed, or follow killed ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from runtime.spec.table import TableSpec
 from tests.runtime.connectors.tables import table
 
 FILES = LocalFiles()
-# A writer of a batch that is not there any more
+# A batch writer whose process is gone
 DEAD = "b0123456789ab"
 
 
@@ -43,13 +43,13 @@ def rows(spark: SparkSession, spec: TableSpec) -> list[int]:
 
 
 def everything(path: Path) -> list[str]:
-    """What is below a directory but for data and Spark's sign."""
-    found = (p for p in path.rglob("*") if not p.name.startswith("part-"))
-    return sorted(str(p.relative_to(path)) for p in found if p.name != "_SUCCESS")
+    """Return the files below a directory except data files and Spark's success marker."""
+    result = (p for p in path.rglob("*") if not p.name.startswith("part-"))
+    return sorted(str(p.relative_to(path)) for p in result if p.name != "_SUCCESS")
 
 
 def settle(*directories: Path) -> None:
-    """Let directories be as old as what was left by a program that was killed."""
+    """Make directories look as old as the leftovers of a killed program."""
     for directory in directories:
         os.utime(directory, (time.time() - 60, time.time() - 60))
 
@@ -58,7 +58,7 @@ def test_what_a_killed_job_of_sparks_has_left_is_no_part_of_the_next_insert(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spec = numbers(tmp_path / "t")
-    # a task that has come to its end in a job that has not
+    # a finished task of a running job
     left = tmp_path / "t/_temporary/0/task_202601010000000000_0001_m_000000"
     left.mkdir(parents=True)
     pq.write_table(pa.table({"n": [100, 200]}), left / "part-00000-dead-c000.snappy.parquet")
@@ -91,7 +91,7 @@ def test_inserts_beside_each_other_write_all_their_rows(
 
 
 class Killed(LocalFiles):
-    """Renames some files, and no more: as after a kill."""
+    """Renames some files and then stops, as after a kill."""
 
     def __init__(self, n_renames: int) -> None:
         self._left = n_renames
@@ -104,18 +104,18 @@ class Killed(LocalFiles):
 
 
 def killed_insert(path: Path, n_renames: int) -> Writer:
-    """What an INSERT has left that was killed when it had moved some of three files."""
+    """Leave the state of an INSERT that was killed after moving some of three files."""
     writer = Writer(Killed(n_renames), str(path), DEAD)
     hidden = Path(writer.hidden)
     hidden.mkdir(parents=True)
     for number in range(3):
         pq.write_table(pa.table({"n": [100 + number]}), hidden / f"part-{number}-x.c000.parquet")
-    found = written_files(FILES, str(hidden))
+    result = written_files(FILES, str(hidden))
     if n_renames < 3:
         with pytest.raises(KeyboardInterrupt):
-            publish(writer, found, str(hidden), Commit(0, True))
+            publish(writer, result, str(hidden), Commit(0, True))
     else:
-        publish(writer, found, str(hidden), Commit(0, True))
+        publish(writer, result, str(hidden), Commit(0, True))
     settle(hidden)
     return writer
 
@@ -127,10 +127,10 @@ def test_an_insert_that_was_killed_while_it_moved_files_counts_in_whole_or_not_a
     spec = numbers(tmp_path / "t")
     write_table(spark.range(2), spec, overwrite=False)
     killed_insert(tmp_path / "t", n_renames)
-    there = [0, 1, *([100, 101, 102] if n_renames == 3 else [])]
-    assert rows(spark, spec) == there
+    existing = [0, 1, *([100, 101, 102] if n_renames == 3 else [])]
+    assert rows(spark, spec) == existing
     write_table(spark.range(5, 6), spec, overwrite=False)
-    assert rows(spark, spec) == sorted([*there, 5])
+    assert rows(spark, spec) == sorted([*existing, 5])
     assert everything(tmp_path / "t") == []
     files = (tmp_path / "t").glob("part-*")
     assert sum(pq.read_metadata(file).num_rows for file in files) == len(rows(spark, spec))
@@ -142,7 +142,7 @@ def test_what_an_insert_is_writing_is_left_alone(tmp_path: Path) -> None:
         assert is_ours
         clear_batches(FILES, str(tmp_path / "t"))
         assert Path(writer.hidden).exists()
-    # what is young may be of one who has not come to hold it
+    # a young directory may belong to a writer that has not locked it yet
     os.utime(writer.hidden)
     clear_batches(FILES, str(tmp_path / "t"))
     assert Path(writer.hidden).exists()
@@ -153,7 +153,7 @@ def test_what_an_insert_is_writing_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_reader_that_lists_while_a_batch_is_published_lists_again(tmp_path: Path) -> None:
     names = [f"part-{DEAD}-00000000-0000{number}.json" for number in range(2)]
-    # half of it; then it is done, and has left no sign
+    # half of the files; then the replacement completes and removes its commit file
     listings: Iterator[list[str]] = iter([names[:1], names, names, names])
     assert committed_files(FILES, str(tmp_path), lambda: next(listings)) == names
 
@@ -175,7 +175,7 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
     reached = {"written": 0, "moved away": 1, "replaced": 2}[point]
     with monkeypatch.context() as patched:
         patched.setattr(write, "writable_files_at", lambda *_: Killed(reached))
-        # a program that was killed removes nothing
+        # a killed program removes nothing
         patched.setattr(write, "remove", lambda *_: None)
         patched.setattr(Killed, "delete", lambda *_: None)
         if reached < 2:
@@ -196,7 +196,7 @@ def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) 
     new = tmp_path / ".t.0"
 
     class MadeAnew(LocalFiles):
-        """A task makes the directory anew while, or right after, it is removed."""
+        """Lets a task recreate the directory while, or right after, it is removed."""
 
         n_times = 0
 

@@ -1,4 +1,4 @@
-"""Micro-batches of a stream that compacts its files: few files, each row once, never a part."""
+"""Micro-batches of a stream that compacts its files: few files, each row once, all rows or none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = LocalFiles()
 
 
 class Run:
-    """A run of a stream of numbers, of which micro-batch n has 10n to 10n + 9."""
+    """A run of a stream of numbers; micro-batch n has 10n to 10n + 9."""
 
     def __init__(self, spark: SparkSession, spec: TableSpec, directory: Path, files: LocalFiles):
         self.spark = spark
@@ -51,16 +51,16 @@ class Run:
         (self.checkpoint / "commits" / str(batch)).touch()
 
 
-def compacted(path: Path, partitioned: tuple[str, ...] = (), **options: str) -> TableSpec:
+def compacting_table(path: Path, partitioned: tuple[str, ...] = (), **options: str) -> TableSpec:
     waiting = {"sink__rolling_policy__rollover_interval": "1 h"}
     options = {"format": "parquet", "auto_compaction": "true", **waiting, **options}
     return table("filesystem", "n BIGINT; p BIGINT", partitioned, path=str(path), **options)
 
 
-def counted(path: Path) -> list[int]:
-    """The rows that a reader takes, of Parquet files without partitions."""
-    listed = [str(path / name) for name in below(path) if not name.startswith(".")]
-    shown = committed_files(FILES, str(path), lambda: listed)
+def visible_rows(path: Path) -> list[int]:
+    """Return the rows that a reader sees, in Parquet files without partitions."""
+    paths = [str(path / name) for name in below(path) if not name.startswith(".")]
+    shown = committed_files(FILES, str(path), lambda: paths)
     return sorted(n for file in shown for n in pq.read_table(file)["n"].to_pylist())
 
 
@@ -70,7 +70,7 @@ def counted(path: Path) -> list[int]:
 def test_micro_batches_are_published_together_at_the_end(
     spark: SparkSession, tmp_path: Path, file_format: str, partitioned: tuple[str, ...]
 ) -> None:
-    spec = compacted(tmp_path / "out", partitioned, format=file_format)
+    spec = compacting_table(tmp_path / "out", partitioned, format=file_format)
     run = Run(spark, spec, tmp_path, FILES)
     for _ in range(3):
         run.micro_batch()
@@ -89,13 +89,15 @@ def test_micro_batches_are_published_together_at_the_end(
 def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    run = Run(spark, compacted(tmp_path / "out", compaction__file_size="3 kb"), tmp_path, FILES)
+    run = Run(
+        spark, compacting_table(tmp_path / "out", compaction__file_size="3 kb"), tmp_path, FILES
+    )
     run.micro_batch()
     run.micro_batch()
-    assert counted(tmp_path / "out") == []
+    assert visible_rows(tmp_path / "out") == []
     run.micro_batch()
-    # of the two before, which are committed
-    assert counted(tmp_path / "out") == list(range(20))
+    # of the two previous ones, which are committed
+    assert visible_rows(tmp_path / "out") == list(range(20))
     held = read_commit(FILES, str(tmp_path / "out"), "w")
     assert held is not None
     now_s = held.held[0].since_s
@@ -115,24 +117,24 @@ def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
 
 def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_path: Path) -> None:
     options = {"sink__rolling_policy__rollover_interval": "1 s"}
-    run = Run(spark, compacted(tmp_path / "out", **options), tmp_path, FILES)
+    run = Run(spark, compacting_table(tmp_path / "out", **options), tmp_path, FILES)
     run.micro_batch()
-    assert wait_until(lambda: counted(tmp_path / "out")) == list(range(10))
+    assert wait_until(lambda: visible_rows(tmp_path / "out")) == list(range(10))
     run.sink.commit()
 
 
 class KilledBetween(Killed):
-    """Looks at what is there before each change too."""
+    """Also records the visible files before each change."""
 
     def __init__(self, path: Path, n_changes: int) -> None:
         super().__init__(n_changes)
         self._path = path
 
     def change(self) -> None:
-        found = counted(self._path)
-        # all of some micro-batches, each once
-        assert found == list(range(len(found)))
-        assert len(found) % 10 == 0
+        result = visible_rows(self._path)
+        # complete micro-batches, each once
+        assert result == list(range(len(result)))
+        assert len(result) % 10 == 0
         super().change()
 
     def delete(self, path: str) -> None:
@@ -147,11 +149,11 @@ def test_killed_anywhere_a_stream_shows_each_row_once(
     spark: SparkSession, tmp_path: Path, n_changes: int, is_again: bool
 ) -> None:
     out = tmp_path / "out"
-    spec = compacted(out, compaction__file_size="1 kb")
+    spec = compacting_table(out, compaction__file_size="1 kb")
     first = Run(spark, spec, tmp_path, FILES)
     first.micro_batch()
     first.micro_batch()  # which publishes the first one
-    seen = counted(out)
+    visible = visible_rows(out)
     for _ in range(1 + is_again):
         with pytest.raises(KeyboardInterrupt):
             second = Run(spark, spec, tmp_path, KilledBetween(out, n_changes))
@@ -159,19 +161,19 @@ def test_killed_anywhere_a_stream_shows_each_row_once(
                 second.micro_batch()
             second.sink.commit()
             raise KeyboardInterrupt
-    now = counted(out)
-    assert now[: len(seen)] == seen
+    now = visible_rows(out)
+    assert now[: len(visible)] == visible
     third = Run(spark, spec, tmp_path, FILES)
     third.micro_batch()
     third.sink.commit()
-    assert counted(out) == list(range(10 * third.next()))
+    assert visible_rows(out) == list(range(10 * third.next()))
     assert [p.name for p in out.iterdir() if p.is_dir()] == []
 
 
 def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    spec = compacted(tmp_path / "out")
+    spec = compacting_table(tmp_path / "out")
     run = Run(spark, spec, tmp_path, FILES)
     for _ in range(3):
         run.micro_batch()
@@ -181,22 +183,22 @@ def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
             (run.checkpoint / name / str(batch)).unlink()
     with pytest.raises(ExecutionError, match=r"contains rows up to micro-batch 2, several"):
         Run(spark, spec, tmp_path, FILES).micro_batch()
-    assert counted(tmp_path / "out") == list(range(30))
+    assert visible_rows(tmp_path / "out") == list(range(30))
 
 
 def test_a_micro_batch_that_is_published_stays_when_it_is_computed_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    spec = compacted(out, auto_compaction="false")
+    spec = compacting_table(out, auto_compaction="false")
     Run(spark, spec, tmp_path, FILES).micro_batch()
     (tmp_path / "checkpoint" / "commits" / "0").unlink()
     before = {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}
     Run(spark, spec, tmp_path, FILES).micro_batch()
     assert {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")} == before
-    # planned anew, after an older checkpoint was put back, it may have other rows
+    # planned again from an older checkpoint, it may have other rows
     for name in ("offsets", "commits"):
         (tmp_path / "checkpoint" / name / "0").unlink()
     Run(spark, spec, tmp_path, FILES).micro_batch()
     assert {path.stat().st_mtime_ns for path in out.glob("part-*")}.isdisjoint(before.values())
-    assert counted(out) == list(range(10))
+    assert visible_rows(out) == list(range(10))

@@ -1,4 +1,4 @@
-"""A table without declared columns is loaded once, and again when anything about it changes."""
+"""A table without declared columns is loaded once, and again when it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def n_jobs(session: sqlwin.Session) -> int:
 
 @pytest.fixture
 def files(tmp_path: Path, fresh_session: sqlwin.Session) -> Path:
-    """The directory of a table `t`, with one file that has been read."""
+    """Return the directory of a table `t` with one file that has been read."""
     write(tmp_path / "a.parquet", n=[1, 2])
     fresh_session.execute(
         f"CREATE TABLE t WITH ('connector'='filesystem','format'='parquet','path'='{tmp_path}')"

@@ -1,4 +1,4 @@
-"""Connectors by name, imported when they are asked for."""
+"""Connectors by name, imported on first use."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_what_there_is_is_known_without_importing_any() -> None:
         "print([n for n in sys.modules if n.endswith(('.blackhole', '.connector', '.datagen'))])"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "['runtime.connectors.connector', 'runtime.connectors.blackhole']\n"
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout == "['runtime.connectors.connector', 'runtime.connectors.blackhole']\n"
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", "false"])

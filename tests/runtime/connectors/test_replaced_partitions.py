@@ -1,4 +1,4 @@
-"""INSERT OVERWRITE of partitions: all of them or none, whenever it is killed; and which ones."""
+"""INSERT OVERWRITE of partitions replaces all of them or none, whenever it is killed."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def write_old(path: Path) -> None:
 def overwrite(path: Path, files: LocalFiles) -> None:
     """Replace partitions, after tasks have written the new files."""
     writer = Writer(files, str(path), DEAD)
-    found = []
+    result = []
     for day in (1, 2, 4):
         hidden = Path(writer.hidden) / f"day={day}"
         hidden.mkdir(parents=True)
-        found.append(f"{hidden}/part-0-x.c000.parquet")
-        pq.write_table(pa.table({"v": [1]}), found[-1])
+        result.append(f"{hidden}/part-0-x.c000.parquet")
+        pq.write_table(pa.table({"v": [1]}), result[-1])
     replacing = ["day=1", "day=2", "day=4"]
-    publish(writer, found, writer.hidden, Commit(0, True), replacing)
+    publish(writer, result, writer.hidden, Commit(0, True), replacing)
     conclude(writer)
 
 
 def pairs(paths: list[str]) -> list[tuple[int, int]]:
-    """What is in files: value and day."""
+    """Return (value, day) of the rows in files."""
     return sorted(
         (value, int(Path(path).parent.name.removeprefix("day=")))
         for path in paths
@@ -79,7 +79,7 @@ def on_disk(path: Path) -> list[str]:
 
 
 class StopAt(LocalFiles):
-    """Does something in place of the n-th change of files."""
+    """Runs an action instead of the n-th change of files."""
 
     def __init__(self, number: int, act: Callable[[], Any]) -> None:
         self._left = number
@@ -110,7 +110,7 @@ class StopAt(LocalFiles):
 
 
 def killed_at(path: Path, number: int) -> bool:
-    """Have a process that replaces partitions be killed at a change; whether it got there."""
+    """Replace partitions in a process that is killed at a change. Return whether it reached it."""
     process = os.fork()
     if process == 0:
         try:
@@ -130,26 +130,26 @@ def test_partitions_are_replaced_all_or_none_whenever_that_is_killed(tmp_path: P
         for _, day in OLD:
             (paths[-1] / f"day={day}/.old.parquet.crc").touch()
         is_killed = killed_at(paths[-1], len(paths))
-    found = [pairs(committed_files(FILES, str(p), partial(on_disk, p))) for p in paths]
-    # old before some point, new from there on
-    is_new = [rows == NEW for rows in found]
-    assert found == [OLD] * is_new.count(False) + [NEW] * is_new.count(True)
+    result = [pairs(committed_files(FILES, str(p), partial(on_disk, p))) for p in paths]
+    # old rows up to some point, new rows from then on
+    is_new = [rows == NEW for rows in result]
+    assert result == [OLD] * is_new.count(False) + [NEW] * is_new.count(True)
     assert is_new.count(False) > 5 and is_new.count(True) > 5
-    # the next one to write, or to read as a stream
+    # the next writer, or the next stream that reads
     for path in paths[:-1]:
         if (hidden := path / f".sqlwin-{DEAD}").exists():
             settle(hidden)
     with ThreadPoolExecutor(len(paths)) as threads:
         list(threads.map(lambda path: clear_batches(FILES, str(path)), paths))
     kept = ["day=3/.old.parquet.crc", "day=3/old.parquet"]
-    for path, counted in zip(paths, found, strict=True):
+    for path, counted in zip(paths, result, strict=True):
         assert pairs(on_disk(path)) == counted, path
         assert not [name for name in everything(path) if name.startswith(".")], path
     assert everything(paths[-1]) == ["day=1", "day=2", "day=3", *kept, "day=4"]
 
 
 class Stopped(Exception):
-    """In place of a kill."""
+    """Raised instead of a kill."""
 
 
 def stop() -> None:
@@ -173,27 +173,27 @@ def test_a_query_beside_it_sees_all_new_rows_or_all_old_ones(
         PARTITIONED BY (day)
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t', 'format' = 'parquet')"""
     )
-    wanted = OLD if number == 7 else NEW
-    found = fresh_session.sql("SELECT v, day FROM t ORDER BY 1, 2").collect()
-    assert [tuple(row) for row in found] == wanted
+    expected = OLD if number == 7 else NEW
+    result = fresh_session.sql("SELECT v, day FROM t ORDER BY 1, 2").collect()
+    assert [tuple(row) for row in result] == expected
     windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))"
     query = (
         f"SELECT v, COUNT(*) AS n FROM {windows} GROUP BY v, window_start, window_end ORDER BY v"
     )
     assert ("ArrowScan" in fresh_session.explain(query)) == (scan == "")
-    counted = fresh_session.sql(query)
-    n_old = sum(value == 0 for value, _ in wanted)
-    assert [tuple(r) for r in counted.collect()] == [
-        each for each in ((0, n_old), (1, len(wanted) - n_old)) if each[1]
+    counts = fresh_session.sql(query)
+    n_old = sum(value == 0 for value, _ in expected)
+    assert [tuple(r) for r in counts.collect()] == [
+        item for item in ((0, n_old), (1, len(expected) - n_old)) if item[1]
     ]
     assert len(on_disk(tmp_path / "t")) == n_files
     settle(tmp_path / "t" / f".sqlwin-{DEAD}")
     fresh_session.execute("INSERT INTO t VALUES (5, 5)")
-    assert pairs(on_disk(tmp_path / "t")) == [*wanted, (5, 5)]
+    assert pairs(on_disk(tmp_path / "t")) == [*expected, (5, 5)]
 
 
 class InSteps(LocalFiles):
-    """Replaces partitions in a thread, a change of files at a time."""
+    """Replaces partitions in a thread, one change of files at a time."""
 
     def __init__(self, path: Path) -> None:
         self._may = threading.Semaphore(0)
@@ -206,7 +206,7 @@ class InSteps(LocalFiles):
         self._has.release(100)
 
     def go(self, n_changes: int) -> None:
-        """Make some changes, or those that are left."""
+        """Make `n_changes` changes, or all remaining ones."""
         for _ in range(n_changes):
             self._may.release()
             self._has.acquire()
@@ -240,24 +240,24 @@ class InSteps(LocalFiles):
 
 def test_a_reader_that_lists_meanwhile_sees_all_new_files_or_all_old_ones(tmp_path: Path) -> None:
     chosen = random.Random(3)
-    seen = []
+    listings = []
     for number in range(40):
         path = tmp_path / str(number)
         write_old(path)
         files = InSteps(path)
         files.go(chosen.randrange(12))
-        # before a listing, in the middle of it, after it, and so on
+        # before a listing, during it, after it, and so on
         steps = [chosen.randrange(6) for _ in range(6)]
 
         def listed(
             path: Path = path, files: InSteps = files, steps: list[int] = steps
         ) -> list[str]:
             files.go(steps.pop() if steps else 0)
-            found = [file for day in (1, 2) for file in data_files(f"{path}/day={day}")]
+            result = [file for day in (1, 2) for file in data_files(f"{path}/day={day}")]
             files.go(steps.pop() if steps else 0)
-            found += [file for day in (3, 4) for file in data_files(f"{path}/day={day}")]
+            result += [file for day in (3, 4) for file in data_files(f"{path}/day={day}")]
             files.go(steps.pop() if steps else 0)
-            return found
+            return result
 
         names = committed_files(FILES, str(path), listed)
         files.end()
@@ -267,8 +267,8 @@ def test_a_reader_that_lists_meanwhile_sees_all_new_files_or_all_old_ones(tmp_pa
             {f"day={day}": False for day in (1, 2, 3)},
             {f"day={day}": day != 3 for day in (1, 2, 3, 4)},
         )
-        seen.append("day=4" in kept)
-    assert len(set(seen)) == 2
+        listings.append("day=4" in kept)
+    assert len(set(listings)) == 2
 
 
 def test_an_overwrite_that_fails_leaves_all_partitions(spark: SparkSession, tmp_path: Path) -> None:
@@ -335,9 +335,9 @@ def test_of_overwrites_beside_each_other_the_last_one_counts(
     for thread in threads:
         thread.join()
     assert failures == []
-    found = rows(spark, spec)
-    assert found in [[(value, day) for day in range(1, 9)] for value in (1, 2)]
-    assert pairs(on_disk(tmp_path / "t")) == found
+    result = rows(spark, spec)
+    assert result in [[(value, day) for day in range(1, 9)] for value in (1, 2)]
+    assert pairs(on_disk(tmp_path / "t")) == result
 
 
 def test_a_whole_table_is_replaced_where_it_is_asked_for(
@@ -377,6 +377,6 @@ def test_random_overwrites_leave_the_rows_of_a_model(
         if is_replacing:
             model.execute("DELETE FROM t WHERE (a, b) IN (SELECT (a, b) FROM n)")
         model.execute("INSERT INTO t SELECT * FROM n")
-        wanted = model.execute("SELECT * FROM t ORDER BY v").fetchall()
-        found = fresh_session.sql("SELECT * FROM t ORDER BY v").collect()
-        assert [tuple(row) for row in found] == wanted, number
+        expected = model.execute("SELECT * FROM t ORDER BY v").fetchall()
+        result = fresh_session.sql("SELECT * FROM t ORDER BY v").collect()
+        assert [tuple(row) for row in result] == expected, number

@@ -1,4 +1,4 @@
-"""How fast made-up rows come."""
+"""The rate of generated rows."""
 
 from __future__ import annotations
 

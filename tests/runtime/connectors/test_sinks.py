@@ -126,7 +126,7 @@ def test_print_writes_rows_as_flink_does(spark: SparkSession, capsys):
 
 
 def test_print_writes_times_of_any_year(spark: SparkSession, capsys):
-    """Python's dates end with the years 1 and 9999."""
+    """Python's dates are limited to the years 1 to 9999."""
     query = """
         SELECT DATE'9999-12-31' + 1, DATE'0001-01-01' - 1, DATE'-0044-03-15', ARRAY(DATE'+10000-01-01'),
                TIMESTAMP_NTZ'+10000-01-01 00:00:00', TIMESTAMP'+10000-01-01 00:00:00.001Z',
@@ -179,11 +179,11 @@ def test_a_commit_that_the_disk_does_not_take_leaves_no_file(
 
     spec = table("delta", "a BIGINT", path=f"{tmp_path}/t")
     write_table(spark.range(1), spec, overwrite=False)
-    there = sorted((tmp_path / "t").rglob("*"))
+    existing = sorted((tmp_path / "t").rglob("*"))
     monkeypatch.setattr("runtime.connectors.lake.delta.write.commit_version", full)
     with pytest.raises(ExecutionError, match="no space left"):
         write_table(spark.range(1, 2), spec, overwrite=False)
-    assert sorted((tmp_path / "t").rglob("*")) == there
+    assert sorted((tmp_path / "t").rglob("*")) == existing
     assert rows(spark, spec) == [(0,)]
 
 
@@ -199,7 +199,7 @@ def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):
 
 
 IN_MEMORY, _OWNER = open_storage(table("memory", "a BIGINT"))
-# A table of each connector that can be written
+# A table of each writable connector
 WRITTEN = {
     "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
     "kafka": table(

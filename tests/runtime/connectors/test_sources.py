@@ -22,7 +22,7 @@ def rows(spark: SparkSession, spec) -> list[tuple]:
     return [tuple(row) for row in read_table(spark, spec).collect()]
 
 
-def said(error: SqlwinError) -> str:
+def error_text(error: SqlwinError) -> str:
     return f"{error.message} | {error.hint}"
 
 
@@ -53,7 +53,7 @@ def said(error: SqlwinError) -> str:
 def test_a_wrong_declaration_is_named_with_what_would_be_right(spec, message):
     with pytest.raises(CatalogError) as caught:
         validate_table(spec)
-    assert message in said(caught.value)
+    assert message in error_text(caught.value)
 
 
 def test_options_of_streaming_runs_and_of_spark_are_known():
@@ -102,7 +102,7 @@ def test_csv_with_a_header_is_read_by_name_in_any_case(spark: SparkSession, tmp_
     missing = table("filesystem", "d INT", path=f"{tmp_path}/a.csv", header="true")
     with pytest.raises(CatalogError) as caught:
         read_table(spark, missing)
-    assert said(caught.value) == (
+    assert error_text(caught.value) == (
         f"column `d` of table `t` does not exist in {tmp_path}/a.csv | available columns: `A`, `b`, `C`"
     )
 
@@ -187,13 +187,13 @@ def test_computed_and_metadata_columns_stand_where_they_are_declared(
         "double_id  = id * 2; file STRING @ file.name; id INT; size BIGINT @ file.size",
         path=parquet,
     )
-    found = read_table(spark, spec)
-    assert found.columns == ["double_id", "file", "id", "size"]
-    assert tuple(found.first()) == (2, "a+b c.parquet", 1, Path(parquet).stat().st_size)
+    result = read_table(spark, spec)
+    assert result.columns == ["double_id", "file", "id", "size"]
+    assert tuple(result.first()) == (2, "a+b c.parquet", 1, Path(parquet).stat().st_size)
     with pytest.raises(CatalogError) as caught:
         read_table(spark, table("filesystem", "id INT; x  = idd + 1", path=parquet))
     assert (
-        said(caught.value)
+        error_text(caught.value)
         == "computed column `x` of table `t`: column `idd` does not exist | did you mean `id`?"
     )
 
@@ -213,7 +213,7 @@ def test_nanosecond_timestamps_are_floored_to_microseconds_on_any_clock(
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     try:
-        found = read_table(
+        result = read_table(
             spark,
             table(
                 "filesystem",
@@ -221,7 +221,7 @@ def test_nanosecond_timestamps_are_floored_to_microseconds_on_any_clock(
                 path=str(path),
             ),
         )
-        text = found.selectExpr("CAST(ts AS STRING)", "us", "f").collect()
+        text = result.selectExpr("CAST(ts AS STRING)", "us", "f").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert [tuple(row) for row in text] == [
@@ -273,7 +273,7 @@ def test_a_missing_path_is_named_in_full_with_the_nearest_that_is_there(
     (tmp_path / "flights.parquet").touch()
     with pytest.raises(ExecutionError) as caught:
         read_table(spark, table("filesystem", path="flight.parquet"))
-    assert said(caught.value) == (
+    assert error_text(caught.value) == (
         f"{tmp_path}/flight.parquet does not exist | did you mean {tmp_path}/flights.parquet?"
     )
     with pytest.raises(ExecutionError, match=r"no file matches .*/\*\.csv"):
@@ -328,9 +328,9 @@ def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: S
 
 
 def test_every_type_can_be_made_and_is_what_was_declared(spark: SparkSession):
-    found = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
-    row = found.first()
-    assert found.schema["o"].dataType.simpleString() == "array<int>"
+    result = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
+    row = result.first()
+    assert result.schema["o"].dataType.simpleString() == "array<int>"
     assert (len(row["i"]), len(row["j"]), len(row["o"]), row["p"]["x"]) == (40, 100, 3, 3)
     assert len(set(row["o"])) == 3, "elements of an array differ"
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
@@ -355,8 +355,10 @@ def test_values_stay_between_min_and_max_and_reach_both(spark: SparkSession):
         fields__s__var_len="true",
         fields__o__null_rate="0.5",
     )
-    made = rows(spark, spec)
-    column = dict(zip(("n", "big", "x", "d", "ts", "s", "o"), zip(*made, strict=True), strict=True))
+    generated = rows(spark, spec)
+    column = dict(
+        zip(("n", "big", "x", "d", "ts", "s", "o"), zip(*generated, strict=True), strict=True)
+    )
     assert set(column["n"]) == set(range(-3, 4))
     assert min(column["big"]) < -(2**62) and max(column["big"]) > 2**62
     assert 0 <= min(column["x"]) < 0.01 and 0.99 < max(column["x"]) < 1
@@ -402,7 +404,7 @@ def test_a_sequence_counts_from_start_to_end_and_ends_the_table(spark: SparkSess
 def test_options_must_fit_the_type_of_their_column(spark: SparkSession, columns, options, message):
     with pytest.raises(CatalogError) as caught:
         read_table(spark, table("datagen", columns, number_of_rows="3", **options))
-    assert message in said(caught.value)
+    assert message in error_text(caught.value)
 
 
 # Other sources -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Files that were published together and are read apart make no row late."""
+"""Files that were published together but are read apart make no row late."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FILES = LocalFiles()
 
 
 class Reading:
-    """A stream whose micro-batches read files of a directory, as Spark's checkpoint says it."""
+    """A stream whose micro-batches read files of a directory, as in Spark's checkpoint."""
 
     def __init__(self, directory: Path) -> None:
         self.table, self.checkpoint = directory / "in", directory / "spark"
-        for each in (self.table, self.checkpoint / "offsets", self.checkpoint / "sources/0"):
-            each.mkdir(parents=True)
+        for item in (self.table, self.checkpoint / "offsets", self.checkpoint / "sources/0"):
+            item.mkdir(parents=True)
         self.n_batches = self.n_logs = 0
         self.start()
 
@@ -40,7 +40,7 @@ class Reading:
         write_commit(FILES, str(self.table), "abcd1234", Commit(batch, is_whole, names))
 
     def reads(self, *names: str) -> bool:
-        """Whether files of the table are missing after a micro-batch with these."""
+        """Return whether files of the table are missing after a micro-batch with these files."""
         if names:
             log = self.checkpoint / f"sources/0/{self.n_logs}"
             lines = [
@@ -58,7 +58,7 @@ class Reading:
         return self.parts.missing(self.n_batches - 1) == ("t",)
 
     def again(self) -> bool:
-        """The same of the last micro-batch when it runs again, after a restart."""
+        """Return the same for the last micro-batch when it runs again, after a restart."""
         self.start()
         return self.parts.missing(self.n_batches - 1) == ("t",)
 
@@ -76,7 +76,7 @@ def test_files_that_have_not_moved_yet_are_missing(reading: Reading) -> None:
     reading.commits(0, name(0, 0), name(0, 1, "day=1/"), is_whole=False)
     reading.there(name(0, 0))
     assert reading.reads(name(0, 0))
-    # processing time may be due a micro-batch meanwhile
+    # processing time may trigger a micro-batch meanwhile
     assert reading.reads()
     reading.there(name(0, 1, "day=1/"))
     reading.commits(0, name(0, 0), name(0, 1, "day=1/"))
@@ -86,7 +86,7 @@ def test_files_that_have_not_moved_yet_are_missing(reading: Reading) -> None:
     assert not reading.again()
 
 
-# names of columns may begin like those of hidden directories
+# column names may begin like hidden directories
 @pytest.mark.parametrize("directory", ["", "_day=1/"])
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_so_are_those_of_a_micro_batch_that_is_no_longer_the_last(
@@ -148,11 +148,11 @@ def test_a_stream_that_reads_them_in_two_micro_batches_has_no_late_rows(
     assert "the watermark waits for files of `events` that" in str(shown.rows[0])
     moved(0, 1, ("b", 2), ("b", 12))
     write_commit(FILES, str(source), "abcd1234", Commit(0, True, both))
-    # a task without rows leaves a file without a byte, which Spark does not read
+    # a task without rows leaves an empty file, which Spark does not read
     (source / name(1, 1)).touch()
     write_commit(FILES, str(source), "abcd1234", Commit(1, True, (name(1, 0), name(1, 1))))
     moved(1, 0, ("a", 55))
-    assert [each.n_late for each in started.stream.status().operators] == [0]
+    assert [operator.n_late for operator in started.stream.status().operators] == [0]
     started.stream.stop()
     rows = fresh_session.execute("SET 'execution.runtime-mode' = 'batch'; SELECT * FROM counts")
     assert sorted((row.k, row.e.second, row.n) for row in rows[-1].rows) == [

@@ -1,4 +1,4 @@
-"""Files of a micro-batch get names that say whose they are, and go if it is computed again."""
+"""Files of a micro-batch have names with their writer, and are removed if it is computed again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.observing import files_below
 FILES = LocalFiles()
 
 
-def written(hidden: Path, *names: str) -> None:
+def write_file(hidden: Path, *names: str) -> None:
     for name in names:
         (hidden / name).parent.mkdir(parents=True, exist_ok=True)
         (hidden / name).write_text(name)
@@ -34,19 +34,19 @@ def written(hidden: Path, *names: str) -> None:
 def publish_all(
     hidden: Path, path: Path, name: str, batch: int, files: LocalFiles = FILES, plan: str = ""
 ) -> None:
-    found = written_files(files, str(hidden))
+    result = written_files(files, str(hidden))
     commit = Commit(batch, True, plan=plan)
-    publish(Writer(files, str(path), name), found, str(hidden), commit)
+    publish(Writer(files, str(path), name), result, str(hidden), commit)
 
 
 def below(path: Path) -> list[str]:
-    """Return the files below a directory without the records of `runtime.commits`."""
-    found = (str(file.relative_to(path)) for file in files_below(path))
-    return sorted(name for name in found if not name.endswith(".json") or name[0] != ".")
+    """Return the files below a directory without the commit files of `runtime.commits`."""
+    result = (str(file.relative_to(path)) for file in files_below(path))
+    return sorted(name for name in result if not name.endswith(".json") or name[0] != ".")
 
 
-def counted(path: Path) -> list[str]:
-    """The files that a reader takes."""
+def visible_files(path: Path) -> list[str]:
+    """Return the files that a reader sees."""
     shown = committed_files(FILES, str(path), lambda: [str(path / name) for name in below(path)])
     return [str(Path(name).relative_to(path)) for name in shown]
 
@@ -55,7 +55,7 @@ def test_files_move_to_where_readers_see_them_with_their_partition_directories(
     tmp_path: Path,
 ) -> None:
     hidden = tmp_path / ".sqlwin-w"
-    written(
+    write_file(
         hidden,
         "_SUCCESS",
         ".part-00000.crc",
@@ -65,7 +65,7 @@ def test_files_move_to_where_readers_see_them_with_their_partition_directories(
     publish_all(hidden, tmp_path, "w", 7)
     FILES.delete(str(hidden))
     names = ["day=2/part-w-00000007-00000.snappy.parquet", "part-w-00000007-00001.snappy.parquet"]
-    assert below(tmp_path) == counted(tmp_path) == names
+    assert below(tmp_path) == visible_files(tmp_path) == names
     assert read_commit(FILES, str(tmp_path), "w") == Commit(7, True, tuple(names))
 
 
@@ -75,9 +75,9 @@ def test_a_micro_batch_that_is_computed_again_replaces_what_it_had_published(
 ) -> None:
     hidden = tmp_path / ".sqlwin-w"
     for batch in (6, 7):
-        written(hidden, "part-00000-a-c000.json", "k=1/part-00001-b.c000.json")
+        write_file(hidden, "part-00000-a-c000.json", "k=1/part-00001-b.c000.json")
         publish_all(hidden, tmp_path, "w", batch)
-    written(hidden, "part-00000-c-c000.json")
+    write_file(hidden, "part-00000-c-c000.json")
     publish_all(hidden, tmp_path, "other", 7)
     if not has_commit:
         (tmp_path / ".sqlwin-w.json").unlink()
@@ -87,39 +87,39 @@ def test_a_micro_batch_that_is_computed_again_replaces_what_it_had_published(
         "part-other-00000007-00000.json",
         "part-w-00000006-00001.json",
     ]
-    assert below(tmp_path) == counted(tmp_path) == left
+    assert below(tmp_path) == visible_files(tmp_path) == left
 
 
 def test_a_checkpoint_that_was_put_back_replaces_all_that_came_behind_it(tmp_path: Path) -> None:
     hidden = tmp_path / ".sqlwin-w"
     for batch in range(5):
-        written(hidden, "part-00000-a-c000.json")
+        write_file(hidden, "part-00000-a-c000.json")
         publish_all(hidden, tmp_path, "w", batch)
     retract(Writer(FILES, str(tmp_path), "w"), 2)
     assert below(tmp_path) == ["part-w-00000000-00000.json", "part-w-00000001-00000.json"]
 
 
 class Watched(LocalFiles):
-    """Takes down what a reader would count before and behind each file that is moved."""
+    """Records the files that a reader sees before and after each move."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.seen: list[int] = []
 
     def rename(self, path: str, new: str) -> None:
-        self.seen.append(len(counted(self.path)))
+        self.seen.append(len(visible_files(self.path)))
         super().rename(path, new)
-        self.seen.append(len(counted(self.path)))
+        self.seen.append(len(visible_files(self.path)))
 
 
 def test_a_reader_beside_a_publish_sees_all_of_a_micro_batch_or_nothing(tmp_path: Path) -> None:
     hidden, watched = tmp_path / ".sqlwin-w", Watched(tmp_path)
     for batch in range(2):
-        written(hidden, *(f"k={k}/part-00000-a.c000.json" for k in range(5)))
+        write_file(hidden, *(f"k={k}/part-00000-a.c000.json" for k in range(5)))
         publish_all(hidden, tmp_path, "w", batch, watched)
         assert set(watched.seen) == {5 * batch}
         watched.seen.clear()
-    assert len(counted(tmp_path)) == 10
+    assert len(visible_files(tmp_path)) == 10
 
 
 def test_a_reader_that_lists_while_a_writer_begins_lists_again(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def test_a_reader_that_lists_while_a_writer_begins_lists_again(tmp_path: Path) -
     listings: Iterator[list[str]] = iter([names[:1], names])
 
     def listed() -> list[str]:
-        found = next(listings)
-        if found == names[:1]:  # half of it: the other half comes before the commits are read
+        result = next(listings)
+        if result == names[:1]:  # the other half is published before the commits are read
             write_commit(FILES, str(tmp_path), "w", Commit(0, True, tuple(names)))
-        return found
+        return result
 
     assert committed_files(FILES, str(tmp_path), listed) == names
 
 
 class Killed(LocalFiles):
-    """Does some changes, and no more: as after a kill."""
+    """Makes some changes and then stops, as after a kill."""
 
     def __init__(self, n_changes: int) -> None:
         self._left = n_changes
@@ -160,39 +160,39 @@ def test_a_move_that_was_cut_short_is_finished_with_the_same_files(
     tmp_path: Path, n_changes: int
 ) -> None:
     hidden = tmp_path / ".sqlwin-w"
-    written(hidden, "k=1/part-00000-a.c000.json", "k=2/part-00000-b.c000.json")
+    write_file(hidden, "k=1/part-00000-a.c000.json", "k=2/part-00000-b.c000.json")
     with pytest.raises(KeyboardInterrupt):
         publish_all(hidden, tmp_path, "w", 3, Killed(n_changes), plan="x")
-        raise KeyboardInterrupt  # when all was done
-    assert len(counted(tmp_path)) in ((2,) if n_changes > 3 else (0,))
-    seen = {name: (tmp_path / name).stat().st_ino for name in below(tmp_path) if name[0] != "."}
+        raise KeyboardInterrupt  # after everything was done
+    assert len(visible_files(tmp_path)) in ((2,) if n_changes > 3 else (0,))
+    inodes = {name: (tmp_path / name).stat().st_ino for name in below(tmp_path) if name[0] != "."}
     writer = Writer(FILES, str(tmp_path), "w")
-    # of another plan it is another micro-batch, and to be written again
+    # with another plan, it is another micro-batch that must be written
     other = finish(writer, "y")
     assert other is None if n_changes == 0 else other is not None
     assert other is None or other.is_whole == (n_changes > 3)
-    done = finish(writer, "x")
+    result = finish(writer, "x")
     if n_changes == 0:
-        assert done is None
+        assert result is None
         return
-    assert done is not None
-    assert done.is_whole
+    assert result is not None
+    assert result.is_whole
     names = [f"k={k}/part-w-00000003-{k - 1:05d}.json" for k in (1, 2)]
-    assert counted(tmp_path) == names == below(tmp_path)
-    # whoever has seen a file, finds it as it was
-    assert all((tmp_path / name).stat().st_ino == number for name, number in seen.items())
+    assert visible_files(tmp_path) == names == below(tmp_path)
+    # visible files do not change
+    assert all((tmp_path / name).stat().st_ino == number for name, number in inodes.items())
 
 
 def test_a_move_whose_files_are_gone_is_not_finished(tmp_path: Path) -> None:
     hidden = tmp_path / ".sqlwin-w"
-    written(hidden, "part-00000-a.c000.json", "part-00001-b.c000.json")
+    write_file(hidden, "part-00000-a.c000.json", "part-00001-b.c000.json")
     with pytest.raises(KeyboardInterrupt):
         publish_all(hidden, tmp_path, "w", 3, Killed(2), plan="x")
     FILES.delete(str(hidden))
-    done = finish(Writer(FILES, str(tmp_path), "w"), "x")
-    assert done is not None
-    assert not done.is_whole
-    assert counted(tmp_path) == []
+    result = finish(Writer(FILES, str(tmp_path), "w"), "x")
+    assert result is not None
+    assert not result.is_whole
+    assert visible_files(tmp_path) == []
 
 
 def test_fewer_rows_than_were_written_are_an_error(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_fewer_rows_than_were_written_are_an_error(tmp_path: Path) -> None:
         ExecutionError, match="4 rows were written to /out, but its files contain 3"
     ):
         check_written(FILES, "parquet", "/out", [str(file)], 4)
-    # whatever the format, files that are elsewhere are missed
+    # missing files are noticed in any format
     with pytest.raises(
         ExecutionError, match="4 rows were written to /out, but its files contain 0"
     ):

@@ -1,4 +1,4 @@
-"""A declared table that nothing has written to yet has no rows."""
+"""A declared table that nothing was written to has no rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of logs taken apart."""
+"""Parsing of log lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from runtime.detection.log_lines import columns_of_lines, group_names, line_parser, pattern_error
 from runtime.errors import CatalogError
-from tests.runtime.detection.test_detect import detected, options, types, written
+from tests.runtime.detection.test_detect import detect_file, options, types, write_file
 
 COMBINED = (
     '192.0.2.7 - ann [10/Oct/2025:13:55:36 -0700] "GET /a?b=%22 HTTP/1.1" 200 2326 '
@@ -18,10 +18,10 @@ COMBINED = (
 
 
 def test_combined_format_of_web_servers(tmp_path: Path) -> None:
-    found = detected(
-        written(tmp_path / "access.log", COMBINED), format="text", text__pattern="combined"
+    detection = detect_file(
+        write_file(tmp_path / "access.log", COMBINED), format="text", text__pattern="combined"
     )
-    assert types(found) == {
+    assert types(detection) == {
         "host": "STRING",
         "ident": "STRING",
         "user": "STRING",
@@ -35,8 +35,8 @@ def test_combined_format_of_web_servers(tmp_path: Path) -> None:
         "referer": "STRING",
         "agent": "STRING",
     }
-    assert options(found)["fields.time.format"] == "d/MMM/yyyy:H:mm:ss XX"
-    assert found.notes == ()
+    assert options(detection)["fields.time.format"] == "d/MMM/yyyy:H:mm:ss XX"
+    assert detection.notes == ()
 
 
 def test_values_of_the_common_format() -> None:
@@ -54,8 +54,10 @@ def test_logfmt(tmp_path: Path) -> None:
         'ts=2026-01-01T10:00:00Z level=info msg="it\'s \\"on\\"" ms=1.5 ok\n'
         "ts=2026-01-01T10:00:01Z level=warn ms=2 url=/a?b=c\n"
     )
-    found = detected(written(tmp_path / "app.log", text), format="text", text__pattern="logfmt")
-    assert types(found) == {
+    detection = detect_file(
+        write_file(tmp_path / "app.log", text), format="text", text__pattern="logfmt"
+    )
+    assert types(detection) == {
         "ts": "TIMESTAMP",
         "level": "STRING",
         "msg": "STRING",
@@ -72,17 +74,17 @@ def test_logfmt(tmp_path: Path) -> None:
 
 def test_named_groups_of_python_and_of_java_are_columns(tmp_path: Path) -> None:
     text = "2026-01-01 10:00:00 [INFO] took 12 ms\nboom\n2026-01-01 10:00:01 [WARN] took 7 ms\n"
-    path = written(tmp_path / "app.log", text)
+    path = write_file(tmp_path / "app.log", text)
     for at in ("(?<at>", "(?P<at>"):
-        found = detected(
+        detection = detect_file(
             path, format="text", text__pattern=at + r"\S+ \S+) \[(?<level>\w+)\] took (?<ms>\d+)"
         )
-        assert types(found) == {"at": "TIMESTAMP_NTZ", "level": "STRING", "ms": "BIGINT"}
-        assert "1 of 3 lines do not match 'text.pattern': 'boom'" in found.notes[0]
-    said = detected(
+        assert types(detection) == {"at": "TIMESTAMP_NTZ", "level": "STRING", "ms": "BIGINT"}
+        assert "1 of 3 lines do not match 'text.pattern': 'boom'" in detection.notes[0]
+    declared = detect_file(
         path, format="text", text__pattern=r"(?<ms>\d+) ms", text__ignore_parse_errors="true"
     )
-    assert said.notes == ()
+    assert declared.notes == ()
 
 
 @pytest.mark.parametrize("pattern", [r"\d+", "(", "", "(?<a>x"])
@@ -101,8 +103,8 @@ def test_names_of_columns_stand_in_the_order_of_their_groups() -> None:
 
 
 def test_a_pattern_that_no_line_matches_says_so(tmp_path: Path) -> None:
-    path = written(tmp_path / "app.log", "boom\nbang\n")
+    path = write_file(tmp_path / "app.log", "boom\nbang\n")
     with pytest.raises(
         CatalogError, match=r"no line of .*app\.log matches .*; the first line is 'boom'"
     ):
-        detected(path, format="text", text__pattern="combined")
+        detect_file(path, format="text", text__pattern="combined")

@@ -1,4 +1,4 @@
-"""Lines of values and records that do not fit, found in their file."""
+"""Values and records that do not fit are located in their file."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading, explained_message
+from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading, explain_message
 
 FIELDS = (("ts", "TIMESTAMP"), ("v", "BIGINT"))
 
 
-def said(kind: str, reading: FileReading, path: Path | str, text: str) -> tuple[str, str | None]:
+def explain_place(
+    kind: str, reading: FileReading, path: Path | str, text: str
+) -> tuple[str, str | None]:
     uri = path if isinstance(path, str) else f"file://{path}"
-    found = explained_message(BETWEEN.join((kind, reading.text(), uri, text)))
-    assert found is not None
-    return found
+    result = explain_message(BETWEEN.join((kind, reading.text(), uri, text)))
+    assert result is not None
+    return result
 
 
 def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) -> None:
     path = tmp_path / "a b.csv"
     path.write_text('v;note;ts\n1;"x\ny";2025-01-01\n2;abc;2025-01-02\nabc;z;2025-01-03\n')
     reading = FileReading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
-    message, hint = said(VALUE, reading, f"file://{tmp_path}/a%20b.csv", "abc")
+    message, hint = explain_place(VALUE, reading, f"file://{tmp_path}/a%20b.csv", "abc")
     assert message == f"{path}, line 5, column `V`: 'abc' is not a valid BIGINT"
     assert hint is not None
     assert hint.startswith(
@@ -46,7 +48,7 @@ def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
         nulls="-",
         by_name=True,
     )
-    message, hint = said(VALUE, reading, path, "31.12.2025")
+    message, hint = explain_place(VALUE, reading, path, "31.12.2025")
     assert message.endswith(
         "line 3, column `ts`: '31.12.2025' is not a valid TIMESTAMP in the format yyyy-M-d"
     )
@@ -60,7 +62,7 @@ def test_a_record_with_other_fields_says_how_many(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("ts,v\n2025-01-01,1\n2025-01-02\n")
     reading = FileReading("t", "csv", fields=FIELDS, has_header=True)
-    message, _ = said(RECORD, reading, path, "2025-01-02")
+    message, _ = explain_place(RECORD, reading, path, "2025-01-02")
     assert message == f"{path}, line 3: '2025-01-02' has 1 fields instead of 2"
 
 
@@ -78,16 +80,16 @@ def test_a_broken_object_says_which_field_does_not_fit(
 ) -> None:
     path = tmp_path / "a.json"
     path.write_text(f'{{"v": 1}}\n{record}\n')
-    found, hint = said(RECORD, FileReading("t", "json", fields=FIELDS), path, record)
-    assert found == f"{path}, {message}"
+    result, hint = explain_place(RECORD, FileReading("t", "json", fields=FIELDS), path, record)
+    assert result == f"{path}, {message}"
     assert hint
 
 
 def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
-    message, _ = said(VALUE, reading, "s3a://bucket/a.csv", "x")
+    message, _ = explain_place(VALUE, reading, "s3a://bucket/a.csv", "x")
     assert message == "s3a://bucket/a.csv, column `v`: 'x' is not a valid BIGINT"
-    message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
+    message, _ = explain_place(VALUE, reading, tmp_path / "gone.csv", "x")
     assert message == f"{tmp_path}/gone.csv, column `v`: 'x' is not a valid BIGINT"
 
 
@@ -96,26 +98,26 @@ def test_files_of_this_directory_are_named_without_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
-    message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
+    message, _ = explain_place(VALUE, reading, tmp_path / "gone.csv", "x")
     assert message == "gone.csv, column `v`: 'x' is not a valid BIGINT"
 
 
 def test_another_message_is_left_as_it_is() -> None:
-    assert explained_message("division by zero") is None
-    assert explained_message(f"{VALUE}{BETWEEN}only two") is None
+    assert explain_message("division by zero") is None
+    assert explain_message(f"{VALUE}{BETWEEN}only two") is None
 
 
 def test_a_header_is_never_to_be_read_as_null(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("made by hand\nts,v\n2025-01-01,1\nts,v\n")
     reading = FileReading("t", "csv", "v", "BIGINT", index=1, fields=FIELDS, skip=1)
-    message, hint = said(VALUE, reading, path, "v")
+    message, hint = explain_place(VALUE, reading, path, "v")
     assert message == f"{path}, line 2, column `v`: 'v' is not a valid BIGINT"
     assert hint is not None
     assert hint.startswith("set 'header' = 'true' to use the first line as column names")
     assert "null-literals" not in hint
     headed = FileReading("t", "csv", "v", "BIGINT", fields=FIELDS, skip=1, has_header=True)
-    message, hint = said(VALUE, headed, path, "v")
+    message, hint = explain_place(VALUE, headed, path, "v")
     assert message == f"{path}, line 4, column `v`: 'v' is not a valid BIGINT"
     assert hint is not None
     assert hint.startswith("set 'csv.skip-repeated-headers' = 'true'")
@@ -126,9 +128,9 @@ def test_a_row_of_units_and_symbols_have_options_of_their_own(tmp_path: Path) ->
     path = tmp_path / "a.csv"
     path.write_text("ts,v\ns,m\n\n# more\n2025-01-01,1\n2025-01-01,5 €\n")
     reading = FileReading("t", "csv", "v", "BIGINT", fields=FIELDS, has_header=True, comment="#")
-    message, hint = said(VALUE, reading, path, "m")
+    message, hint = explain_place(VALUE, reading, path, "m")
     assert "line 2, column `v`" in message
     assert hint is not None and "'csv.skip-lines-below-header' = '1'" in hint
-    message, hint = said(VALUE, reading, path, "5 €")
+    message, hint = explain_place(VALUE, reading, path, "5 €")
     assert "line 6, column `v`" in message
     assert hint is not None and "set 'csv.number-symbols' = '€' to read the number" in hint

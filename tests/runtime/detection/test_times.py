@@ -1,4 +1,4 @@
-"""Patterns of dates and times, found in what people write."""
+"""Patterns of dates and times, detected in common notations."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from runtime.detection.times import ISO, time_format
     ],
 )
 def test_a_pattern_reads_all_values(values: list[str], type_: str, pattern: str) -> None:
-    found = time_format(values)
-    assert found is not None
-    assert (found.type, found.pattern, found.ambiguous) == (type_, pattern, None)
+    result = time_format(values)
+    assert result is not None
+    assert (result.type, result.pattern, result.ambiguous) == (type_, pattern, None)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_what_is_no_time_has_no_pattern(values: list[str]) -> None:
 
 
 def test_day_and_month_that_no_value_tells_apart_are_ambiguous() -> None:
-    found = time_format(["01/02/2025", "03/04/2025"])
-    assert found is not None
-    assert (found.pattern, found.ambiguous) == ("d/M/yyyy", "M/d/yyyy")
+    result = time_format(["01/02/2025", "03/04/2025"])
+    assert result is not None
+    assert (result.pattern, result.ambiguous) == ("d/M/yyyy", "M/d/yyyy")
 
 
 @pytest.mark.parametrize(("day_first", "pattern"), [(True, "d/M/yyyy"), (False, "M/d/yyyy")])
 def test_what_another_column_says_tells_them_apart(day_first: bool, pattern: str) -> None:
-    found = time_format(["01/02/2025"], day_first)
-    assert found is not None
-    assert (found.pattern, found.ambiguous) == (pattern, None)
+    result = time_format(["01/02/2025"], day_first)
+    assert result is not None
+    assert (result.pattern, result.ambiguous) == (pattern, None)

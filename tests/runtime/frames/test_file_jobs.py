@@ -1,4 +1,4 @@
-"""Tables of many files: footers are read by a job, and the list of files travels as rows."""
+"""Tables of many files: a job reads footers, and the file list is sent as rows."""
 
 from pathlib import Path
 
@@ -40,20 +40,22 @@ def files(tmp_path: Path) -> Path:
 
 
 def source_of(path: Path, *columns: Column, leaves_some: bool = False) -> ScanSource:
-    found = find_source(str(path), [str(path)], columns, leaves_some=leaves_some)
-    assert isinstance(found, ScanSource), found
-    return found
+    result = find_source(str(path), [str(path)], columns, leaves_some=leaves_some)
+    assert isinstance(result, ScanSource), result
+    return result
 
 
 def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> None:
     source = source_of(files, K, Column("day", "int"))
-    wanted = WantedColumns((K,), frozenset({"day"}))
-    assert file_checker(spark, many=2)(source.files, wanted) == check_files(source.files, wanted)
+    expected = WantedColumns((K,), frozenset({"day"}))
+    assert file_checker(spark, many=2)(source.files, expected) == check_files(
+        source.files, expected
+    )
     late = Call(">", (ColumnRef("k", "bigint"), Constant(500, "bigint")), "boolean")
     criteria = RowGroupCriteria(source, (late,))
-    found = row_group_selector(spark, many=2)(source.files, criteria)
-    assert found == select_row_groups(source.files, criteria)
-    assert sum(len(file.row_groups) for file in found) < N_FILES
+    result = row_group_selector(spark, many=2)(source.files, criteria)
+    assert result == select_row_groups(source.files, criteria)
+    assert sum(len(file.row_groups) for file in result) < N_FILES
 
 
 def test_large_tables_have_more_splits_than_are_wanted(files: Path) -> None:
@@ -82,9 +84,9 @@ def test_a_file_of_another_schema_falls_back_alone(files: Path) -> None:
 def test_large_items_travel_as_rows(spark: SparkSession) -> None:
     items = [("a", b"x" * 50_000), ("b", b"y" * 50_000)]
     for some, is_sent in ((items[:1], True), (items, False)):
-        numbers, sent = item_rows(spark, some)
-        assert list(sent) == (some if is_sent else [])
-        assert sorted(items_of(numbers.toArrow().to_batches(), sent)) == some
+        numbers, shipped = item_rows(spark, some)
+        assert list(shipped) == (some if is_sent else [])
+        assert sorted(items_of(numbers.toArrow().to_batches(), shipped)) == some
 
 
 @pytest.mark.long
@@ -92,7 +94,7 @@ def test_large_items_travel_as_rows(spark: SparkSession) -> None:
 def test_results_are_the_same_however_files_are_read(
     fresh_session: sqlwin.Session, files: Path, is_long: bool
 ) -> None:
-    # the paths alone exceed the bytes that are sent with the code
+    # the paths alone exceed the limit for data sent with the code
     path = files.joinpath(*["x" * 250] * 13) if is_long else files / "short"
     for number in range(24):
         (path / f"day={number % 2}").mkdir(parents=True, exist_ok=True)
@@ -107,8 +109,8 @@ def test_results_are_the_same_however_files_are_read(
         f"'format' = 'parquet', 'path' = '{path}')"
     )
     assert "ArrowScan" in str(session.explain(TOTALS))
-    found = session.sql(TOTALS).collect()
+    result = session.sql(TOTALS).collect()
     session.execute("SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan'")
-    assert session.sql(TOTALS).collect() == found
+    assert session.sql(TOTALS).collect() == result
     session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
-    assert sum(row["n"] for row in found) == 25 * 50
+    assert sum(row["n"] for row in result) == 25 * 50

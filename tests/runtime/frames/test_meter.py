@@ -1,4 +1,4 @@
-"""What EXPLAIN ANALYZE counts in a task, without Spark."""
+"""Counters of EXPLAIN ANALYZE in a task, without Spark."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import to_blob
 from runtime.compute.counters import count, count_into
-from runtime.frames.meter import LastWins, measured_stage
+from runtime.frames.meter import LastWins, measure_stage
 
 
 class Records:
-    """Stands for a Spark accumulator."""
+    """Replaces a Spark accumulator."""
 
     def __init__(self) -> None:
         self.value: dict[Any, Any] = {}
@@ -39,7 +39,7 @@ def test_rows_are_counted_and_results_stay_as_they_are():
         for batch in batches:
             yield batch.slice(0, batch.num_rows // 2)
 
-    results = list(measured_stage(halved, "p1", records)(iter([numbers(10), numbers(4)])))
+    results = list(measure_stage(halved, "p1", records)(iter([numbers(10), numbers(4)])))
     assert results == [numbers(5), numbers(2)]
     [(label, figures)] = [(key[0], value) for key, value in records.value.items()]
     assert label == "p1"
@@ -51,16 +51,16 @@ def test_rows_are_counted_and_results_stay_as_they_are():
 
 def test_of_blobs_the_partials_inside_are_counted():
     records = Records()
-    run = measured_stage(lambda batches: iter(batches), "p2", records)
+    run = measure_stage(lambda batches: iter(batches), "p2", records)
     assert len(list(run([blobs(3, 4), blobs()]))) == 2
     [figures] = records.value.values()
     assert (figures["rows_in"], figures["rows_out"], figures["blobs_out"]) == (7, 7, 2)
-    assert figures["bytes_out"] >= sum(len(each.as_py()) for each in blobs(3, 4).column(1))
+    assert figures["bytes_out"] >= sum(len(item.as_py()) for item in blobs(3, 4).column(1))
 
 
 def test_a_task_that_is_stopped_has_reported_what_it_did_so_far():
     records = Records()
-    run = measured_stage(lambda batches: iter(batches), "p3", records)(iter([numbers(2)] * 9))
+    run = measure_stage(lambda batches: iter(batches), "p3", records)(iter([numbers(2)] * 9))
     next(run)
     run.close()
     [figures] = records.value.values()

@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file are written with a dictionary."""
+"""Choice of the Parquet columns that are written with a dictionary."""
 
 from __future__ import annotations
 

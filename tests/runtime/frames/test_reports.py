@@ -1,4 +1,4 @@
-"""Spark's reports are decoded once: by rows of Spark and by parsed JSON alike."""
+"""Decoding of Spark's reports, given as rows or as parsed JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCES = [
 
 
 def as_rows(value: Any) -> Any:
-    """The same with Spark's rows for dictionaries, as the Python API has observed metrics."""
+    """Convert dictionaries to Spark rows, the form of observed metrics in the Python API."""
     if isinstance(value, dict):
         return Row(**{name: as_rows(item) for name, item in value.items()})
     return [as_rows(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The two forms of the local stage, Catalyst's and the Arrow scan, yield the same."""
+"""Both forms of the local stage, Catalyst's and the Arrow scan, yield the same."""
 
 import pytest
 
@@ -54,7 +54,7 @@ PARTIALS = [
 
 @pytest.fixture(scope="module")
 def table(spark, tmp_path_factory):
-    """Rows around both changes of summer time, written by Spark: INT96, partition directories."""
+    """Let Spark write rows around both changes of summer time, with INT96 and partitions."""
     path = str(tmp_path_factory.mktemp("scan") / "events")
     spark.sql("""
         SELECT
@@ -85,7 +85,7 @@ def aggregation(key_names):
     return WindowAggregation(WINDOW, key_names, "slice", accumulators)
 
 
-def by_catalyst(spark, path, time, keys):
+def rows_by_catalyst(spark, path, time, keys):
     partials = tuple(
         SqlPartial(f"p{n}", sql, into.columns)
         if len(into.columns) > 1
@@ -100,7 +100,7 @@ def by_catalyst(spark, path, time, keys):
     return dataframe(spark, step, ExecutionOptions(2, 4))
 
 
-def by_scan(spark, path, time, keys, zone, buffer_bytes):
+def rows_by_scan(spark, path, time, keys, zone, buffer_bytes):
     source = scan_source(spark, path, [Column(c.name, c.type) for c in COLUMNS])
     assert not isinstance(source, NotScannable), source
     partials = tuple(PartialColumns(into, args) for into, args, _ in PARTIALS)
@@ -118,19 +118,19 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
 @pytest.mark.parametrize("time", [TS, WALL], ids=["timestamp", "timestamp_ntz"])
 def test_windows_are_the_same_whichever_local_stage_made_the_partials(spark, table, zone, time):
     keys = KEYS[:3]
-    expected = by_catalyst(spark, table, time, keys)
-    found = by_scan(spark, table, time, keys, zone, 64 << 20)
-    assert [f.dataType for f in found.schema] == [f.dataType for f in expected.schema]
-    assert found.columns == expected.columns
-    rows = sorted(map(repr, found.collect()))
+    expected = rows_by_catalyst(spark, table, time, keys)
+    result = rows_by_scan(spark, table, time, keys, zone, 64 << 20)
+    assert [f.dataType for f in result.schema] == [f.dataType for f in expected.schema]
+    assert result.columns == expected.columns
+    rows = sorted(map(repr, result.collect()))
     assert len(rows) > 100
     assert rows == sorted(map(repr, expected.collect()))
 
 
 def test_a_tiny_buffer_and_many_keys_give_the_same_windows(spark, table):
-    expected = by_catalyst(spark, table, TS, KEYS)
-    found = by_scan(spark, table, TS, KEYS, "UTC", 1)
-    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
+    expected = rows_by_catalyst(spark, table, TS, KEYS)
+    result = rows_by_scan(spark, table, TS, KEYS, "UTC", 1)
+    assert sorted(map(repr, result.collect())) == sorted(map(repr, expected.collect()))
 
 
 def test_settings_that_change_what_files_mean_leave_the_scan_to_spark(spark, table):

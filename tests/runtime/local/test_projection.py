@@ -1,4 +1,4 @@
-"""What Spark evaluates for a buffer: each thing once, and only where it counts."""
+"""Spark evaluates each expression for a buffer once, and only for rows that count."""
 
 from runtime.local.projection import sql_projection
 from runtime.spec.aggregates import Merge, MergeOp
@@ -19,20 +19,20 @@ def step_of(*partials):
 
 
 def test_an_argument_is_evaluated_where_its_filter_holds():
-    found = sql_projection(step_of((("`v`",), "`v` > 0"), ((), "`v` > 0")))
-    assert found.items == (
+    result = sql_projection(step_of((("`v`",), "`v` > 0"), ((), "`v` > 0")))
+    assert result.items == (
         ("$time_us", TIME),
         ("k", "`key`"),
         ("$arg1", "CASE WHEN `v` > 0 THEN `v` END"),
         ("$if2", "`v` > 0"),
     )
-    assert found.args == (("$arg1",), ())
-    assert found.conditions == ("$if2", "$if2")
+    assert result.args == (("$arg1",), ())
+    assert result.conditions == ("$if2", "$if2")
 
 
 def test_nothing_is_evaluated_in_rows_that_do_not_count():
-    found = sql_projection(step_of((("`v`",), "a OR b")), "`$keep`")
-    assert [sql for _, sql in found.items] == [
+    result = sql_projection(step_of((("`v`",), "a OR b")), "`$keep`")
+    assert [sql for _, sql in result.items] == [
         f"CASE WHEN `$keep` THEN {TIME} END",
         "CASE WHEN `$keep` THEN `key` END",
         "CASE WHEN `$keep` AND (a OR b) THEN `v` END",
@@ -41,11 +41,11 @@ def test_nothing_is_evaluated_in_rows_that_do_not_count():
 
 
 def test_what_is_the_same_is_one_column():
-    found = sql_projection(step_of((("`v`", "`key`"), None), (("`v`",), None)))
-    assert [name for name, _ in found.items] == ["$time_us", "k", "$arg1"]
-    assert found.args == (("$arg1", "k"), ("$arg1",))
+    result = sql_projection(step_of((("`v`", "`key`"), None), (("`v`",), None)))
+    assert [name for name, _ in result.items] == ["$time_us", "k", "$arg1"]
+    assert result.args == (("$arg1", "k"), ("$arg1",))
 
 
 def test_what_is_drawn_is_drawn_wherever_it_stands():
-    found = sql_projection(step_of((("RAND()", "rand()"), None), (("RAND()",), None)))
-    assert found.args == (("$arg1", "$arg2"), ("$arg3",))
+    result = sql_projection(step_of((("RAND()", "rand()"), None), (("RAND()",), None)))
+    assert result.args == (("$arg1", "$arg2"), ("$arg3",))

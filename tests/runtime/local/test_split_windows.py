@@ -1,4 +1,4 @@
-"""Windows whose rows are all in one split leave its task as they are; the others are exchanged."""
+"""Tasks emit windows whose rows are all in one split; the other windows are exchanged."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from runtime.compute.kernels.merge import merge_slices
 from runtime.errors import ExecutionError
 from runtime.local.scan_rows import ScanRows, scan_projection
-from runtime.local.split_windows import SplitWindows, own_time_column
+from runtime.local.split_windows import SplitWindows, exclusive_time_column
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.metadata import find_source
-from runtime.scan.splits import FilePart, OwnTimes, own_times, plan_splits
+from runtime.scan.splits import ExclusiveTimes, FilePart, exclusive_times, plan_splits
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
@@ -44,7 +44,7 @@ def step_over(
     return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
 
 
-def written(path: Path, rows: Rows, row_group: int) -> ScanSource:
+def write_source(path: Path, rows: Rows, row_group: int) -> ScanSource:
     times, keys, values = zip(*rows, strict=True)
     table = pa.table(
         {
@@ -54,13 +54,13 @@ def written(path: Path, rows: Rows, row_group: int) -> ScanSource:
         }
     )
     pq.write_table(table, path / "a.parquet", row_group_size=row_group)
-    found = find_source(str(path), [str(path)], [TS, K, V])
-    assert isinstance(found, ScanSource)
-    return found
+    result = find_source(str(path), [str(path)], [TS, K, V])
+    assert isinstance(result, ScanSource)
+    return result
 
 
 def by_definition(rows: Rows) -> dict[tuple[int, int], tuple[int, int]]:
-    """{(key, window end): (COUNT(*), SUM(v))}."""
+    """Return {(key, window end): (COUNT(*), SUM(v))}."""
     members = defaultdict(list)
     for time, key, value in rows:
         if time is not None:
@@ -84,49 +84,49 @@ def test_each_window_comes_once_and_whole(
     row_group: int,
     buffer_bytes: int,
 ) -> None:
-    """Whatever order rows come in, and whether or not a buffer had to send some before."""
+    """Holds for any order of rows, and whether or not the buffer overflows."""
     path = tmp_path_factory.mktemp("rows")
     random = np.random.default_rng(seed)
     n_rows = int(random.integers(1, 150))
     times = np.sort(random.integers(0, 120, n_rows)) + random.integers(0, disorder + 1, n_rows)
     keys = random.integers(0, 3, n_rows)
     rows: Rows = list(zip(times.tolist(), keys.tolist(), range(n_rows), strict=True))
-    source = written(path, rows, row_group)
+    source = write_source(path, rows, row_group)
     step = step_over(source)
-    assert own_time_column(step) == "ts"
+    assert exclusive_time_column(step) == "ts"
     splits = plan_splits(source, (), n_splits, least_bytes=1, time="ts")
     spec = WindowAggregation(WINDOW, step.keys, "slice", step.accumulators)
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
-    found: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    sent: list[pa.RecordBatch] = []
+    result: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    batches: list[pa.RecordBatch] = []
 
     def add(batch: pa.RecordBatch) -> None:
         columns = batch.to_pydict()
         ends = batch.column("window_end").cast(pa.int64()).to_pylist()
         where = zip(columns["k"], ends, strict=True)
-        found.extend(zip(where, zip(columns["n"], columns["s"], strict=True), strict=True))
+        result.extend(zip(where, zip(columns["n"], columns["s"], strict=True), strict=True))
 
     def emit(table: pa.Table) -> list[pa.RecordBatch]:
         for batch in merge_slices(table, spec):
             add(batch)
         return []
 
-    for split, own in zip(splits, own_times(splits), strict=True):
+    for split, exclusive_time in zip(splits, exclusive_times(splits), strict=True):
         at_end = None
-        if own is not None:
-            at_end = SplitWindows(step, own, pa.Table.to_batches, emit).at_end
-        columns = ScanRows(step).of_split(split)
-        # three rows at a time, so that the buffer gets several batches of a split
+        if exclusive_time is not None:
+            at_end = SplitWindows(step, exclusive_time, pa.Table.to_batches, emit).remaining_batches
+        columns = ScanRows(step).rows_of_split(split)
+        # three rows per batch, so that the buffer gets several batches of a split
         rows_of = (
             plan.rows({name: array.slice(at, 3) for name, array in batch.items()})
             for batch in columns
             for at in range(0, len(batch["k"]), 3)
         )
-        sent += aggregate(plan, rows_of, pa.Table.to_batches, at_end)
-    for batch in merge_slices(pa.Table.from_batches(sent, plan.schema), spec):
+        batches += aggregate(plan, rows_of, pa.Table.to_batches, at_end)
+    for batch in merge_slices(pa.Table.from_batches(batches, plan.schema), spec):
         add(batch)
-    assert len(found) == len(dict(found))
-    assert dict(found) == by_definition(rows)
+    assert len(result) == len(dict(result))
+    assert dict(result) == by_definition(rows)
 
 
 def split_of(first: int, last: int) -> tuple[FilePart, ...]:
@@ -150,22 +150,23 @@ FIRST, LAST = -(1 << 63), (1 << 63) - 1
 def test_the_times_that_are_a_splits_own(
     times: list[tuple[int, int]], own: list[tuple[int, int] | None]
 ) -> None:
-    splits = [split_of(*each) for each in times]
-    assert own_times(splits) == [
-        None if each is None else OwnTimes(*of, *each) for of, each in zip(times, own, strict=True)
+    splits = [split_of(*item) for item in times]
+    assert exclusive_times(splits) == [
+        None if item is None else ExclusiveTimes(*of, *item)
+        for of, item in zip(times, own, strict=True)
     ]
 
 
 def test_where_one_split_may_have_any_time_none_has_times_of_its_own() -> None:
     unknown = (FilePart(ScanFile("b"), (0,), ("ts",), 1, 1, 1),)
-    assert own_times([split_of(0, 9), unknown]) == [None, None]
+    assert exclusive_times([split_of(0, 9), unknown]) == [None, None]
 
 
 def test_rows_without_a_time_do_not_matter_beside_others(tmp_path: Path) -> None:
-    some = written(tmp_path, [(1, 1, 1), (None, 1, 1), (4, 1, 1)], 3)
+    some = write_source(tmp_path, [(1, 1, 1), (None, 1, 1), (4, 1, 1)], 3)
     (split,) = plan_splits(some, (), 1, time="ts")
     assert [part.times_us for part in split] == [(SECOND, 4 * SECOND)]
-    none = written(tmp_path, [(1, 1, 1), (None, 1, 1)], 1)
+    none = write_source(tmp_path, [(1, 1, 1), (None, 1, 1)], 1)
     (split,) = plan_splits(none, (), 1, time="ts")
     assert [part.times_us for part in split] == [None]
 
@@ -179,7 +180,7 @@ def test_rows_without_a_time_do_not_matter_beside_others(tmp_path: Path) -> None
         (Hop(1, 6), TS, False, False),
         (Cumulate(3, 12), TS, False, False),
         (SessionWindow(5), TS, False, False),
-        # on a wall clock that files do not have; of rows that only Spark reads
+        # on a wall clock that files do not have; over rows that only Spark reads
         (Tumble(7), Column("ts", "timestamp"), False, False),
         (Tumble(7), TS, True, False),
     ],
@@ -189,7 +190,7 @@ def test_windows_that_may_be_whole_in_a_split(
 ) -> None:
     files = (ScanFile("b"),) if others else ()
     source = ScanSource("t", (), (time, K, V), others=files)
-    assert (own_time_column(step_over(source, window, time)) == "ts") == is_known
+    assert (exclusive_time_column(step_over(source, window, time)) == "ts") == is_known
 
 
 def test_a_time_that_is_computed_has_no_statistics() -> None:
@@ -197,14 +198,14 @@ def test_a_time_that_is_computed_has_no_statistics() -> None:
     time = Call("cast", (ColumnRef("k", "bigint"),), "timestamp_ntz")
     computed = FileScan(step.source.keys, (), time, "UTC", (), step.source.files)
     step = LocalStep(computed, ArrowBuffer(), WINDOW, "ts", "timestamp_ntz", "slice")
-    assert own_time_column(step) is None
+    assert exclusive_time_column(step) is None
 
 
 @pytest.mark.parametrize("slice_end", [13 * SECOND, 53 * SECOND])
 def test_statistics_that_are_wrong_are_an_error(slice_end: int) -> None:
     step = step_over(ScanSource("/data/t", (), (TS, K, V)))
-    own = OwnTimes(15 * SECOND, 40 * SECOND, FIRST, LAST)
+    own = ExclusiveTimes(15 * SECOND, 40 * SECOND, FIRST, LAST)
     table = pa.table({"k": [1], "slice": [slice_end], "n": [1], "s": [1]})
     windows = SplitWindows(step, own, pa.Table.to_batches, pa.Table.to_batches)
     with pytest.raises(ExecutionError, match=r"/data/t contain times outside their statistics"):
-        list(windows.at_end([table], np.zeros(0, np.int64)))
+        list(windows.remaining_batches([table], np.zeros(0, np.int64)))

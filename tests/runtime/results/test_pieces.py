@@ -1,4 +1,4 @@
-"""Batches are cut by their bytes, not by their rows."""
+"""Batches are split by bytes, not by rows."""
 
 from __future__ import annotations
 

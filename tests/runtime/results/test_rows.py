@@ -26,17 +26,17 @@ from tests.observing import wait_until
 Fetch = Callable[..., Iterator[pa.RecordBatch]]
 
 
-def by_files(frame: DataFrame, most_bytes: int = 64 << 20) -> Iterator[pa.RecordBatch]:
+def rows_by_files(frame: DataFrame, most_bytes: int = 64 << 20) -> Iterator[pa.RecordBatch]:
     """Yield the rows as on one machine."""
     return result_batches(BatchRows.of(frame), most_bytes)
 
 
-def by_chunks(frame: DataFrame, most_bytes: int = 64 << 20) -> Iterator[pa.RecordBatch]:
+def rows_by_chunks(frame: DataFrame, most_bytes: int = 64 << 20) -> Iterator[pa.RecordBatch]:
     """Yield the rows as on a cluster."""
     return batches_from_chunks(lambda stage: frame.mapInArrow(stage, PIECES_DDL), most_bytes)
 
 
-ROADS = pytest.mark.parametrize("fetch", [by_files, by_chunks])
+ROADS = pytest.mark.parametrize("fetch", [rows_by_files, rows_by_chunks])
 
 
 def files() -> list[Path]:
@@ -97,7 +97,7 @@ def test_nested_values_and_instants(spark: SparkSession, fetch: Fetch) -> None:
 
 def test_names_may_be_equal_or_odd(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1 AS x, 2 AS x, 3 AS `a.b`, 4 AS X")
-    (batch,) = by_files(frame)
+    (batch,) = rows_by_files(frame)
     assert batch.schema.names == ["x", "x", "a.b", "X"]
     assert [column.to_pylist() for column in batch.columns] == [[1], [2], [3], [4]]
 
@@ -105,7 +105,7 @@ def test_names_may_be_equal_or_odd(spark: SparkSession) -> None:
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads Linux's list of mappings")
 def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
     most = 0
-    for _batch in by_files(spark.range(0, 100_000, 1, 3), 40_000):
+    for _batch in rows_by_files(spark.range(0, 100_000, 1, 3), 40_000):
         most = max(most, mapped_files())
     del _batch
     assert most == 1 and mapped_files() == 0
@@ -114,7 +114,7 @@ def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
 @ROADS
 def test_an_early_stop_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None:
     # with files, the last partition would take forever
-    frame = spark.range(0, 10_000, 1, 4) if fetch is by_chunks else _endless(spark)
+    frame = spark.range(0, 10_000, 1, 4) if fetch is rows_by_chunks else _endless(spark)
     batches = fetch(frame, 20_000)
     assert next(batches).num_rows
     batches.close()  # type: ignore[attr-defined]  # a generator
@@ -126,7 +126,7 @@ def test_an_early_stop_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None
 
 
 def _endless(spark: SparkSession) -> DataFrame:
-    """Return rows of which the first partition is ready at once and the last never."""
+    """Return rows whose first partition is ready at once and whose last one never is."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -138,7 +138,7 @@ def _endless(spark: SparkSession) -> DataFrame:
 
 
 def test_rows_come_before_the_job_has_ended(spark: SparkSession) -> None:
-    batches = by_files(_endless(spark), 20_000)
+    batches = rows_by_files(_endless(spark), 20_000)
     first = [next(batches).column(0)[0].as_py() for _ in range(2)]
     assert first[0] == 0 < first[1]
     assert spark.sparkContext.statusTracker().getActiveJobsIds()
@@ -187,7 +187,7 @@ def test_a_disk_that_takes_no_rows_is_named(spark: SparkSession) -> None:
 
 
 def test_a_forgotten_iterator_leaves_nothing(spark: SparkSession) -> None:
-    batches = by_files(spark.range(0, 10_000, 1, 4), 20_000)
+    batches = rows_by_files(spark.range(0, 10_000, 1, 4), 20_000)
     next(batches)
     assert files()
     del batches
@@ -226,10 +226,10 @@ with sqlwin.connect(master="local[2, 2]") as session:
 
 @pytest.mark.long
 def test_tasks_that_run_twice_give_their_rows_once() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=200
     )
-    assert done.stdout.split() == ["True"], done.stderr
+    assert process.stdout.split() == ["True"], process.stderr
 
 
 # The rows are twice as large as the heap, in two partitions
@@ -251,7 +251,7 @@ with sqlwin.connect(master="local[2]", conf=conf) as session:
 
 @pytest.mark.long
 def test_rows_that_are_larger_than_any_memory_are_fetched() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=300
     )
-    assert done.stdout.split() == ["60000000", "True"], done.stderr
+    assert process.stdout.split() == ["60000000", "True"], process.stderr

@@ -1,4 +1,4 @@
-"""The scan of files in Azure, of a server of the tests: with directories and without, and refused."""
+"""The scan of files in Azure, on a test server: with and without directories, and refused."""
 
 from collections.abc import Iterator
 
@@ -25,19 +25,19 @@ def rows(first: int, n: int = N_ROWS) -> pa.Table:
 
 @pytest.fixture(params=["flat", "hierarchical"])
 def store(request: pytest.FixtureRequest) -> Iterator[AzureStore]:
-    """A container of an account without directories, and of one with them."""
-    with azure_store(is_hierarchical=request.param == "hierarchical") as found:
+    """Provide a container of an account without directories, and of one with them."""
+    with azure_store(is_hierarchical=request.param == "hierarchical") as result:
         for day in (1, 2):
             uri = f"logs/day={day}/part 0.parquet"
-            found.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
-        found.requests.clear()
-        yield found
+            result.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
+        result.requests.clear()
+        yield result
 
 
 @pytest.fixture(scope="module")
 def flat() -> Iterator[AzureStore]:
-    with azure_store() as found:
-        yield found
+    with azure_store() as result:
+        yield result
 
 
 def read_all(store: Store, source: ScanSource, *filters: Call) -> list[int]:
@@ -88,8 +88,8 @@ def test_a_listing_of_several_pages_is_whole(flat: AzureStore) -> None:
     for number in range(7):
         flat.blobs[f"pages/{number}.parquet"] = Blob(b"1")
     flat.page = 2
-    found = StoredFiles(flat.store()).listed_below(flat.uri("pages"))
-    assert [info.path for info in found] == [f"lake/pages/{n}.parquet" for n in range(7)]
+    result = StoredFiles(flat.store()).infos_below(flat.uri("pages"))
+    assert [info.path for info in result] == [f"lake/pages/{n}.parquet" for n in range(7)]
 
 
 def test_a_directory_is_seen_beside_one_whose_name_begins_so(store: AzureStore) -> None:
@@ -106,15 +106,15 @@ def test_what_hadoop_makes_for_a_directory_is_no_file(store: AzureStore) -> None
         store.blobs[path] = Blob(b"", is_directory=True)
     files = StoredFiles(store.store())
     assert files.is_directory(store.uri("logs")) and files.is_directory(store.uri("logs/day=3"))
-    found = [info.path for info in files.listed_below(store.uri("logs"))]
-    assert found == [f"lake/logs/day={day}/part 0.parquet" for day in (1, 2)]
+    result = [info.path for info in files.infos_below(store.uri("logs"))]
+    assert result == [f"lake/logs/day={day}/part 0.parquet" for day in (1, 2)]
 
 
 # -- what goes wrong -------------------------------------------------------------------------------
 
 
-def why(store: Store) -> str:
-    """Return the reason why a file cannot be looked for."""
+def error_of(store: Store) -> str:
+    """Return the error for a file that cannot be found, within seconds."""
     with pytest.raises(OSError) as raised:
         StoredFiles(store).is_file(f"{store.root}/x")
     assert raised.value.strerror is not None and "\n" not in raised.value.strerror
@@ -122,32 +122,32 @@ def why(store: Store) -> str:
 
 
 def test_what_a_store_refuses_names_the_setting(flat: AzureStore) -> None:
-    assert why(flat.store(account_key=WRONG_KEY)) == (
+    assert error_of(flat.store(account_key=WRONG_KEY)) == (
         f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
     )
-    assert f"SAS token; check spark.hadoop.fs.azure.sas.fixed.token.{HOST}" in why(
+    assert f"SAS token; check spark.hadoop.fs.azure.sas.fixed.token.{HOST}" in error_of(
         flat.store(sas=SAS.replace("c2ln", "d2ln"))
     )
-    assert "container nothing does not exist" in why(flat.store(flat.uri(container="nothing")))
+    assert "container nothing does not exist" in error_of(flat.store(flat.uri(container="nothing")))
     flat.failing = "AuthorizationPermissionMismatch"
     try:
-        assert why(flat.store()).startswith("permission denied for the account key")
+        assert error_of(flat.store()).startswith("permission denied for the account key")
     finally:
         flat.failing = ""
     nobody = {name: value for name, value in flat.settings().items() if "key" not in name}
     opened = store_of(flat.uri(), nobody.get)
-    assert opened is not None and "requires TLS" in why(opened)
+    assert opened is not None and "requires TLS" in error_of(opened)
 
 
 @pytest.mark.slow
 def test_a_store_that_is_not_there_or_fails_names_the_setting(flat: AzureStore) -> None:
-    assert "spark.hadoop.fs.azure.abfs.endpoint where it is" in why(
+    assert "spark.hadoop.fs.azure.abfs.endpoint where it is" in error_of(
         flat.store(abfs_endpoint="127.0.0.1:1")
     )
-    assert "there is no secure connection" in why(flat.store(always_use_https="true"))
+    assert "there is no secure connection" in error_of(flat.store(always_use_https="true"))
     flat.failing = "ServerBusy"
     try:
-        assert "the store failed several times" in why(flat.store())
+        assert "the store failed several times" in error_of(flat.store())
     finally:
         flat.failing = ""
 
@@ -157,9 +157,9 @@ def test_a_store_that_is_not_there_or_fails_names_the_setting(flat: AzureStore) 
 
 def options(uri: str, **settings: str) -> dict[str, object]:
     said = {f"fs.azure.{name}": value for name, value in settings.items()}
-    found = store_of(uri, said.get)
-    assert found is not None
-    given = dict(found.options)
+    result = store_of(uri, said.get)
+    assert result is not None
+    given = dict(result.options)
     assert given.pop("account_name") == ACCOUNT
     return given
 
@@ -221,7 +221,7 @@ def test_an_endpoint_is_where_an_emulator_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "settings", "said"),
+    ("uri", "settings", "message"),
     [
         (f"abfss://{HOST}/dir", {}, "has no account: use abfss://CONTAINER@"),
         (
@@ -245,9 +245,9 @@ def test_an_endpoint_is_where_an_emulator_is() -> None:
     ],
 )
 def test_settings_that_do_not_go_together_are_named(
-    uri: str, settings: dict[str, str], said: str
+    uri: str, settings: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(OSError, match=said):
+    with pytest.raises(OSError, match=message):
         options(uri or f"abfss://box@{HOST}/dir", **settings)
 
 

@@ -1,4 +1,4 @@
-"""Statistics exclude rows only where no row can match."""
+"""Statistics exclude row groups only if no row can match."""
 
 from __future__ import annotations
 

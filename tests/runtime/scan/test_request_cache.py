@@ -5,7 +5,7 @@ from threading import Thread
 
 import pytest
 
-from runtime.scan.request_cache import cache_requests, cached_response
+from runtime.scan.request_cache import cache_requests, get_or_request
 
 
 def counting() -> tuple[list[int], Callable[[], int]]:
@@ -20,15 +20,15 @@ def counting() -> tuple[list[int], Callable[[], int]]:
 
 def test_within_a_block_an_answer_is_given_again() -> None:
     _, ask = counting()
-    assert [cached_response("x", ask), cached_response("x", ask)] == [1, 2], "without a block"
+    assert [get_or_request("x", ask), get_or_request("x", ask)] == [1, 2], "without a block"
     with cache_requests():
-        assert [cached_response("x", ask), cached_response("x", ask)] == [3, 3]
+        assert [get_or_request("x", ask), get_or_request("x", ask)] == [3, 3]
         with cache_requests():
-            assert cached_response("x", ask) == 3
-        assert cached_response("x", ask) == 3, "a block within is a part"
-        assert cached_response("y", ask) == 4
+            assert get_or_request("x", ask) == 3
+        assert get_or_request("x", ask) == 3, "a block within is a part"
+        assert get_or_request("y", ask) == 4
     with cache_requests():
-        assert cached_response("x", ask) == 5
+        assert get_or_request("x", ask) == 5
 
 
 def test_an_error_is_not_an_answer() -> None:
@@ -37,18 +37,18 @@ def test_an_error_is_not_an_answer() -> None:
 
     with cache_requests():
         with pytest.raises(OSError, match="it failed"):
-            cached_response("x", fail)
-        assert cached_response("x", lambda: 1) == 1
+            get_or_request("x", fail)
+        assert get_or_request("x", lambda: 1) == 1
     with pytest.raises(OSError, match="it failed"), cache_requests():
-        cached_response("x", fail)
-    assert cached_response("x", lambda: 2) == 2
+        get_or_request("x", fail)
+    assert get_or_request("x", lambda: 2) == 2
 
 
 def test_a_block_is_of_one_thread() -> None:
     calls, ask = counting()
     with cache_requests():
-        cached_response("x", ask)
-        thread = Thread(target=lambda: cached_response("x", ask))
+        get_or_request("x", ask)
+        thread = Thread(target=lambda: get_or_request("x", ask))
         thread.start()
         thread.join()
     assert len(calls) == 2

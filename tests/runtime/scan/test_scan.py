@@ -1,4 +1,4 @@
-"""The local stage in a scan of Parquet files: what it reads, what it leaves out, what it refuses."""
+"""The local stage over Parquet files: the columns and row groups it reads, prunes and refuses."""
 
 import datetime as dt
 import random
@@ -65,11 +65,11 @@ def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS
 
 def partials_of(step, rows, split):
     plan = buffer_plan(step, *scan_projection(step.source))
-    yield from aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
+    yield from aggregate(plan, map(plan.rows, rows.rows_of_split(split)), pa.Table.to_batches)
 
 
 def run(step, n_splits=3):
-    """The merged result, a row for each key and slice: keys, slice end, results."""
+    """Return the merged result, a row for each key and slice: keys, slice end, results."""
     tables = []
     for split in plan_splits(step.source.files, step.source.filters, n_splits, least_bytes=1):
         tables += partials_of(step, ScanRows(step), split)
@@ -86,12 +86,12 @@ def merge(tables, step):
     return [tuple(row.values()) for row in rows]
 
 
-def printed(rows):
-    """Rows that can be compared: in one order, and NaN equal to NaN."""
+def comparable(rows):
+    """Return rows in a comparable form: sorted, with NaN equal to NaN."""
     return sorted(map(repr, rows))
 
 
-def in_duckdb(path, sql):
+def rows_in_duckdb(path, sql):
     return duckdb.sql(sql.format(files=f"'{path}/**/*.parquet'")).fetchall()
 
 
@@ -151,7 +151,7 @@ def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits):
         keys=[("k", ref(WORD)), ("odd", Call("%", (ref(NUMBER), Constant(2, "int")), "int"))],
         filters=[compare("<", MONEY, Decimal("50.00"))],
     )
-    expected = in_duckdb(
+    expected = rows_in_duckdb(
         tmp_path,
         """
         SELECT k, i % 2 AS odd, time_bucket(INTERVAL 10 SECOND, ts) + INTERVAL 10 SECOND AS we,
@@ -159,7 +159,7 @@ def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits):
         FROM {files} WHERE m < 50 AND ts IS NOT NULL GROUP BY ALL
         """,
     )
-    assert printed(run(step, n_splits)) == printed(expected)
+    assert comparable(run(step, n_splits)) == comparable(expected)
 
 
 def test_partition_columns_come_from_the_names_of_directories(tmp_path):
@@ -260,8 +260,8 @@ def test_instants_are_sliced_by_the_wall_clock_and_stay_instants_as_values(tmp_p
         local = hour.astimezone(ZoneInfo("Europe/Berlin")).replace(tzinfo=None)
         day_end = dt.datetime.combine(local.date(), dt.time()) + dt.timedelta(days=1)
         expected.setdefault(day_end, []).append(hour)
-    found = {end: (n, latest.timestamp()) for end, n, latest in run(step)}
-    assert found == {end: (len(rows), max(rows).timestamp()) for end, rows in expected.items()}
+    result = {end: (n, latest.timestamp()) for end, n, latest in run(step)}
+    assert result == {end: (len(rows), max(rows).timestamp()) for end, rows in expected.items()}
 
 
 # -- pruning and splits -------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def filters(draw):
 
 @pytest.fixture(scope="module")
 def varied(tmp_path_factory):
-    """Small row groups: some all NULL, some all NaN, some of one value."""
+    """Write small row groups: some all NULL, some all NaN, some with one value."""
     directory = tmp_path_factory.mktemp("varied")
     write_files(directory, random.Random(7), n_rows=60, row_group_size=4)
     return source_of(directory, TS, WORD, NUMBER, DOUBLE, MONEY)
@@ -336,7 +336,7 @@ def row_groups(splits):
         (Call("in", (ref(NUMBER), Constant(1, "int"), Constant(None, "int")), "boolean"), [1]),
         (Call("=", (Constant("w2", "string"), ref(WORD)), "boolean"), [2]),
         (compare("<", DOUBLE, 1.0), [0]),
-        # The row groups have no NaN, but their statistics would not say so.
+        # The row groups have no NaN, but their statistics cannot tell.
         (compare(">", DOUBLE, 2.0), [0, 1, 2, 3]),
         (Call("is_null", (ref(NUMBER),), "boolean"), []),
     ],
@@ -421,12 +421,12 @@ def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):
     def found(*columns):
         return find_stream_source(str(directory), [str(directory)], columns)
 
-    # before the first file there is nothing that could not fit, but for the type itself
+    # without files, only the type itself can be unsupported
     assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
     assert found(Column("m", "map<string, int>")).reason == "column m is MAP<STRING, INT>"
     for i in range(200):
         pq.write_table(pa.table({"i": pa.array([i], pa.int32())}), directory / f"{i}.parquet")
-    # a column that files lack is NULL there; which files there are is not known to tasks
+    # a column missing in files is NULL there; tasks do not know the list of files
     assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
     assert "is INT, but BIGINT in the table" in found(Column("i", "bigint")).reason
     (directory / "k=1").mkdir()

@@ -1,4 +1,4 @@
-"""Which Parquet tables the Arrow scan takes, and which it leaves to Spark, with the reason."""
+"""The Parquet tables that the Arrow scan reads, and the reasons for leaving others to Spark."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

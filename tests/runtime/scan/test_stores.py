@@ -1,4 +1,4 @@
-"""The scan of files in an object store: what it asks for, and what it says when it gets nothing."""
+"""The scan of files in an object store: its requests, and its errors when requests fail."""
 
 import re
 from typing import Any
@@ -49,9 +49,9 @@ def is_of_a_row_group(environ: dict[str, Any]) -> bool:
 
 def source_of(store: ObjectStore, *columns: Column) -> ScanSource:
     uri = store.uri("logs")
-    found = find_source(uri, [uri], columns, store.store())
-    assert isinstance(found, ScanSource), found
-    return found
+    result = find_source(uri, [uri], columns, store.store())
+    assert isinstance(result, ScanSource), result
+    return result
 
 
 def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] = ()) -> list[int]:
@@ -61,8 +61,8 @@ def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] =
     return [k for batch in batches for k in batch.column("k").to_pylist()]
 
 
-def why(store: ObjectStore, **changed: str) -> str:
-    """Return the reason why a directory cannot be listed."""
+def error_of(store: ObjectStore, **changed: str) -> str:
+    """Return the error for a directory that cannot be listed, within seconds."""
     opened = store.store(**changed)
     with pytest.raises(OSError) as raised:
         StoredFiles(opened).is_file(store.uri("logs/x"))
@@ -84,8 +84,8 @@ def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: Obj
     source = source_of(store, K)
     late = Call(">=", (ColumnRef("k", "bigint"), Constant(3 * N_ROWS - 5, "bigint")), "boolean")
     store.requests.clear()
-    found = read_all(store, source, (late,))
-    assert min(found) == 2 * N_ROWS + 2 * (N_ROWS // 3)
+    result = read_all(store, source, (late,))
+    assert min(result) == 2 * N_ROWS + 2 * (N_ROWS // 3)
     # footers are remembered: what is asked for is one file, its footer and one row group of it
     assert {path for _, path, _ in store.requests} == {"/lake/logs/day=2/part-0.parquet"}
     assert len(store.requests) <= 4
@@ -97,13 +97,13 @@ def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -
     opened = store.store()
     (split,) = plan_splits(source, (), 1, store=opened)
     with store.holding(is_of_a_row_group, 2) as has_met:
-        found = [
+        result = [
             k
             for batch in read_batches(split, source, frozenset(), opened)
             for k in batch.column("k").to_pylist()
         ]
     assert has_met.is_set()
-    assert found == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
+    assert result == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
 
 
 def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> None:
@@ -149,7 +149,7 @@ def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: Obj
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         pytest.param("InternalError", "the store failed several times", marks=pytest.mark.slow),
         pytest.param("cut", "the store's answer was truncated", marks=pytest.mark.slow),
@@ -157,17 +157,17 @@ def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: Obj
     ],
 )
 def test_a_store_that_goes_on_failing_is_an_error(
-    store: ObjectStore, fault: str, said: str
+    store: ObjectStore, fault: str, message: str
 ) -> None:
     source = source_of(store, K)
     with store.failing(fault, is_of_rows), pytest.raises(ExecutionError) as raised:
         read_all(store, source)
     assert raised.value.message.startswith(f"cannot read {store.uri('logs/day=1/part-0.parquet')}")
-    assert said in raised.value.message
+    assert message in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("InvalidAccessKeyId", "unknown access key: check spark.hadoop.fs.s3a.acc"),
         ("SignatureDoesNotMatch", "spark.hadoop.fs.s3a.secret.key"),
@@ -176,27 +176,31 @@ def test_a_store_that_goes_on_failing_is_an_error(
         ("PermanentRedirect", "another region: check spark.hadoop.fs.s3a.endpoint.region"),
     ],
 )
-def test_what_a_store_refuses_names_the_setting(store: ObjectStore, fault: str, said: str) -> None:
+def test_what_a_store_refuses_names_the_setting(
+    store: ObjectStore, fault: str, message: str
+) -> None:
     with store.failing(fault):
-        assert said in why(store)
+        assert message in error_of(store)
 
 
 @pytest.mark.slow
 def test_a_store_that_is_not_there_names_the_setting(store: ObjectStore) -> None:
-    assert "spark.hadoop.fs.s3a.endpoint says where" in why(store, endpoint="http://127.0.0.1:1")
-    assert "fs.s3a.endpoint" in why(store, endpoint="http://no-host.invalid:9000")
+    assert "spark.hadoop.fs.s3a.endpoint says where" in error_of(
+        store, endpoint="http://127.0.0.1:1"
+    )
+    assert "fs.s3a.endpoint" in error_of(store, endpoint="http://no-host.invalid:9000")
     secure = store.endpoint.replace("http:", "https:")
-    assert "spark.hadoop.fs.s3a.connection.ssl.enabled" in why(store, endpoint=secure)
+    assert "spark.hadoop.fs.s3a.connection.ssl.enabled" in error_of(store, endpoint=secure)
     with store.failing("slow", seconds=3):
-        said = why(store, **{"connection.timeout": "1s", "attempts.maximum": "1"})
+        said = error_of(store, **{"connection.timeout": "1s", "attempts.maximum": "1"})
         assert "spark.hadoop.fs.s3a.connection.timeout" in said
 
 
 def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
     with pytest.raises(FileNotFoundError, match="bucket nothing does not exist"):
         StoredFiles(store.store("s3a://nothing/x")).exists("s3a://nothing/x")
-    found = find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
-    assert isinstance(found, NotScannable) and "bucket nothing does not exist" in found.reason
+    result = find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
+    assert isinstance(result, NotScannable) and "bucket nothing does not exist" in result.reason
 
 
 def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
@@ -244,9 +248,9 @@ def test_a_stream_reads_files_of_a_bucket(store: ObjectStore) -> None:
 
 
 def options(uri: str, settings: dict[str, str]) -> dict[str, object]:
-    found = store_of(uri, settings.get)
-    assert found is not None
-    return dict(found.options)
+    result = store_of(uri, settings.get)
+    assert result is not None
+    return dict(result.options)
 
 
 def test_a_bucket_has_settings_of_its_own() -> None:
@@ -296,11 +300,11 @@ def test_other_stores_are_opened_by_their_own_settings() -> None:
     assert options("gs://b/x", gs) == {"project_id": "p", "key_file": "/k.json"}
     host = "acc.dfs.core.windows.net"
     azure = {f"fs.azure.account.key.{host}": "a2V5"}
-    found = store_of(f"abfss://box@{host}/dir/a", azure.get)
-    assert isinstance(found, Store)
-    assert dict(found.options) == {"account_name": "acc", "account_key": "a2V5"}
-    assert found.path(f"abfss://box@{host}/dir/a") == "box/dir/a"
-    assert found.uri("box/dir/a") == f"abfss://box@{host}/dir/a"
+    result = store_of(f"abfss://box@{host}/dir/a", azure.get)
+    assert isinstance(result, Store)
+    assert dict(result.options) == {"account_name": "acc", "account_key": "a2V5"}
+    assert result.path(f"abfss://box@{host}/dir/a") == "box/dir/a"
+    assert result.uri("box/dir/a") == f"abfss://box@{host}/dir/a"
     hdfs = store_of("hdfs://name:8020/a/b", {}.get)
     assert hdfs is not None and hdfs.path("hdfs://name:8020/a/b") == "/a/b"
     assert hdfs.uri("/a/b") == "hdfs://name:8020/a/b"

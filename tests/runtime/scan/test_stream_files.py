@@ -1,4 +1,4 @@
-"""Files of a stream that are broken when their turn comes."""
+"""Files of a stream that are broken when they are read."""
 
 from __future__ import annotations
 

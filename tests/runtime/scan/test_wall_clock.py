@@ -29,8 +29,8 @@ INSTANTS = st.integers(-62_000_000_000, 253_000_000_000).map(lambda s: s * SECON
 @example([1_774_746_000 * SECOND - 1, 1_774_746_000 * SECOND], "Europe/Berlin")
 @example([1_325_239_200 * SECOND - 1, 1_325_239_200 * SECOND], "Pacific/Apia")
 def test_the_wall_clock_is_that_of_the_time_zone_database(instants, zone):
-    found = wall_clock_us(np.array(instants), zone)
-    assert found.tolist() == [local_us(instant, zone) for instant in instants]
+    result = wall_clock_us(np.array(instants), zone)
+    assert result.tolist() == [local_us(instant, zone) for instant in instants]
 
 
 def test_every_change_of_an_offset_is_found_to_the_second():

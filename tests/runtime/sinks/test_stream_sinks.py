@@ -1,4 +1,4 @@
-"""A stream writes through the protocol of `runtime.spec.sink`, whatever implements it."""
+"""A stream writes to any implementation of the protocol in `runtime.spec.sink`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOWS = """
 
 
 class NotedSink(StreamSink):
-    """Sink that notes its calls, and fails as often as it is told."""
+    """Sink that records its calls, and fails a given number of times."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -48,7 +48,7 @@ class NotedSink(StreamSink):
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotedSink]:
-    """The sink of all `memory` tables."""
+    """Provide the sink of all `memory` tables."""
     noted = NotedSink()
     connector = replace(registry.CONNECTORS["memory"], open_sink=noted.open, mode=SinkMode.APPEND)
     monkeypatch.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": connector})

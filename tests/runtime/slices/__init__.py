@@ -1,1 +1,1 @@
-"""Tables of slices."""
+"""Tests of slice tables."""

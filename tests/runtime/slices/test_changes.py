@@ -1,8 +1,8 @@
-"""What a refresh has to do, from the files that are there and those that are in."""
+"""The work of a refresh, from the existing files and those in the slices."""
 
 from __future__ import annotations
 
-from runtime.slices.changes import BaseFile, changes, even_bounds, overlaps, union_of, with_ranges
+from runtime.slices.changes import BaseFile, changes, even_bounds, overlaps, set_ranges, union_of
 
 
 def _file(path: str, size: int = 1, first: int | None = None, last: int | None = None) -> BaseFile:
@@ -10,15 +10,15 @@ def _file(path: str, size: int = 1, first: int | None = None, last: int | None =
 
 
 def test_nothing_is_to_be_done_where_all_files_are_in() -> None:
-    found = changes([_file("a")], [_file("a", first=10, last=20)])
-    assert found.is_nothing
-    assert found.kept == (_file("a", first=10, last=20),)
+    result = changes([_file("a")], [_file("a", first=10, last=20)])
+    assert result.is_nothing
+    assert result.kept == (_file("a", first=10, last=20),)
 
 
 def test_a_new_file_is_read_alone() -> None:
-    found = changes([_file("a"), _file("b")], [_file("a", first=10, last=20)])
-    assert [file.path for file in found.added] == ["b"]
-    assert (found.again, found.intervals, found.is_nothing) == ((), (), False)
+    result = changes([_file("a"), _file("b")], [_file("a", first=10, last=20)])
+    assert [file.path for file in result.added] == ["b"]
+    assert (result.again, result.intervals, result.is_nothing) == ((), (), False)
 
 
 def test_slices_of_a_changed_file_are_computed_anew_from_all_that_have_rows_in_them() -> None:
@@ -27,16 +27,16 @@ def test_slices_of_a_changed_file_are_computed_anew_from_all_that_have_rows_in_t
     #       [b       ]
     #                 [c   ]
     manifest = [_file("x", 1, 10, 20), _file("b", 1, 20, 30), _file("c", 1, 40, 50)]
-    found = changes([_file("x", 2), _file("b"), _file("c")], manifest)
-    assert [file.path for file in found.added] == ["x"]
-    assert [file.path for file in found.again] == ["b"]
-    assert [file.path for file in found.kept] == ["b", "c"]
-    assert (found.intervals, found.n_changed, found.n_gone) == (((10, 20),), 1, 0)
+    result = changes([_file("x", 2), _file("b"), _file("c")], manifest)
+    assert [file.path for file in result.added] == ["x"]
+    assert [file.path for file in result.again] == ["b"]
+    assert [file.path for file in result.kept] == ["b", "c"]
+    assert (result.intervals, result.n_changed, result.n_gone) == (((10, 20),), 1, 0)
 
 
 def test_a_file_that_went_without_a_row_changes_no_slice() -> None:
-    found = changes([], [_file("a")])
-    assert (found.intervals, found.n_gone, found.is_nothing) == ((), 1, False)
+    result = changes([], [_file("a")])
+    assert (result.intervals, result.n_gone, result.is_nothing) == ((), 1, False)
 
 
 def test_intervals_that_meet_are_one() -> None:
@@ -52,4 +52,4 @@ def test_bounds_cut_time_into_buckets_of_one_length() -> None:
 
 
 def test_ranges_are_those_of_the_rows_that_were_counted() -> None:
-    assert with_ranges([_file("a"), _file("b")], {"a": (1, 2)}) == (_file("a", 1, 1, 2), _file("b"))
+    assert set_ranges([_file("a"), _file("b")], {"a": (1, 2)}) == (_file("a", 1, 1, 2), _file("b"))

@@ -1,4 +1,4 @@
-"""A table of slices on disk: what becomes visible, when, and to whom."""
+"""A slice table on disk: visibility of its versions to concurrent readers and writers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ FORM = LocalForm(
 )
 
 
-def _made(path: Path) -> StoredSlices:
+def _create(path: Path) -> StoredSlices:
     create_slices(str(path), "m", '{"query": "SELECT 1"}', FORM)
     return open_slices(str(path), "m")
 
 
-def _written(table: StoredSlices, mark: str, end: int) -> WrittenFile:
+def _write(table: StoredSlices, mark: str, end: int) -> WrittenFile:
     rows = pa.table({"city": ["a"], "slice_end": [end], "count": [1]})
     name = f"part-{mark}-0.parquet"
     pq.write_table(rows, f"{table.path}/{name}")
@@ -54,37 +54,37 @@ def _written(table: StoredSlices, mark: str, end: int) -> WrittenFile:
 
 
 def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     assert (table.version, table.manifest, table.files) == (0, (), ())
     base = (BaseFile("a.parquet", 10, 20, 60, 60), BaseFile("b.parquet", 0, 1))
-    assert commit(table, [_written(table, "x", 60)], [], base) == 1
-    found = open_slices(table.path)
-    assert (found.name, found.form, found.manifest) == ("m", FORM, base)
-    assert [(file.n_rows, file.first_us, file.last_us) for file in found.files] == [(1, 60, 60)]
-    # the version before has what it had
+    assert commit(table, [_write(table, "x", 60)], [], base) == 1
+    result = open_slices(table.path)
+    assert (result.name, result.form, result.manifest) == ("m", FORM, base)
+    assert [(file.n_rows, file.first_us, file.last_us) for file in result.files] == [(1, 60, 60)]
+    # the previous version is unchanged
     assert open_slices(table.path, version=0).manifest == ()
 
 
 def test_of_two_that_commit_at_once_one_wins_and_the_other_changes_nothing(tmp_path: Path) -> None:
-    one, other = _made(tmp_path / "m"), open_slices(str(tmp_path / "m"))
-    commit(one, [_written(one, "x", 60)], [], (BaseFile("a", 1, 1),))
+    one, other = _create(tmp_path / "m"), open_slices(str(tmp_path / "m"))
+    commit(one, [_write(one, "x", 60)], [], (BaseFile("a", 1, 1),))
     with pytest.raises(ChangedMeanwhile):
-        commit(other, [_written(other, "y", 60)], [], (BaseFile("a", 1, 1),))
-    found = open_slices(one.path)
-    assert found.version == 1
-    assert len(found.files) == len(found.manifest) == 1
+        commit(other, [_write(other, "y", 60)], [], (BaseFile("a", 1, 1),))
+    result = open_slices(one.path)
+    assert result.version == 1
+    assert len(result.files) == len(result.manifest) == 1
     assert len(list((tmp_path / "m" / "_sqlwin").iterdir())) == 1
 
 
 def test_compaction_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     base = (BaseFile("a", 1, 1, 60, 60),)
-    commit(table, [_written(table, "x", 60)], [], base)
+    commit(table, [_write(table, "x", 60)], [], base)
     table = open_slices(table.path)
-    commit(table, [_written(table, "y", 60)], table.files, None)
-    found = open_slices(table.path)
-    assert found.manifest == base
-    assert [file.path for file in found.files] == ["part-y-0.parquet"]
+    commit(table, [_write(table, "y", 60)], table.files, None)
+    result = open_slices(table.path)
+    assert result.manifest == base
+    assert [file.path for file in result.files] == ["part-y-0.parquet"]
 
 
 def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
@@ -98,12 +98,12 @@ def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
 
 
 def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     commit(table, [], [], (BaseFile("a", 1, 1),))
     set_suspended(open_slices(table.path), True)
-    found = open_slices(table.path)
-    assert found.is_suspended
-    assert found.manifest == (BaseFile("a", 1, 1),)
+    result = open_slices(table.path)
+    assert result.is_suspended
+    assert result.manifest == (BaseFile("a", 1, 1),)
 
 
 def test_how_far_old_slices_are_merged_is_in_the_version(tmp_path: Path) -> None:
@@ -112,32 +112,32 @@ def test_how_far_old_slices_are_merged_is_in_the_version(tmp_path: Path) -> None
     table = open_slices(path)
     assert table.delta.metadata().configuration["sqlwin.format"] == "3"
     assert (table.rules, table.reached) == (rules, Reached())
-    commit(table, [_written(table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    commit(table, [_write(table, "x", 60)], [], (BaseFile("a", 1, 1),))
     moved = Reached((Tier(300, 600), Tier(1500, -1500)), -3000)
     table = open_slices(path)
-    commit(table, [_written(table, "y", 300)], table.files, None, moved=moved)
-    found = open_slices(path)
-    assert found.reached == moved
-    assert [file.first_us for file in found.files] == [300]
-    assert found.manifest == (BaseFile("a", 1, 1),)
+    commit(table, [_write(table, "y", 300)], table.files, None, moved=moved)
+    result = open_slices(path)
+    assert result.reached == moved
+    assert [file.first_us for file in result.files] == [300]
+    assert result.manifest == (BaseFile("a", 1, 1),)
     assert open_slices(path, version=1).reached == Reached()
-    # nothing is left of what was dropped
-    commit(found, [], found.files, None, moved=Reached(moved.tiers, 600))
+    # nothing of the dropped table remains
+    commit(result, [], result.files, None, moved=Reached(moved.tiers, 600))
     assert open_slices(path).reached.since_us == 600
     assert open_slices(path).files == ()
 
 
 def test_a_micro_batch_is_named_by_the_version_that_has_its_rows(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     other = open_slices(table.path)
     assert table.last_batch("s") == -1
-    commit(table, [_written(table, "x", 60)], [], None, batch=("s", 3))
-    found = open_slices(table.path)
-    assert (found.last_batch("s"), found.last_batch("t")) == (3, -1)
+    commit(table, [_write(table, "x", 60)], [], None, batch=("s", 3))
+    result = open_slices(table.path)
+    assert (result.last_batch("s"), result.last_batch("t")) == (3, -1)
     with pytest.raises(ChangedMeanwhile):
-        commit(other, [_written(other, "z", 60)], [], None, batch=("t", 0))
-    # those of others stay
-    commit(found, [_written(found, "y", 60)], [], (BaseFile("a", 1, 1),))
+        commit(other, [_write(other, "z", 60)], [], None, batch=("t", 0))
+    # files of others stay
+    commit(result, [_write(result, "y", 60)], [], (BaseFile("a", 1, 1),))
     assert open_slices(table.path).last_batch("s") == 3
 
 
@@ -161,7 +161,7 @@ def test_another_delta_table_is_no_materialized_table(tmp_path: Path) -> None:
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     for number in ("1", "2", "x"):
         table.delta.alter.set_table_properties({"sqlwin.format": number}, raise_if_not_exists=False)
         with pytest.raises(CatalogError, match=f"has format {number}, but .* reads format 3"):
@@ -169,7 +169,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
-    table = _made(tmp_path / "m")
+    table = _create(tmp_path / "m")
     commit(table, [], [], (BaseFile("a", 1, 1),))
     (manifest,) = (tmp_path / "m" / "_sqlwin").iterdir()
     manifest.unlink()
@@ -178,6 +178,6 @@ def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_version_that_is_not_there_is_named(tmp_path: Path) -> None:
-    _made(tmp_path / "m")
+    _create(tmp_path / "m")
     with pytest.raises(ExecutionError, match=r"version 9 of .* was removed"):
         open_slices(str(tmp_path / "m"), "m", 9)

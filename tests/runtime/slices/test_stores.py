@@ -1,4 +1,4 @@
-"""A table of slices in an object store: who wins, what is known after a failure, what is removed."""
+"""A slice table in an object store: concurrent writers, failures with unknown outcome, removal."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ LOGGED = is_write_of("_delta_log/")
 
 @pytest.fixture
 def elsewhere() -> Iterator[ObjectStore]:
-    """A store of another process: these calls of the library hold up all threads of this one."""
-    with store_of_a_process() as found:
-        yield found
+    """Provide a store in another process: the library's calls block all threads of this one."""
+    with store_of_a_process() as result:
+        yield result
 
 
 def _place(store: ObjectStore, path: str, attempts: int = 3) -> TablePlace:
     return TablePlace(store.uri(path), store.store(attempts_maximum=str(attempts)))
 
 
-def _made(place: TablePlace) -> StoredSlices:
+def _create(place: TablePlace) -> StoredSlices:
     create_slices(place, "m", '{"query": "SELECT 1"}', FORM)
     return open_slices(place, "m")
 
 
-def _written(store: ObjectStore, table: StoredSlices, mark: str, end: int) -> WrittenFile:
+def _write(store: ObjectStore, table: StoredSlices, mark: str, end: int) -> WrittenFile:
     rows = pa.table({"city": ["a"], "slice_end": [end], "count": [1]})
     name = f"part-{mark}-0.parquet"
     store.put(f"{table.path.removeprefix(store.uri())}/{name}".lstrip("/"), rows)
@@ -58,13 +58,13 @@ def _files(place: TablePlace) -> list[str]:
 
 def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: ObjectStore) -> None:
     place = _place(store, "versions")
-    table = _made(place)
+    table = _create(place)
     assert (table.version, table.manifest, table.files) == (0, (), ())
     base = (BaseFile("a.parquet", 10, 20, 60, 60),)
-    assert commit(table, [_written(store, table, "x", 60)], [], base) == 1
-    found = open_slices(place)
-    assert (found.name, found.form, found.manifest) == ("m", FORM, base)
-    assert [(file.n_rows, file.first_us) for file in found.files] == [(1, 60)]
+    assert commit(table, [_write(store, table, "x", 60)], [], base) == 1
+    result = open_slices(place)
+    assert (result.name, result.form, result.manifest) == ("m", FORM, base)
+    assert [(file.n_rows, file.first_us) for file in result.files] == [(1, 60)]
     assert open_slices(place, version=0).manifest == ()
     with pytest.raises(ExecutionError, match=r"version 9 of .* was removed"):
         open_slices(place, "m", 9)
@@ -72,25 +72,25 @@ def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: Object
 
 def test_what_is_said_of_a_table_is_kept_with_it(elsewhere: ObjectStore) -> None:
     place = _place(elsewhere, "said")
-    set_suspended(_made(place), True)
-    found = open_slices(place)
-    assert found.is_suspended
-    assert len(found.delta.history(1)) == 1
+    set_suspended(_create(place), True)
+    result = open_slices(place)
+    assert result.is_suspended
+    assert len(result.delta.history(1)) == 1
 
 
 def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectStore) -> None:
     place = _place(store, "race")
-    _made(place)
+    _create(place)
     tables = [open_slices(place) for _ in range(2)]
-    done: dict[str, object] = {}
+    result: dict[str, object] = {}
 
     def run(table: StoredSlices, mark: str) -> None:
         try:
-            done[mark] = commit(
-                table, [_written(store, table, mark, 60)], [], (BaseFile(mark, 1, 1),)
+            result[mark] = commit(
+                table, [_write(store, table, mark, 60)], [], (BaseFile(mark, 1, 1),)
             )
         except ChangedMeanwhile:
-            done[mark] = "lost"
+            result[mark] = "lost"
 
     # both have seen that there is no such version before either writes it
     with store.holding(LOGGED, 2) as has_met:
@@ -103,17 +103,17 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
         for thread in threads:
             thread.join()
     assert has_met.is_set()
-    assert sorted(map(str, done.values())) == ["1", "lost"]
-    found = open_slices(place)
-    (winner,) = (mark for mark, version in done.items() if version == 1)
-    assert found.manifest == (BaseFile(winner, 1, 1),)
-    assert [file.path for file in found.files] == [f"part-{winner}-0.parquet"]
+    assert sorted(map(str, result.values())) == ["1", "lost"]
+    actual = open_slices(place)
+    (winner,) = (mark for mark, version in result.items() if version == 1)
+    assert actual.manifest == (BaseFile(winner, 1, 1),)
+    assert [file.path for file in actual.files] == [f"part-{winner}-0.parquet"]
     assert sum(name.startswith("_sqlwin/manifest-") for name in _files(place)) == 1
 
 
 def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None:
     place = _place(store, "answer")
-    table = _made(place)
+    table = _create(place)
     with store.failing("lost", LOGGED, times=1):
         assert commit(table, [], [], (BaseFile("a", 1, 1),)) == 1
     # not asked again, the store says that it has failed
@@ -125,7 +125,7 @@ def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None
 
 def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None:
     place = _place(store, "refused", attempts=0)
-    table = _made(place)
+    table = _create(place)
     with store.failing("AccessDenied", LOGGED), pytest.raises(ExecutionError) as raised:
         commit(table, [], [], (BaseFile("a", 1, 1),))
     assert not isinstance(raised.value, UnknownOutcome)
@@ -136,8 +136,8 @@ def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None
 
 def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: ObjectStore) -> None:
     place = _place(store, "unknown", attempts=0)
-    table = _made(place)
-    written = _written(store, table, "x", 60)
+    table = _create(place)
+    written = _write(store, table, "x", 60)
     is_over: list[str] = []
 
     def fails(environ: dict[str, object]) -> bool:
@@ -148,16 +148,16 @@ def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: Obj
         commit(table, [written], [], (BaseFile("a", 1, 1),))
     assert "is unknown" in str(raised.value.hint)
     # it was: what it names is there
-    found = open_slices(place)
-    assert (found.version, found.manifest) == (1, (BaseFile("a", 1, 1),))
+    result = open_slices(place)
+    assert (result.version, result.manifest) == (1, (BaseFile("a", 1, 1),))
     assert written.path in _files(place)
 
 
 def test_what_is_removed_is_what_has_the_mark(store: ObjectStore) -> None:
     place = _place(store, "marks")
-    table = _made(place)
-    commit(table, [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
-    _written(store, table, "lost", 60)
+    table = _create(place)
+    commit(table, [_write(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    _write(store, table, "lost", 60)
     remove_files(place.path, "lost", place.store)
     assert [name for name in _files(place) if name.startswith("part-")] == ["part-x-0.parquet"]
     number = table.delta.transaction_version("sqlwin.manifest")
@@ -180,7 +180,7 @@ def test_a_place_that_holds_something_else_is_refused(store: ObjectStore) -> Non
 
 def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore) -> None:
     place = _place(store, "keys")
-    _made(place)
+    _create(place)
     with store.failing("InvalidAccessKeyId"), pytest.raises(ExecutionError) as raised:
         open_slices(place, "m")
     assert "spark.hadoop.fs.s3a.access.key" in raised.value.message
@@ -195,8 +195,8 @@ def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore)
 
 def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStore) -> None:
     place = _place(store, "removed", attempts=0)
-    table = _made(place)
-    commit(table, [_written(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
+    table = _create(place)
+    commit(table, [_write(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
 
     def is_of_data(environ: dict[str, object]) -> bool:
         return environ["REQUEST_METHOD"] == "DELETE" and "part-x" in str(environ["PATH_INFO"])
@@ -208,7 +208,7 @@ def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStor
     # nobody sees half of it
     with pytest.raises(CatalogError, match=r"(is not a materialized table|does not exist)"):
         open_slices(place, "m")
-    assert _made(place).version == 0
+    assert _create(place).version == 0
     assert [name for name in _files(place) if not name.startswith("_delta_log/")] == []
     remove_slices(place)
     assert _files(place) == []

@@ -1,4 +1,4 @@
-"""Which old slices are merged or dropped, and what that makes of partials and of intervals."""
+"""Which old slices are merged or dropped, and the effect on partials and intervals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.slices.tiers import TierRules, cuts_of, due, in_tiers, is_touched, widen
+from runtime.slices.tiers import TierRules, apply_tiers, cuts_of, due_tiers, is_touched, widen
 from runtime.spec.slices import Reached, Tier
 from runtime.spec.windows import Tumble
 
@@ -22,65 +22,65 @@ def ends(values: list[int]) -> pa.Table:
 
 
 def tier_of(end: int, reached: Reached) -> int:
-    """The width of the slice that one of MINUTES is kept in, by definition."""
+    """Return the width of the slice that contains one of MINUTES, by definition."""
     widths = [60, *(tier.width_us for tier in reached.tiers if end <= tier.until_us)]
     return max(widths)
 
 
 def test_old_slices_are_merged_when_they_are_old_enough_by_the_newest_one() -> None:
-    found = due(RULES, MINUTES, Reached(), 80, 10_040)
-    # up to 600 before the newest, where a slice of 300 ends, and 6000 before it
-    assert found == Reached((Tier(300, 9320), Tier(1500, 3020)))
-    assert due(RULES, MINUTES, Reached(), 9380, 10_040) == Reached()
-    # only when a slice of the tier, and an eighth of the age, has gathered
-    assert due(RULES, MINUTES, found, 320, 10_200) == found
-    assert due(RULES, MINUTES, found, 320, 10_340).tiers[0] == Tier(300, 9620)
-    assert due(TierRules(((300, 6000),)), MINUTES, Reached((Tier(300, 20),)), 20, 6380) == Reached(
-        (Tier(300, 20),)
-    )
+    result = due_tiers(RULES, MINUTES, Reached(), 80, 10_040)
+    # up to 600 before the newest, at the end of a slice of 300, and 6000 before it
+    assert result == Reached((Tier(300, 9320), Tier(1500, 3020)))
+    assert due_tiers(RULES, MINUTES, Reached(), 9380, 10_040) == Reached()
+    # only once a slice of the tier, and an eighth of the age, has accumulated
+    assert due_tiers(RULES, MINUTES, result, 320, 10_200) == result
+    assert due_tiers(RULES, MINUTES, result, 320, 10_340).tiers[0] == Tier(300, 9620)
+    assert due_tiers(
+        TierRules(((300, 6000),)), MINUTES, Reached((Tier(300, 20),)), 20, 6380
+    ) == Reached((Tier(300, 20),))
 
 
 def test_what_was_merged_stays_so_though_the_newest_slices_went() -> None:
-    found = due(RULES, MINUTES, REACHED, 1580, 5_000)
-    assert found == REACHED
+    result = due_tiers(RULES, MINUTES, REACHED, 1580, 5_000)
+    assert result == REACHED
 
 
 def test_slices_are_dropped_where_the_widest_ones_end() -> None:
     rules = TierRules(((300, 600),), 3000)
-    found = due(rules, MINUTES, Reached(), 80, 10_040)
-    assert found.since_us == 6920
-    assert (found.since_us - 20) % 300 == 0
-    assert due(TierRules((), 3000), MINUTES, Reached(), 7100, 10_040).since_us is None
+    result = due_tiers(rules, MINUTES, Reached(), 80, 10_040)
+    assert result.since_us == 6920
+    assert (result.since_us - 20) % 300 == 0
+    assert due_tiers(TierRules((), 3000), MINUTES, Reached(), 7100, 10_040).since_us is None
 
 
 @given(st.lists(st.integers(1, 200).map(lambda n: n * 60 + 20), min_size=1))
 def test_each_slice_is_kept_in_the_wide_one_that_holds_it(values: list[int]) -> None:
-    found = in_tiers(ends(values), MINUTES, REACHED).to_pylist()
+    rows = apply_tiers(ends(values), MINUTES, REACHED).to_pylist()
     expected = []
     for number, end in enumerate(values):
         width = tier_of(end, REACHED)
         wide = next(e for e in range(20, 20_000, width) if e >= end)
         if end > 1520:
             expected.append({"k": number, "slice_end": wide})
-    assert found == expected
-    # it stays where it is
-    table = in_tiers(ends(values), MINUTES, REACHED)
-    assert in_tiers(table, MINUTES, REACHED) == table
+    assert rows == expected
+    # its end does not change
+    table = apply_tiers(ends(values), MINUTES, REACHED)
+    assert apply_tiers(table, MINUTES, REACHED) == table
 
 
 @given(st.integers(1, 200), st.integers(0, 30))
 def test_intervals_are_widened_to_whole_slices(first: int, more: int) -> None:
     low, high = first * 60 + 20, (first + more) * 60 + 20
-    found = widen(((low, high),), MINUTES, REACHED)
-    # all minutes whose wide slice holds one of the interval's
+    result = widen(((low, high),), MINUTES, REACHED)
+    # all minutes whose wide slice contains one of the interval's minutes
     wide = {
         row["slice_end"]
-        for row in in_tiers(ends(list(range(low, high + 1, 60))), MINUTES, REACHED).to_pylist()
+        for row in apply_tiers(ends(list(range(low, high + 1, 60))), MINUTES, REACHED).to_pylist()
     }
     minutes = list(range(80, 20_000, 60))
-    table = in_tiers(ends(minutes), MINUTES, REACHED)
+    table = apply_tiers(ends(minutes), MINUTES, REACHED)
     expected = {minutes[row["k"]] for row in table.to_pylist() if row["slice_end"] in wide}
-    inside = {m for m in minutes if any(a <= m <= b for a, b in found)}
+    inside = {m for m in minutes if any(a <= m <= b for a, b in result)}
     assert inside == expected
 
 

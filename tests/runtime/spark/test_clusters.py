@@ -1,4 +1,4 @@
-"""What sqlwin knows of a cluster: cores, the Python of workers and what it lacks, memory."""
+"""Properties of a cluster that sqlwin detects: cores, memory, the workers' Python and its packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DYNAMIC = "spark.dynamicAllocation.enabled"
         ("yarn", {"spark.executor.instances": "4", "spark.executor.cores": "2"}, 8),
         ("k8s://https://host", {"spark.executor.instances": "4"}, 4),
         ("yarn", {}, None),
-        # an executor takes all cores of its worker
+        # an executor has all cores of its worker
         ("spark://host:7077", {"spark.executor.instances": "4"}, None),
         ("spark://host:7077", {"spark.cores.max": "6"}, None),
         (
@@ -48,7 +48,7 @@ def test_settings_say_how_many_cores_there_will_be(
 
 
 def cluster(cores: int, executors: int, shuffle: str | None = None, **conf: str) -> Any:
-    """What `stream_partitions` asks of a session on a standalone cluster that is up."""
+    """Replace a session on a running standalone cluster, for `stream_partitions`."""
     driver_and_executors = [SimpleNamespace(host="h")] * (executors + 1)
     tracker = SimpleNamespace(getExecutorInfos=lambda: driver_and_executors)
     context = SimpleNamespace(
@@ -93,7 +93,7 @@ CHOSEN = {"PYSPARK_PYTHON": sys.executable, "SQLWIN_CHOSEN_PYTHON": sys.executab
         ("local-cluster[1,1,1024]", {}, {}, sys.executable),
         ("local-cluster[1,1,1024]", {}, {"PYSPARK_PYTHON": "/theirs"}, "/theirs"),
         ("spark://host:7077", {}, {}, None),
-        # what a session on this machine has set is no wish of the user's
+        # a setting of a session on this machine is not the user's choice
         ("spark://host:7077", {}, CHOSEN, None),
         ("yarn", {}, {"PYSPARK_PYTHON": "/theirs"}, "/theirs"),
         ("yarn", {}, {**CHOSEN, "PYSPARK_PYTHON": "/theirs"}, "/theirs"),
@@ -125,8 +125,8 @@ def test_the_python_of_the_driver_is_that_of_workers_on_this_machine_alone(
 def test_containers_have_memory_for_the_python_workers(
     master: str, conf: dict[str, str], overhead: str | None
 ) -> None:
-    found = memory_of_workers(master, conf)
-    assert found == ({} if overhead is None else {"spark.executor.memoryOverhead": overhead})
+    result = memory_of_workers(master, conf)
+    assert result == ({} if overhead is None else {"spark.executor.memoryOverhead": overhead})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a place cannot be written to, the error says whose it is."""
+"""An unwritable place: the error names the table, the checkpoint or Spark's own directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from runtime.connectors.writing import naming_output
+from runtime.connectors.writing import name_output_in_errors
 from runtime.errors import ErrorKind, ExecutionError
 from runtime.spark.errors import temporary_directory, translate, why_unwritable
 from runtime.spec.table import TableSpec
@@ -31,7 +31,7 @@ SPEC = TableSpec("o", "filesystem", options=(("path", "/data/out"),))
             f"Spark cannot write its temporary files{{}}: {NO_SPACE}",
             "execution",
         ),
-        # whoever has started the stream knows where the checkpoint is
+        # the user who started the stream knows its checkpoint
         (STATE, NO_SPACE, "checkpoint"),
         (WRITE + JOB, NO_SPACE, "output"),
         ("", NO_SPACE, "execution"),
@@ -59,7 +59,7 @@ def test_an_output_is_named(text: str, why: str) -> None:
     with pytest.raises(
         ExecutionError, match=f"table `o` cannot be written: /data/out: {why}"
     ) as it:
-        with naming_output(SPEC):
+        with name_output_in_errors(SPEC):
             raise error
     assert it.value.subjects == ("o",)
     assert it.value.hint
@@ -72,10 +72,10 @@ def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
         '  File "source.py", line 9, in partitions\n'
         "runtime.errors.ExecutionError: there is no topic 't'{}\n SQLSTATE: 38000"
     )
-    found = translate(PySparkException(raised.format("\n  did you mean 'u'?")))
-    assert (found.message, found.hint) == ("there is no topic 't'", "did you mean 'u'?")
-    found = translate(PySparkException(raised.format("")))
-    assert (found.message, found.hint) == ("there is no topic 't'", None)
+    result = translate(PySparkException(raised.format("\n  did you mean 'u'?")))
+    assert (result.message, result.hint) == ("there is no topic 't'", "did you mean 'u'?")
+    result = translate(PySparkException(raised.format("")))
+    assert (result.message, result.hint) == ("there is no topic 't'", None)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,11 @@ def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
 )
 def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> None:
     trace = f'Traceback (most recent call last):\n  File "merge.py", line 9, in merge\n{raised}\n'
-    found = translate(PySparkException(f"An exception was thrown from the Python worker:\n{trace}"))
-    assert found.message == "a Python worker ran out of memory"
-    assert "spark.executor.pyspark.memory" in str(found.hint)
+    result = translate(
+        PySparkException(f"An exception was thrown from the Python worker:\n{trace}")
+    )
+    assert result.message == "a Python worker ran out of memory"
+    assert "spark.executor.pyspark.memory" in str(result.hint)
 
 
 @pytest.mark.parametrize(
@@ -106,25 +108,25 @@ def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> 
     ],
 )
 def test_memory_that_spark_lacks_is_one_line_with_what_to_do(text: str) -> None:
-    found = translate(PySparkException(text))
-    assert found.message == "Spark ran out of memory"
-    assert "--conf spark.driver.memory=8g" in str(found.hint)
+    result = translate(PySparkException(text))
+    assert result.message == "Spark ran out of memory"
+    assert "--conf spark.driver.memory=8g" in str(result.hint)
 
 
 def test_a_cause_of_a_failed_wait_is_told_instead() -> None:
-    found = translate(PySparkException("Exception thrown in awaitResult: no route to host"))
-    assert "no route to host" in found.message
+    result = translate(PySparkException("Exception thrown in awaitResult: no route to host"))
+    assert "no route to host" in result.message
 
 
 def test_memory_that_this_process_lacks_is_one_line_with_what_to_do() -> None:
     for error in (MemoryError(), pa.lib.ArrowMemoryError("malloc of size 9 failed")):
-        found = translate(error)
-        assert found.message == "this process ran out of memory"
-        assert "batches()" in str(found.hint)
+        result = translate(error)
+        assert result.message == "this process ran out of memory"
+        assert "batches()" in str(result.hint)
 
 
 def test_other_errors_stay() -> None:
     for error in (PySparkException("division by zero"), PySparkException(FULL + SPILL)):
         assert why_unwritable(error) is None
-        with pytest.raises(PySparkException), naming_output(SPEC):
+        with pytest.raises(PySparkException), name_output_in_errors(SPEC):
             raise error

@@ -1,4 +1,4 @@
-"""Paths are resolved by the session's rules, and small files appear in whole, if at all."""
+"""Paths are resolved by the session's rules, and small files are replaced atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FailsToReplace(HadoopFiles):
 
 
 class FailsBehindDelete(HadoopFiles):
-    """Is killed when the old file is deleted and the new one has another name yet."""
+    """Is killed after the old file is deleted and before the new one is renamed."""
 
     def rename(self, path: str, new: str) -> None:
         if path.endswith(".new"):
@@ -31,7 +31,7 @@ class FailsBehindDelete(HadoopFiles):
 
 
 class Overtaken(HadoopFiles):
-    """Another process finishes what this one is about to finish."""
+    """Another process completes the same replacement first."""
 
     def rename(self, path: str, new: str) -> None:
         if path.endswith(".new"):

@@ -1,4 +1,4 @@
-"""Paths on the disks of hosts that are not the driver's."""
+"""Paths on disks of hosts other than the driver's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runtime.spark.clusters import (
     other_hosts,
 )
 
-# addresses that are set aside for documents, and nobody's
+# addresses reserved for documentation
 ELSEWHERE = ["203.0.113.1", "203.0.113.2"]
 HERE = ["127.0.0.1", "localhost", socket.gethostname()]
 
@@ -31,7 +31,7 @@ def test_a_driver_that_runs_all_tasks_has_no_other_hosts(spark: SparkSession) ->
 
 
 class Cluster:
-    """A session whose executors run on some hosts, as far as it is asked for them."""
+    """A session whose executors run on given hosts."""
 
     def __init__(self, hosts: list[str], **conf: str) -> None:
         infos = [SimpleNamespace(host=host) for host in hosts]

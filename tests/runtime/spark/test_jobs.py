@@ -1,4 +1,4 @@
-"""Works that run side by side."""
+"""Jobs that run concurrently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.observing import wait_until
 
 
 def is_waiting(thread: threading.Thread) -> bool:
-    """Whether a thread waits for a condition or an event."""
+    """Return whether a thread waits for a condition or an event."""
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is not None and frame.f_code is threading.Condition.wait.__code__
 

@@ -1,4 +1,4 @@
-"""Where a private API of Spark is missing, a figure or some speed is, and nothing else."""
+"""A missing private API of Spark costs a figure or some speed, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 class WithoutPrivate:
-    """A session and its context, with what is public."""
+    """A session and its context without private attributes."""
 
     def __init__(self) -> None:
         self.sparkContext = self

@@ -71,16 +71,16 @@ print({name: found.get("spark.python.unix.domain.socket." + name) for name in ("
     [
         ("local[2]", [], "short", "true"),
         ("local[2]", ["spark.python.unix.domain.socket.enabled=false"], "short", "false"),
-        # a socket's path has to be short
+        # socket paths must be short
         ("local[2]", [], "long" * 20, "true"),
-        # directories of this machine are not those of others
+        # directories of this machine do not exist on others
         ("spark://elsewhere:7077", [], "short", None),
     ],
 )
 def test_sockets_are_left_out_where_they_cannot_be(master, conf, directory, enabled):
     with tempfile.TemporaryDirectory(prefix="s") as above:
         (temporary := Path(above, directory)).mkdir()
-        found = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", SOCKETS, master, *conf],
             env={**os.environ, "TMPDIR": str(temporary)},
             capture_output=True,
@@ -88,15 +88,15 @@ def test_sockets_are_left_out_where_they_cannot_be(master, conf, directory, enab
             check=True,
             cwd=ROOT,
         )
-        said = ast.literal_eval(found.stdout)
-        assert said["enabled"] == enabled
+        output = ast.literal_eval(result.stdout)
+        assert output["enabled"] == enabled
         if enabled == "true":
             is_short = directory == "short"
             above = temporary if is_short else Path("/tmp")
-            assert Path(said["dir"]).is_relative_to(above)
-            assert is_short or not Path(said["dir"]).is_relative_to(temporary)
-            # nothing is left when the process has ended
-            assert not Path(said["dir"]).exists()
+            assert Path(output["dir"]).is_relative_to(above)
+            assert is_short or not Path(output["dir"]).is_relative_to(temporary)
+            # nothing remains when the process has ended
+            assert not Path(output["dir"]).exists()
 
 
 def test_a_second_session_leaves_the_first_one_alone(spark: SparkSession):
@@ -129,11 +129,11 @@ def test_the_code_that_is_shipped_is_the_runtime_and_always_the_same():
     names = zipfile.ZipFile(archive).namelist()
     assert "runtime/spec/windows.py" in names
     others = [name for name in names if Path(name).parts[0] != "runtime"]
-    # what functions of users may name
+    # modules that user functions may import
     assert others == ["sqlwin/__init__.py", "sqlwin/windows.py"]
 
 
-# Imports all that is shipped where there is nothing else of this project
+# Imports all shipped modules where nothing else of this project exists
 IMPORT_ALL = """
 import importlib, sys, zipfile
 archive = sys.argv[1]
@@ -175,19 +175,19 @@ except KeyboardInterrupt:
 
 
 def test_an_interrupted_call_leaves_no_trace_on_the_terminal():
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", QUIET], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    assert done.stderr == "ERROR:root:said\n"
+    assert completed.stderr == "ERROR:root:said\n"
 
 
 def test_what_is_shipped_needs_nothing_that_is_not():
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [sys.executable, "-P", "-c", IMPORT_ALL, str(code_archive())]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.stdout == "True\n", done.stderr
+    assert completed.stdout == "True\n", completed.stderr
 
 
 def failing(spark: SparkSession, sql: str) -> SqlwinError:
@@ -357,7 +357,7 @@ spark.stop()
 def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
     root = str(ROOT)
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-P", "-c", CLUSTER, root],
         cwd=tmp_path,
         env=environment,
@@ -366,11 +366,11 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
         timeout=300,
         check=False,
     )
-    assert done.stdout.startswith("False "), done.stderr
-    assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in done.stdout
+    assert completed.stdout.startswith("False "), completed.stderr
+    assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in completed.stdout
 
 
-# Begins Java as a command does; what it wrote beside the log, and the processes below this one
+# Starts Java as a command does; prints its output besides the log, and the descendant processes
 BEGUN = """
 import os, subprocess, sys
 from pathlib import Path
@@ -413,7 +413,7 @@ if sys.argv[1] == "used":
     "case", ["elsewhere", "unused", pytest.param("used", marks=pytest.mark.long)]
 )
 def test_java_that_was_begun_is_taken_or_ended(case: str, tmp_path: Path):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BEGUN, case],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -422,8 +422,8 @@ def test_java_that_was_begun_is_taken_or_ended(case: str, tmp_path: Path):
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    for process in done.stdout.split():
+    assert completed.returncode == 0, completed.stderr
+    for process in completed.stdout.split():
         wait_until_gone(process)
     assert not list(tmp_path.rglob("gateway-*"))
 

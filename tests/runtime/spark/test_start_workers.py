@@ -1,4 +1,4 @@
-"""Python workers are there before the first query."""
+"""Python workers are started before the first query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of Spark's are spared collecting again and again what their modules have made."""
+"""Spark's workers do not repeatedly garbage-collect the objects of their modules."""
 
 import platform
 import subprocess
@@ -41,8 +41,8 @@ assert gc.get_freeze_count() > frozen + 1_000
 
 
 def test_a_worker_collects_its_own_garbage_and_not_its_modules():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 LIMITED = """
@@ -57,8 +57,8 @@ assert fitting_bytes(1 << 20) == 1 << 20
 
 
 def test_a_worker_whose_memory_is_limited_works_on_less_at_a_time():
-    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 REUSING = """
@@ -82,5 +82,5 @@ assert pages_given(20) < 2_000, "memory was given back and taken anew"
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have other options")
 def test_a_worker_takes_the_memory_again_that_it_has_freed():
-    done = subprocess.run([sys.executable, "-c", REUSING], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", REUSING], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

@@ -1,7 +1,7 @@
-"""A small model of window aggregation on a stream, row by row, and a way to drive the operator.
+"""A row-by-row model of window aggregation on a stream, and a driver for the operator.
 
-The model follows the rules as SEMANTICS states them and nothing else: which windows a row is in,
-when a window fires, which rows are late. The aggregates are COUNT(*), SUM and MAX of one value.
+The model follows only the documented rules: which windows a row is in, when a window fires, which
+rows are late. The aggregates are COUNT(*), SUM and MAX of one value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
 
 MS = 1_000
-# Running aggregates, however few partials there are
+# Running aggregates for any number of partials
 SPANS_FROM_THE_START = Thresholds(spans_min_rows=0, spans_min_slices_per_key=0)
 # Never running aggregates
 NO_SPANS = Thresholds(spans_min_rows=1 << 40)
@@ -61,27 +61,27 @@ class Kept:
 
     @property
     def metadata(self):
-        """The metadata of the key group."""
+        """Return the metadata of the key group."""
         return decode_metadata(self.blobs[METADATA])
 
     @property
     def kept(self):
-        """What the operator keeps, apart from tables."""
+        """Return the operator's state other than tables."""
         return self.metadata.contents
 
     @property
     def slabs(self):
-        """The slabs of slices of a single reader."""
+        """Return the slabs of a single reader's slices."""
         return [slab for level in self.kept.slices.levels for slab in level.slabs]
 
     def spans(self, reader=0):
-        """The spans of a reader: none if it keeps none."""
+        """Return the spans of a reader; none if it stores none."""
         of_reader = self.kept.slices.spans.get(reader)
         return () if of_reader is None else of_reader.spans
 
 
 class Memory(Kept):
-    """A blob store in a dictionary; what is read and written is counted."""
+    """A blob store in a dictionary that counts reads and writes."""
 
     def __init__(self):
         self.blobs = {}
@@ -98,8 +98,8 @@ class Memory(Kept):
         self.blobs.pop(name, None)
 
 
-def decoded(batches):
-    """(key group, message) of what a local stage yields."""
+def decode_messages(batches):
+    """Return (key group, message) pairs of a local stage's output."""
     for batch in batches:
         assert batch.schema == MESSAGE_SCHEMA
         for row in batch.to_pylist():
@@ -107,7 +107,7 @@ def decoded(batches):
 
 
 def partials(window, rows):
-    """Rows (key, time in ms, value) as the local stage aggregates them."""
+    """Return rows (key, time in ms, value) as the local stage aggregates them."""
     accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
     buffer = WindowBuffer(window, KEYS, "$slice_end", accumulators, SCHEMA, 1 << 20)
     keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
@@ -122,19 +122,19 @@ def partials(window, rows):
 
 
 def aggregation(window):
-    """COUNT(*), SUM and MAX."""
+    """Return COUNT(*), SUM and MAX."""
     return WindowAggregation(window, KEYS, "$slice_end", PARTIALS)
 
 
 def slice_store(window, updates=None):
-    """How the planner has slices stored."""
+    """Return the slice store that the planner chooses."""
     lateness = 0 if updates is None else updates.allowed_lateness_us
     return choose_slice_store(window, has_allowed_lateness=lateness > 0)
 
 
 @dataclass
 class Stream:
-    """An operator that is made anew for every micro-batch, as workers do, over one state."""
+    """An operator that is recreated for every micro-batch over one state, as in workers."""
 
     window: Tumble | Hop | Cumulate
     rules: WatermarkRules = field(default_factory=WatermarkRules)
@@ -152,7 +152,7 @@ class Stream:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
-        """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
+        """Return emitted rows, sorted: (key, start, end, n, total, largest), times in ms.
 
         `watermark` is the highest of source 0; `progress` replaces it: (source, highest, lowest),
         or END.
@@ -177,32 +177,37 @@ class Stream:
         )
         if progress is None:
             progress = [(0, watermark, watermark)] if watermark is not None else []
-        seen = [
-            each if each == END else SourceProgress(each[0], each[1] * MS, each[2] * MS, len(rows))
-            for each in progress
+        source_progress = [
+            output
+            if output == END
+            else SourceProgress(output[0], output[1] * MS, output[2] * MS, len(rows))
+            for output in progress
         ]
         batch = MicroBatch(
-            partials(self.window, list(rows)), seen, 0, None if clock is None else clock * MS
+            partials(self.window, list(rows)),
+            source_progress,
+            0,
+            None if clock is None else clock * MS,
         )
-        found = [each.result for each in outputs(WindowOperator, spec, self, batch)]
-        *windows, self.status = found
+        result = [output.result for output in outputs(WindowOperator, spec, self, batch)]
+        *windows, self.status = result
         self.n_late += self.status.n_late
-        return [row for each in windows for row in result_rows(each)]
+        return [row for output in windows for row in result_rows(output)]
 
     def end(self, clock=None):
-        """The end of input."""
+        """End the input."""
         return self.micro_batch(progress=[END], clock=clock)
 
 
 def outputs(operator, spec, stream, batch):
-    """What an operator gives, by sub-buckets where the stream has a bound."""
+    """Return an operator's output, by sub-buckets if the stream has a memory limit."""
     if stream.bound is None:
         return operator(spec, stream.store).process(batch)
     return process(stream.store, partial(operator, spec), batch, stream.bound)
 
 
 def result_rows(batch):
-    """(key, start, end, n, total, largest) of every row, times in ms, a row kind first."""
+    """Return (key, start, end, n, total, largest) of every row, times in ms, row kind first."""
     columns = batch.to_pydict()
     names = [name for name in columns if name != "$row_kind"]
     for row in zip(*columns.values(), strict=True):

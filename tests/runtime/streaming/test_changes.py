@@ -1,4 +1,4 @@
-"""Which changes of SQL a checkpoint goes on with, and under which names."""
+"""The changes of SQL that a checkpoint supports, and the names of columns in state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.spec.windows import (
     Tumble,
     Window,
 )
-from runtime.streaming.changes import ResumedOperator, first_whole, resume_operator
+from runtime.streaming.changes import ResumedOperator, first_complete, resume_operator
 from runtime.streaming.identity import Identity, difference, may_differ
 from runtime.streaming.state.columns import StateColumns
 
@@ -29,7 +29,7 @@ COUNT = StateAccumulator(("n$0",), "count", (), None, "COUNT(*)")
 ROWS = RowOrigin({"table": "r"})
 
 
-def kept(
+def operator_schema(
     *accumulators: StateAccumulator, window: Window | None = None, key: str = "k"
 ) -> OperatorSchema:
     return OperatorSchema(
@@ -43,40 +43,43 @@ def kept(
 
 
 def went_on(old: OperatorSchema, new: OperatorSchema) -> ResumedOperator:
-    found = resume_operator(0, old, new)
-    assert isinstance(found, ResumedOperator), found
-    return found
+    result = resume_operator(0, old, new)
+    assert isinstance(result, ResumedOperator), result
+    return result
 
 
 def test_columns_keep_the_names_that_they_have_in_state() -> None:
     renamed = replace(SUM, columns=("other$0",))
-    found = went_on(kept(), kept(COUNT, renamed, key="room"))
-    assert dict(found.names.columns) == {"room": "k", "other$0": "t$0"}
-    assert found.changes == () and found.operator.generation == 0
-    assert [each.columns for each in found.operator.accumulators] == [("n$0",), ("t$0",)]
+    result = went_on(operator_schema(), operator_schema(COUNT, renamed, key="room"))
+    assert dict(result.names.columns) == {"room": "k", "other$0": "t$0"}
+    assert result.changes == () and result.operator.generation == 0
+    assert [accumulator.columns for accumulator in result.operator.accumulators] == [
+        ("n$0",),
+        ("t$0",),
+    ]
     # and once more
-    again = went_on(found.operator, kept(COUNT, renamed, key="room"))
-    assert again == found
+    again = went_on(result.operator, operator_schema(COUNT, renamed, key="room"))
+    assert again == result
 
 
 def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
-    found = went_on(kept(), kept(COUNT))
-    assert found.changes == ("SUM(v) was removed",) and found.operator.generation == 1
-    assert resume_operator(0, found.operator, kept()) == (
+    result = went_on(operator_schema(), operator_schema(COUNT))
+    assert result.changes == ("SUM(v) was removed",) and result.operator.generation == 1
+    assert resume_operator(0, result.operator, operator_schema()) == (
         "the state of operator 0 has COUNT(*), from which SUM(v) cannot be computed"
     )
 
 
 def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
-    wanted = StateAccumulator(
+    expected = StateAccumulator(
         ("m$sum",), "sum", ("CAST(v AS DOUBLE)",), None, "SUM(CAST(v AS DOUBLE))"
     )
-    found = went_on(kept(), kept(SUM, wanted))
-    assert found.names.sources == (("m$sum~1", "t$0"),)
-    again = went_on(found.operator, kept(SUM, wanted))
+    result = went_on(operator_schema(), operator_schema(SUM, expected))
+    assert result.names.sources == (("m$sum~1", "t$0"),)
+    again = went_on(result.operator, operator_schema(SUM, expected))
     # older chunks may still lack it
-    assert again.names == found.names and again.changes == ()
-    dropped = went_on(found.operator, kept(wanted))
+    assert again.names == result.names and again.changes == ()
+    dropped = went_on(result.operator, operator_schema(expected))
     assert dropped.names.sources == (("m$sum~1", "t$0"),)
 
 
@@ -114,22 +117,22 @@ def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
 def test_windows_change_where_they_are_made_of_the_same_slices(
     was: Window, now: Window, goes_on: bool
 ) -> None:
-    found = resume_operator(0, kept(window=was), kept(window=now))
-    assert isinstance(found, ResumedOperator) == goes_on
-    if isinstance(found, ResumedOperator):
-        assert found.window == was and found.operator.generation == 1
+    result = resume_operator(0, operator_schema(window=was), operator_schema(window=now))
+    assert isinstance(result, ResumedOperator) == goes_on
+    if isinstance(result, ResumedOperator):
+        assert result.window == was and result.operator.generation == 1
 
 
 def test_a_session_is_the_same_whatever_its_keys_are_called() -> None:
-    old = kept(window=SessionWindow(MIN, ("k",)))
-    found = went_on(old, kept(window=SessionWindow(MIN, ("room",)), key="room"))
-    assert found.changes == () and found.operator.window == old.window
+    old = operator_schema(window=SessionWindow(MIN, ("k",)))
+    result = went_on(old, operator_schema(window=SessionWindow(MIN, ("room",)), key="room"))
+    assert result.changes == () and result.operator.window == old.window
 
 
 @pytest.mark.parametrize(
     ("was", "now", "closed", "whole"),
     [
-        # of TUMBLE the slices are gone that it has emitted
+        # TUMBLE has dropped the slices of emitted windows
         (Tumble(MIN), Hop(MIN, 3 * MIN), 10 * MIN, (10 * MIN, 13 * MIN)),
         (Hop(MIN, 3 * MIN), Hop(MIN, 5 * MIN), 10 * MIN + 5, (8 * MIN, 13 * MIN)),
         (Hop(MIN, 5 * MIN), Hop(MIN, 3 * MIN), 10 * MIN, None),
@@ -140,29 +143,32 @@ def test_a_session_is_the_same_whatever_its_keys_are_called() -> None:
 def test_the_first_window_that_is_whole_is_known(
     was: Window, now: Window, closed: int, whole: tuple[int, int] | None
 ) -> None:
-    assert first_whole(was, now, closed) == whole
+    assert first_complete(was, now, closed) == whole
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         (
-            replace(kept(), keys=(StateKey("k", "k", "bigint"),)),
+            replace(operator_schema(), keys=(StateKey("k", "k", "bigint"),)),
             "the keys of operator 0 have changed from k to k",
         ),
         (
-            replace(kept(), time=("at", "timestamp_ntz")),
+            replace(operator_schema(), time=("at", "timestamp_ntz")),
             "the time of operator 0 has changed from ts to at",
         ),
         (
-            replace(kept(), rows=replace(ROWS, where=("v > 3",))),
+            replace(operator_schema(), rows=replace(ROWS, where=("v > 3",))),
             "operator 0 had the conditions none, but now has v > 3",
         ),
-        (replace(kept(), rows=RowOrigin({"table": "s"})), "operator 0 read `r`, but now reads `s`"),
+        (
+            replace(operator_schema(), rows=RowOrigin({"table": "s"})),
+            "operator 0 read `r`, but now reads `s`",
+        ),
     ],
 )
 def test_what_rows_are_may_not_change(changed: OperatorSchema, message: str) -> None:
-    assert resume_operator(0, kept(), changed) == message
+    assert resume_operator(0, operator_schema(), changed) == message
 
 
 def identity(operator: OperatorSchema, form: object = "a", **settings: str) -> Identity:
@@ -170,9 +176,11 @@ def identity(operator: OperatorSchema, form: object = "a", **settings: str) -> I
 
 
 def test_results_may_change_above_windows_but_not_where_they_are_emitted_again() -> None:
-    assert isinstance(difference(identity(kept()), identity(kept(), "b")), tuple)
+    assert isinstance(
+        difference(identity(operator_schema()), identity(operator_schema(), "b")), tuple
+    )
     again = {"early firing or allowed lateness": "on"}
-    old, new = (identity(kept(), form, **again) for form in "ab")
+    old, new = (identity(operator_schema(), form, **again) for form in "ab")
     assert difference(old, new) == "its plan has changed"
     assert isinstance(difference(old, old), tuple)
 
@@ -194,7 +202,9 @@ def test_results_may_change_above_windows_but_not_where_they_are_emitted_again()
 def test_options_that_change_no_row_never_refuse(option: str, is_free: bool) -> None:
     assert may_differ(option) == is_free
     old, new = (
-        replace(identity(kept()), tables={"r": f"connector kafka\n'{option}' = '{value}'"})
+        replace(
+            identity(operator_schema()), tables={"r": f"connector kafka\n'{option}' = '{value}'"}
+        )
         for value in ("one", "other")
     )
     assert isinstance(difference(old, new), tuple) == is_free
@@ -211,5 +221,7 @@ def test_options_that_change_no_row_never_refuse(option: str, is_free: bool) -> 
     ],
 )
 def test_a_time_zone_may_have_another_name(was: str, now: str, is_same: bool) -> None:
-    old, new = (identity(kept(), **{"table.local-time-zone": zone}) for zone in (was, now))
+    old, new = (
+        identity(operator_schema(), **{"table.local-time-zone": zone}) for zone in (was, now)
+    )
     assert isinstance(difference(old, new), tuple) == is_same

@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one query: it resumes that, and refuses another with the reason."""
+"""A checkpoint belongs to one query: it resumes that one and refuses others with the reason."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ PLAN = (
 QUERY = Identity(PLAN, {"t": "connector filesystem\ncolumn k INT"}, {"zone": "UTC"}, form=(PLAN,))
 
 
-def of_plan(plan: str) -> Identity:
+def identity_of(plan: str) -> Identity:
     return replace(QUERY, plan=plan, form=(plan,))
 
 
-def opened(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> Checkpoint:
+def open_new(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> Checkpoint:
     return open_checkpoint(FILES, str(directory), identity, key_groups, 2)
 
 
@@ -56,17 +56,17 @@ def begin(directory: Path) -> None:
 
 
 def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
-    first = opened(tmp_path / "a" / "b", key_groups=8)
-    again = opened(tmp_path / "a" / "b", key_groups=64)
+    first = open_new(tmp_path / "a" / "b", key_groups=8)
+    again = open_new(tmp_path / "a" / "b", key_groups=64)
     assert (again.key_groups, again.partitions, again.writer) == (8, 2, first.writer)
-    assert opened(tmp_path / "other").writer != first.writer
+    assert open_new(tmp_path / "other").writer != first.writer
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
         (
-            of_plan(PLAN.replace("10 min", "5 min")),
+            identity_of(PLAN.replace("10 min", "5 min")),
             "its plan has changed: `GlobalWindowAggregate(groupBy=[k], window=[TUMBLE(size=[10 min])])` "
             "changed to `GlobalWindowAggregate(groupBy=[k], window=[TUMBLE(size=[5 min])])`",
         ),
@@ -83,7 +83,7 @@ def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_pat
             "table `t` has changed: added `column v INT`",
         ),
         (
-            of_plan(PLAN.removesuffix("Scan(t)") + "Filter\n      +- Scan(t)"),
+            identity_of(PLAN.removesuffix("Scan(t)") + "Filter\n      +- Scan(t)"),
             "its plan has changed: added `Filter`",
         ),
     ],
@@ -91,10 +91,10 @@ def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_pat
 def test_a_changed_query_is_refused_with_what_has_changed(
     changed: Identity, reason: str, tmp_path: Path
 ) -> None:
-    opened(tmp_path / "c")
+    open_new(tmp_path / "c")
     begin(tmp_path / "c")
     with pytest.raises(ExecutionError) as caught:
-        opened(tmp_path / "c", changed)
+        open_new(tmp_path / "c", changed)
     assert (
         caught.value.message == f"the query does not match its checkpoint in {tmp_path}/c: {reason}"
     )
@@ -103,24 +103,24 @@ def test_a_changed_query_is_refused_with_what_has_changed(
 
 
 def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path: Path) -> None:
-    first = opened(tmp_path)
+    first = open_new(tmp_path)
     (tmp_path / "spark/sources/0").mkdir(parents=True)
     (tmp_path / "spark/sources/0/0").write_text("v1")
     changed = replace(QUERY, settings={})
-    again = opened(tmp_path, changed, key_groups=64)
+    again = open_new(tmp_path, changed, key_groups=64)
     assert (again.key_groups, again.writer == first.writer) == (64, False)
     assert [path.name for path in (tmp_path / "spark").rglob("*")] == ["metadata"]
     begin(tmp_path)
     with pytest.raises(ExecutionError, match="does not match its checkpoint"):
-        opened(tmp_path)
-    assert opened(tmp_path, changed).writer == again.writer
+        open_new(tmp_path)
+    assert open_new(tmp_path, changed).writer == again.writer
 
 
 @pytest.mark.parametrize("name", ["file/below", "file"])
 def test_a_directory_that_cannot_be_made_or_read_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError) as caught:
-        opened(tmp_path / name)
+        open_new(tmp_path / name)
     assert caught.value.message.startswith(f"cannot store the checkpoint in {tmp_path}/{name}: ")
     assert "Errno" not in caught.value.message
     assert caught.value.hint
@@ -129,48 +129,48 @@ def test_a_directory_that_cannot_be_made_or_read_is_named(name: str, tmp_path: P
 def test_offsets_that_a_killed_run_did_not_finish_writing_do_not_stop_the_next_one(
     tmp_path: Path,
 ) -> None:
-    opened(tmp_path)
+    open_new(tmp_path)
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir()
     for name in (".0.53b1.tmp", "..0.53b1.tmp.crc"):
         (offsets / name).touch()
-    opened(tmp_path)
+    open_new(tmp_path)
     assert list(offsets.iterdir()) == []
 
-    # of a later micro-batch they are Spark's own matter
+    # files of a later micro-batch are left to Spark
     begin(tmp_path)
     (offsets / ".1.53b1.tmp").touch()
-    opened(tmp_path)
+    open_new(tmp_path)
     assert sorted(path.name for path in offsets.iterdir()) == [".1.53b1.tmp", "0"]
 
 
 def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
     begin(tmp_path / "c")
     with pytest.raises(ExecutionError, match="is not a checkpoint of sqlwin: sqlwin"):
-        opened(tmp_path / "c")
+        open_new(tmp_path / "c")
     (tmp_path / "c" / "sqlwin.json").write_text("{")
     with pytest.raises(ExecutionError, match="cannot read"):
-        opened(tmp_path / "c")
+        open_new(tmp_path / "c")
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, "x", None])
 def test_a_checkpoint_of_another_format_is_refused_in_a_line(
     version: object, tmp_path: Path
 ) -> None:
-    opened(tmp_path)
+    open_new(tmp_path)
     path = tmp_path / "sqlwin.json"
     before = path.read_text()
     path.write_text(json.dumps({**json.loads(before), "version": version}))
     with pytest.raises(ExecutionError) as caught:
-        opened(tmp_path)
+        open_new(tmp_path)
     assert caught.value.message == (f"{path} has format {version}, but this sqlwin reads format 4")
     assert "use the sqlwin version that wrote it" in str(caught.value.hint)
-    # whatever else it has: this is what 0.1 wrote
+    # the content of 0.1, whatever the other fields
     path.write_text('{"version": 1, "identity": {"plan": "p"}, "key_groups": 8}')
     with pytest.raises(ExecutionError, match="has format 1, but this sqlwin reads format 4"):
-        opened(tmp_path)
+        open_new(tmp_path)
     path.write_text(before)
-    opened(tmp_path)
+    open_new(tmp_path)
 
 
 def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -186,56 +186,56 @@ def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
         {"v": "bigint"},
     )
     identity = replace(QUERY, operators=(operator,), sources=("t",))
-    opened(tmp_path, identity)
-    assert known(tmp_path) == identity
+    open_new(tmp_path, identity)
+    assert stored_identity(tmp_path) == identity
 
 
 def test_what_is_in_a_checkpoint_is_of_that_checkpoint(tmp_path: Path) -> None:
-    first, other = opened(tmp_path / "a"), opened(tmp_path / "b")
+    first, other = open_new(tmp_path / "a"), open_new(tmp_path / "b")
     assert first.owner.token != other.owner.token
-    assert opened(tmp_path / "a").owner == first.owner
+    assert open_new(tmp_path / "a").owner == first.owner
     begin(tmp_path / "a")
     begin(tmp_path / "b")
     shutil.copytree(tmp_path / "b/spark", tmp_path / "a/spark", dirs_exist_ok=True)
     with pytest.raises(ExecutionError, match=f"{tmp_path}/a/spark belongs to another checkpoint"):
-        opened(tmp_path / "a")
-    # not what happens to a whole checkpoint, which is moved, or restored from a copy
+        open_new(tmp_path / "a")
+    # not if the whole checkpoint was moved or restored from a copy
     shutil.copytree(tmp_path / "b", tmp_path / "c")
-    assert opened(tmp_path / "c").owner.token == other.owner.token
+    assert open_new(tmp_path / "c").owner.token == other.owner.token
 
 
 def test_a_checkpoint_without_its_part_of_sparks_does_not_begin_anew(tmp_path: Path) -> None:
-    opened(tmp_path)
+    open_new(tmp_path)
     begin(tmp_path)
     shutil.rmtree(tmp_path / "spark")
     for identity in (QUERY, replace(QUERY, settings={})):
         with pytest.raises(ExecutionError, match="spark/metadata is missing"):
-            opened(tmp_path, identity)
+            open_new(tmp_path, identity)
 
 
 def test_a_run_that_was_killed_at_its_very_start_leaves_no_obstacle(tmp_path: Path) -> None:
-    first = opened(tmp_path)
+    first = open_new(tmp_path)
     (tmp_path / "sqlwin.json").unlink()
-    assert opened(tmp_path).writer != first.writer
+    assert open_new(tmp_path).writer != first.writer
 
 
 def test_the_end_of_input_is_a_file_and_remembered(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path / "c")
+    checkpoint = open_new(tmp_path / "c")
     assert list(Path(checkpoint.end_of_input).iterdir()) == []
     end_input(FILES, checkpoint)
     (mark,) = Path(checkpoint.end_of_input).glob("*.json")
     assert mark.read_text().endswith("}\n")
-    assert not opened(tmp_path / "c").has_ended
+    assert not open_new(tmp_path / "c").has_ended
     mark_ended(FILES, checkpoint, QUERY)
-    assert opened(tmp_path / "c").has_ended
+    assert open_new(tmp_path / "c").has_ended
 
 
 def test_inserts_that_share_a_checkpoint_begin_in_no_other_one(tmp_path: Path) -> None:
     hours, days, weeks = (f"{tmp_path}/{name}" for name in ("hours", "days", "weeks"))
     check_members(FILES, hours, [hours, days])
-    opened(Path(hours))
+    open_new(Path(hours))
     mark_members(FILES, hours, [hours, days])
-    # the same set resumes, and none of its INSERTs by itself or with others
+    # the same set resumes; none of its INSERTs resumes alone or with others
     check_members(FILES, hours, [hours, days])
     check_no_member(FILES, hours)
     with pytest.raises(ExecutionError, match=r"days is part of the checkpoint in .*hours, shared"):
@@ -244,14 +244,14 @@ def test_inserts_that_share_a_checkpoint_begin_in_no_other_one(tmp_path: Path) -
         check_members(FILES, weeks, [weeks, days])
     with pytest.raises(ExecutionError, match=r"hours would start over in .*weeks"):
         check_members(FILES, weeks, [weeks, hours])
-    # what is gone holds nobody back
+    # a removed directory does not matter
     FILES.delete(hours)
     check_no_member(FILES, days)
 
 
 def test_an_insert_with_a_checkpoint_of_its_own_joins_no_others(tmp_path: Path) -> None:
     hours, days = f"{tmp_path}/hours", f"{tmp_path}/days"
-    opened(Path(days))
+    open_new(Path(days))
     with pytest.raises(ExecutionError, match=r"days would start over in .*hours") as caught:
         check_members(FILES, hours, [hours, days])
     assert "share_window_slices" in str(caught.value.hint)
@@ -280,21 +280,21 @@ def test_secrets_are_not_kept_and_may_change(tmp_path: Path) -> None:
     assert without_secrets(with_table(SECRETS.replace("first", "second")), DEFAULT) == kept
     assert without_secrets(kept, DEFAULT) == kept
     moved = without_secrets(with_table(SECRETS.replace("rows", "others")), DEFAULT)
-    begin(Path(opened(tmp_path / "a", kept).directory))
+    begin(Path(open_new(tmp_path / "a", kept).directory))
     with pytest.raises(
         ExecutionError, match="`'dbtable' = 'rows'` changed to `'dbtable' = 'others'`"
     ):
-        opened(tmp_path / "a", moved)
+        open_new(tmp_path / "a", moved)
 
 
 def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "a" / "sqlwin.json"
-    first = opened(tmp_path / "a", with_table(SECRETS))
+    first = open_new(tmp_path / "a", with_table(SECRETS))
     assert "first" in path.read_text()
     begin(tmp_path / "a")
     path.chmod(0o644)
     changed = without_secrets(with_table(SECRETS.replace("first", "another")), DEFAULT)
-    again = opened(tmp_path / "a", changed)
+    again = open_new(tmp_path / "a", changed)
     begin_with(FILES, again, changed)
     assert again.writer == first.writer
     assert "first" not in path.read_text()
@@ -303,35 +303,35 @@ def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) 
 
 
 def test_a_checkpoint_is_its_owners_alone(tmp_path: Path) -> None:
-    opened(tmp_path / "a" / "b")
+    open_new(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "b" / "sqlwin.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a").stat().st_mode & 0o777 != 0o700
 
 
 def test_an_end_mark_that_was_never_read_is_removed_and_one_that_was_stays(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path)
+    checkpoint = open_new(tmp_path)
     begin(tmp_path)
     mark = Path(checkpoint.end_of_input) / "end.json"
     log = tmp_path / "spark/sources/1/0"
     log.parent.mkdir(parents=True)
     end_input(FILES, checkpoint)
     log.write_text('v1\n{"path":"file:///in/a.parquet","timestamp":1,"batchId":0}')
-    opened(tmp_path)
+    open_new(tmp_path)
     assert not mark.exists()
     named = f'v1\n{{"path":"file://{mark}","timestamp":1,"batchId":0}}'
     end_input(FILES, checkpoint)
     log.write_text(named)
-    opened(tmp_path)
+    open_new(tmp_path)
     assert not mark.exists(), "named, and no micro-batch was planned with it"
     end_input(FILES, checkpoint)
     log.write_text(named)
     (tmp_path / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-\n{"logOffset":0}')
-    opened(tmp_path)
+    open_new(tmp_path)
     assert mark.exists()
 
 
-# Of the same state as QUERY, in the words of another release
+# The same state as QUERY's, as another release describes it
 REWORDED = replace(QUERY, plan=PLAN.replace("groupBy", "keys"))
 
 
@@ -342,48 +342,48 @@ def commit(directory: Path, batch: int) -> None:
     (directory / f"spark/commits/{batch}").write_text("v1\n{}")
 
 
-def known(directory: Path) -> Identity:
+def stored_identity(directory: Path) -> Identity:
     return find_checkpoint(FILES, str(directory))[1]
 
 
 def test_opening_a_checkpoint_leaves_what_it_says_as_it_is(tmp_path: Path) -> None:
-    opened(tmp_path, with_table(SECRETS))
+    open_new(tmp_path, with_table(SECRETS))
     commit(tmp_path, 0)
     before = (tmp_path / "sqlwin.json").read_bytes()
-    opened(tmp_path, without_secrets(with_table(SECRETS), DEFAULT))
+    open_new(tmp_path, without_secrets(with_table(SECRETS), DEFAULT))
     assert (tmp_path / "sqlwin.json").read_bytes() == before
-    assert known(tmp_path) == with_table(SECRETS)
+    assert stored_identity(tmp_path) == with_table(SECRETS)
 
 
 def test_a_stream_with_other_sql_counts_from_its_first_micro_batch_that_is_committed(
     tmp_path: Path,
 ) -> None:
-    checkpoint = opened(tmp_path)
+    checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
     begin_with(FILES, checkpoint, REWORDED)
-    # killed here, or while micro-batch 5 runs, the state is that of micro-batch 4
-    assert known(tmp_path) == QUERY
+    # killed here, or while micro-batch 5 runs, the state is still micro-batch 4's
+    assert stored_identity(tmp_path) == QUERY
     (tmp_path / "spark/offsets/5").write_text("v1")
-    assert known(tmp_path) == QUERY
+    assert stored_identity(tmp_path) == QUERY
     commit(tmp_path, 5)
-    assert known(tmp_path) == REWORDED
-    # and so it is when a run goes on with it
+    assert stored_identity(tmp_path) == REWORDED
+    # as is the case when a run resumes it
     begin_with(FILES, checkpoint, REWORDED)
     assert json.loads((tmp_path / "sqlwin.json").read_text())["next"] is None
-    assert known(tmp_path) == REWORDED
+    assert stored_identity(tmp_path) == REWORDED
 
 
 def test_a_start_that_was_killed_is_forgotten_when_the_old_sql_goes_on(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path)
+    checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
     begin_with(FILES, checkpoint, REWORDED)
     begin_with(FILES, checkpoint, QUERY)
     commit(tmp_path, 5)
-    assert known(tmp_path) == QUERY
+    assert stored_identity(tmp_path) == QUERY
 
 
 def test_what_a_start_that_failed_has_written_is_put_back(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path)
+    checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
     path = tmp_path / "sqlwin.json"
     before = path.read_bytes()
@@ -391,15 +391,15 @@ def test_what_a_start_that_failed_has_written_is_put_back(tmp_path: Path) -> Non
     assert path.read_bytes() != before
     put_back()
     assert path.read_bytes() == before
-    # not where the failure came too late
+    # not if the failure came after the commit
     put_back = begin_with(FILES, checkpoint, REWORDED)
     commit(tmp_path, 5)
     put_back()
-    assert known(tmp_path) == REWORDED
+    assert stored_identity(tmp_path) == REWORDED
 
 
 def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path)
+    checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
 
     class Full(LocalFiles):
@@ -422,13 +422,13 @@ def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_field_that_this_version_does_not_know_is_refused_in_a_line(
     was: str, now: str, problem: str, tmp_path: Path
 ) -> None:
-    opened(tmp_path)
+    open_new(tmp_path)
     path = tmp_path / "sqlwin.json"
     text = path.read_text()
     assert was in text
     path.write_text(text.replace(was, now))
     with pytest.raises(ExecutionError) as caught:
-        opened(tmp_path)
+        open_new(tmp_path)
     assert caught.value.message == f"cannot read {path}: {problem}"
 
 
@@ -471,5 +471,5 @@ def test_any_description_of_a_stream_is_read_as_it_was_written(
 ) -> None:
     with TemporaryDirectory() as directory:
         identity = replace(QUERY, operators=operators, tables=tables)
-        opened(Path(directory), identity)
-        assert known(Path(directory)) == identity
+        open_new(Path(directory), identity)
+        assert stored_identity(Path(directory)) == identity

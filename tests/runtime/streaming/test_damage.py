@@ -1,4 +1,4 @@
-"""Spark's files in a checkpoint are looked over: what is missing or cut short has a name."""
+"""Missing and truncated files of Spark's part of a checkpoint are named."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FILE = '{"path":"file:///in/a.parquet","timestamp":1795337414441,"batchId":0}'
 ID = "aded9987-1c7d-44b5-ab1b-e058ab52649a"
 
 
-def made(directory: Path, started: int, committed: int) -> Path:
-    """Spark's directory of a checkpoint after some micro-batches; a file source, and another."""
+def make_checkpoint(directory: Path, started: int, committed: int) -> Path:
+    """Write Spark's part of a checkpoint after some micro-batches of a file source and another one."""
     spark = directory / "spark"
     texts = {"metadata": json.dumps({"id": ID})}
     for number in range(started + 1):
@@ -44,13 +44,13 @@ def check(directory: Path) -> None:
 
 @pytest.mark.parametrize(("started", "committed"), [(0, -1), (0, 0), (1, 0), (12, 11), (12, 12)])
 def test_a_whole_checkpoint_passes(started: int, committed: int, tmp_path: Path) -> None:
-    made(tmp_path, started, committed)
+    make_checkpoint(tmp_path, started, committed)
     check(tmp_path)
 
 
 @pytest.mark.parametrize("committed", [-1, 0, 3])
 def test_state_of_a_micro_batch_that_has_not_ended_is_found(committed: int, tmp_path: Path) -> None:
-    spark = made(tmp_path, committed + 1, committed)
+    spark = make_checkpoint(tmp_path, committed + 1, committed)
     again = committed + 2
     unread = [f"{again}.zip", f".{again}.zip.crc", f"{again}_4f-1.changelog", f"{again}.delta"]
     others = ["_metadata/v2/9", f"_stateSchema/default/{again}_0013", "SSTs/000009-6c09.sst"]
@@ -58,12 +58,12 @@ def test_state_of_a_micro_batch_that_has_not_ended_is_found(committed: int, tmp_
     for name in [*unread, *others]:
         (below / name).parent.mkdir(parents=True, exist_ok=True)
         (below / name).write_text("state")
-    found = uncommitted_state(LocalFiles(), str(spark), committed)
-    assert sorted(found) == sorted(str(below / name) for name in unread)
+    result = uncommitted_state(LocalFiles(), str(spark), committed)
+    assert sorted(result) == sorted(str(below / name) for name in unread)
 
 
 def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> None:
-    spark = made(tmp_path, 12, 12)
+    spark = make_checkpoint(tmp_path, 12, 12)
     check_spark_files(LocalFiles(), str(tmp_path), ID)
     with pytest.raises(ExecutionError) as caught:
         check_spark_files(LocalFiles(), str(tmp_path), "1b1f3c4e")
@@ -74,7 +74,7 @@ def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["", "metadata", "offsets"])
 def test_a_stream_does_not_begin_anew_where_files_are_gone(name: str, tmp_path: Path) -> None:
-    spark = made(tmp_path, 12, 12)
+    spark = make_checkpoint(tmp_path, 12, 12)
     shutil.rmtree(spark / "commits")
     LocalFiles().delete(str(spark / name))
     with pytest.raises(ExecutionError, match=f"{spark}/{name or 'metadata'} is missing"):
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_never_began_passes(tmp_path: Path) -> None:
 
 
 def test_what_spark_has_tidied_away_is_not_missed(tmp_path: Path) -> None:
-    spark = made(tmp_path, 12, 12)
+    spark = make_checkpoint(tmp_path, 12, 12)
     for number in range(9):
         (spark / f"sources/0/{number}").unlink()
     for number in (0, 1, 2, 5, 7):
@@ -109,7 +109,7 @@ def test_what_spark_has_tidied_away_is_not_missed(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "garbage"])
 def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None:
-    path = made(tmp_path, 12, 12) / name
+    path = make_checkpoint(tmp_path, 12, 12) / name
     whole = path.read_bytes()
     match damage:
         case "missing":
@@ -117,7 +117,7 @@ def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None
         case "empty":
             path.write_bytes(b"")
         case "cut":
-            # at a line's end too
+            # also at the end of a line
             path.write_bytes(whole[: len(whole) - 2])
         case _:
             path.write_bytes(b"\x80\xff garbage" * 9)
@@ -125,14 +125,14 @@ def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None
         # the micro-batch is computed again
         return check(tmp_path)
     if name.startswith("offsets") and damage == "cut":
-        # what another source than one of files has written
+        # written by a source other than files
         return check(tmp_path)
     with pytest.raises(ExecutionError) as caught:
         check(tmp_path)
-    # whether the log was made compact there nobody knows then
+    # then it is unknown whether the log was compacted there
     path = path.with_suffix("") if damage == "missing" else path
-    said = f"the checkpoint in {tmp_path} is damaged: {path} is "
-    assert caught.value.message.startswith(said)
+    expected = f"the checkpoint in {tmp_path} is damaged: {path} is "
+    assert caught.value.message.startswith(expected)
     assert caught.value.hint
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None
     [("0/0/13.zip", True), ("0/1/13.zip", True), ("0/1/12.changelog", False)],
 )
 def test_missing_state_is_named(name: str, needed: bool, tmp_path: Path) -> None:
-    spark = made(tmp_path, 12, 12)
+    spark = make_checkpoint(tmp_path, 12, 12)
     (spark / "state" / name).unlink()
     if not needed:
         return check(tmp_path)
@@ -150,22 +150,24 @@ def test_missing_state_is_named(name: str, needed: bool, tmp_path: Path) -> None
 
 
 def test_a_gap_in_what_changed_is_named(tmp_path: Path) -> None:
-    spark = made(tmp_path, 11, 11)
+    spark = make_checkpoint(tmp_path, 11, 11)
     (spark / "state/0/1/11.changelog").unlink()
     with pytest.raises(ExecutionError, match=r"state/0/1/11\.changelog is missing"):
         check(tmp_path)
 
 
 def read_twice(directory: Path, *sources: str) -> Path:
-    """A checkpoint after a micro-batch of tables by letter, one log each; `-` has given no row."""
-    spark = made(directory, 0, 0)
+    """Write a checkpoint after a micro-batch of tables by letter, one log each; `-` has no row."""
+    spark = make_checkpoint(directory, 0, 0)
     lasts = {"r": 0, "q": 2}
-    lines = [json.dumps({"logOffset": lasts[each]}) if each in lasts else "-" for each in sources]
+    lines = [
+        json.dumps({"logOffset": lasts[source]}) if source in lasts else "-" for source in sources
+    ]
     (spark / "offsets/0").write_text("\n".join(["v1", "{}", *lines]))
     shutil.rmtree(spark / "sources")
-    for number, each in enumerate(dict.fromkeys(sources)):
+    for number, source in enumerate(dict.fromkeys(sources)):
         (spark / f"sources/{number}").mkdir(parents=True)
-        for entry in range(lasts.get(each, -1) + 1):
+        for entry in range(lasts.get(source, -1) + 1):
             (spark / f"sources/{number}/{entry}").write_text(f"v1\n{FILE}")
     return spark
 

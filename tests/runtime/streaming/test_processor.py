@@ -1,4 +1,4 @@
-"""What Spark calls: the key groups of a task share the progress that the first of them gets."""
+"""The processor that Spark calls: the key groups of a task share the head group's progress."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ HEADS = (3, 8)
 
 
 class Task:
-    """A task of Spark's, with the state of its key groups, which live on."""
+    """A Spark task, with the state of its key groups, which persists."""
 
     def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
         operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
@@ -55,7 +55,7 @@ class Task:
         self._states[self._group].pop(key, None)
 
     def call(self, group: int, messages: list[Message]) -> list[Row]:
-        """What a key group gives for its messages."""
+        """Return a key group's output for its messages."""
         self._group = group
         rows = encode((group, message) for message in messages).to_pylist()
         return list(self.processor.handleInputRows((group,), self._rows(rows), None))
@@ -66,31 +66,31 @@ class Task:
 
 
 def watermark(rows: list[Row]) -> int:
-    found: int = rows[-1][STATUS]["watermark_us"]
-    return found
+    result: int = rows[-1][STATUS]["watermark_us"]
+    return result
 
 
 def windows(rows: list[Row]) -> list[dict[str, Any]]:
-    return [row for each in rows if each.windows for row in from_blobs([each.windows]).to_pylist()]
+    return [row for item in rows if item.windows for row in from_blobs([item.windows]).to_pylist()]
 
 
 def test_key_groups_of_a_task_advance_by_the_progress_of_the_first_one() -> None:
     states: dict[int, dict[Any, Any]] = {}
     task = Task(states)
-    seen: list[Message] = [
+    messages: list[Message] = [
         SourceProgress(0, 8 * MS, 1 * MS, 2),
         SourceProgress(0, 5 * MS, 5 * MS, 1),
     ]
-    assert watermark(task.call(3, seen)) == 8 * MS
+    assert watermark(task.call(3, messages)) == 8 * MS
     (table,) = partials(WINDOW, [("a", 5, 7)])
     new = Partials(table)
     rows = task.call(5, [NoRows(), new])
     assert (watermark(rows), windows(rows)) == (8 * MS, [])
-    # the next micro-batch is a task of its own
+    # the next micro-batch is another task
     task = Task(states)
     assert watermark(task.call(3, [SourceProgress(0, 9 * MS, 9 * MS, 1)])) == 9 * MS
-    (found,) = windows(task.call(5, [NoRows()]))
-    assert (found["key"], found["total"]) == ("a", 7)
+    (result,) = windows(task.call(5, [NoRows()]))
+    assert (result["key"], result["total"]) == ("a", 7)
 
 
 def test_the_end_of_input_and_processing_time_reach_all_key_groups_of_a_task() -> None:
@@ -105,10 +105,10 @@ def test_the_end_of_input_and_processing_time_reach_all_key_groups_of_a_task() -
 def test_a_key_group_without_the_head_of_its_task_is_refused() -> None:
     states: dict[int, dict[Any, Any]] = {}
     Task(states).call(3, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
-    # the progress of a task is nothing to another
+    # a task does not use another task's progress
     with pytest.raises(ExecutionError, match="key group 5 was processed by the wrong task"):
         Task(states).call(5, [NoRows()])
-    # a watermark for it alone would be lost to the others
+    # a watermark for it alone would not reach the others
     task = Task(states)
     task.call(3, [NoRows()])
     with pytest.raises(ExecutionError, match="key group 5"):

@@ -1,4 +1,4 @@
-"""A checkpoint that is rescaled goes on where it was, and counts as it was until that is done."""
+"""A rescaled checkpoint resumes, and stays as it was until rescaling is complete."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ FILES = LocalFiles()
 QUERY = Identity("Scan(t)", {}, {})
 
 
-def opened(directory: Path) -> Checkpoint:
+def open_new(directory: Path) -> Checkpoint:
     return open_checkpoint(FILES, str(directory), QUERY, 4, 2)
 
 
-def rescaled(checkpoint: Checkpoint, partitions: int = 8) -> None:
+def rescale_to(checkpoint: Checkpoint, partitions: int = 8) -> None:
     nothing_of_spark: Any = None
     rescale(nothing_of_spark, FILES, checkpoint, partitions, 2)
 
 
 def test_rows_of_state_are_as_spark_writes_them() -> None:
     # seen in Spark 4.3
-    metadata = bytes.fromhex(
+    key = bytes.fromhex(
         "00000000000000001000000018000000180000002800000000000000000000000200000000000000"
         "000000000000000005000000100000006661637473000000"
     )
-    assert _spark_key(2, "metadata") == metadata
-    assert _map_key(metadata, 2) == "metadata"
+    assert _spark_key(2, "facts") == key
+    assert _map_key(key, 2) == "facts"
     value = _row(b"\x02{}")
     assert value == bytes.fromhex("00000000000000000300000010000000027b7d0000000000")
     assert _blob(value) == b"\x02{}"
     with pytest.raises(ExecutionError, match="an unknown format"):
-        _map_key(metadata[:-8] + bytes(16), 2)
+        _map_key(key[:-8] + bytes(16), 2)
     with pytest.raises(ExecutionError, match="an unknown format"):
         _blob(value + bytes(8))
 
@@ -67,19 +67,19 @@ def test_tasks_are_not_without_bound() -> None:
 def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="does not exist"):
         find_checkpoint(FILES, str(tmp_path / "nowhere"))
-    checkpoint = opened(tmp_path / "t")
+    checkpoint = open_new(tmp_path / "t")
     with pytest.raises(ExecutionError, match="already has 2 tasks"):
-        rescaled(checkpoint, 2)
+        rescale_to(checkpoint, 2)
     with pytest.raises(ExecutionError, match="has not processed any rows"):
-        rescaled(checkpoint)
+        rescale_to(checkpoint)
     with (
         lock_directory(checkpoint.directory, with_others=True),
         pytest.raises(ExecutionError, match="a stream is running on the checkpoint"),
     ):
-        rescaled(checkpoint)
+        rescale_to(checkpoint)
     mark_ended(FILES, checkpoint, QUERY)
     with pytest.raises(ExecutionError, match=r"the input of the checkpoint in .* has ended"):
-        rescaled(find_checkpoint(FILES, checkpoint.directory)[0])
+        rescale_to(find_checkpoint(FILES, checkpoint.directory)[0])
     mark_members(FILES, checkpoint.directory, [f"{tmp_path}/part"])
     with pytest.raises(
         ExecutionError, match=r"INSERT in .*/part is part of the checkpoint in .*/t"
@@ -95,14 +95,14 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path / "t")
+    checkpoint = open_new(tmp_path / "t")
     for name in ("offsets/0", "commits/0"):
         path = Path(checkpoint.spark_directory, name)
         path.parent.mkdir()
         path.write_text('v1\n{"conf":{}}\n-')
     assert check_checkpoint(FILES, checkpoint) == 0
     with pytest.raises(ExecutionError, match="offsets/0 has no number of tasks"):
-        rescaled(checkpoint)
+        rescale_to(checkpoint)
     assert sorted(path.name for path in tmp_path.glob("t/*")) == [
         "end-of-input",
         "spark",
@@ -110,14 +110,14 @@ def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
     ]
     Path(checkpoint.spark_directory, "metadata").unlink()
     with pytest.raises(ExecutionError, match="metadata is missing"):
-        rescaled(checkpoint)
+        rescale_to(checkpoint)
 
 
 def test_a_checkpoint_goes_on_with_what_replaced_it(tmp_path: Path) -> None:
-    checkpoint = opened(tmp_path / "t")
+    checkpoint = open_new(tmp_path / "t")
     Path(checkpoint.spark_directory).rename(tmp_path / "t/spark-2")
     new = replace(checkpoint, key_groups=16, partitions=8, spark_name="spark-2")
     replace_checkpoint(FILES, new)
-    assert opened(tmp_path / "t") == new
+    assert open_new(tmp_path / "t") == new
     assert find_checkpoint(FILES, new.directory)[0] == new
     assert new.spark_location.endswith("/t/spark-2")

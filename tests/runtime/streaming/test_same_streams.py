@@ -1,4 +1,4 @@
-"""The same stream, said otherwise or started elsewhere: it goes on; one that is another does not."""
+"""A stream resumes if it is the same in another spelling or place, and is refused otherwise."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from runtime.records import as_stored, to_json
+from runtime.records import round_trip, to_json
 from runtime.redaction import DEFAULT
 from runtime.spec.state_schema import (
     OperatorSchema,
     RowOrigin,
     StateAccumulator,
     StateKey,
-    folded,
-    folded_form,
+    normalise_form,
+    normalise_sql,
 )
 from runtime.spec.windows import Tumble
 from runtime.streaming.changes import ResumedOperator, resume_operator
@@ -38,7 +38,7 @@ OWN = StateAccumulator(
 )
 
 
-def kept(*accumulators: StateAccumulator, **fields: Any) -> OperatorSchema:
+def operator_schema(*accumulators: StateAccumulator, **fields: Any) -> OperatorSchema:
     whole = OperatorSchema(
         Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
@@ -52,11 +52,11 @@ def kept(*accumulators: StateAccumulator, **fields: Any) -> OperatorSchema:
 
 
 def reads(table: str, name: str = "r") -> Identity:
-    return Identity("plan", {name: table}, {}, (kept(),), ("a",))
+    return Identity("plan", {name: table}, {}, (operator_schema(),), ("a",))
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("SUM(`V`) + Ts", "sum(v) + ts"),
         ("`$end` + `a b`", "`$end` + `a b`"),
@@ -69,22 +69,25 @@ def reads(table: str, name: str = "r") -> Identity:
         ("s = '/* no */' /* 'comment' */", "s = '/* no */'"),
     ],
 )
-def test_a_text_is_compared_in_one_of_its_spellings(text: str, wanted: str) -> None:
-    assert folded(text) == wanted
-    assert folded(wanted) == wanted
+def test_a_text_is_compared_in_one_of_its_spellings(text: str, expected: str) -> None:
+    assert normalise_sql(text) == expected
+    assert normalise_sql(expected) == expected
 
 
 def test_conditions_count_in_any_order_and_columns_keep_their_names() -> None:
     form = {"where": ["V > 1", "K > 1"], "keys": [{"name": "K", "expr": "K"}], "n": [1, None]}
-    assert folded_form(form) == {
+    assert normalise_form(form) == {
         "where": ["k > 1", "v > 1"],
         "keys": [{"name": "K", "expr": "k"}],
         "n": [1, None],
     }
-    # types are compared apart
-    whole, other = (to_json(operator) for operator in (kept(OWN), replace(kept(OWN), types={})))
-    assert folded_form(whole) == folded_form(other)
-    assert as_stored(kept(OWN)) == kept(OWN)
+    # types are compared separately
+    whole, other = (
+        to_json(operator)
+        for operator in (operator_schema(OWN), replace(operator_schema(OWN), types={}))
+    )
+    assert normalise_form(whole) == normalise_form(other)
+    assert round_trip(operator_schema(OWN)) == operator_schema(OWN)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_a_table_is_the_same_in_other_words(table: str) -> None:
         ),
         (PARQUET, PARQUET + "\n'csv.x' = '1'", "added `'csv.x' = '1'`"),
         (PARQUET + "\n'csv.x' = '1'", PARQUET, "left out `'csv.x' = '1'`"),
-        # JSON's readers look for a field in its case
+        # JSON readers match fields by case
         (
             JSON,
             JSON.replace("column k", "column K"),
@@ -188,8 +191,8 @@ def test_dataframes_without_a_name_are_told_by_their_order_in_the_stream() -> No
 
 def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
     def made(window: object = 60, rows: str = "v > 1") -> Identity:
-        said = {"rows": {"where": [rows]}, "window": {"size_us": window}, "keys": {"k": "int"}}
-        return reads(f"Aligned over SELECT * FROM r\nk int\nkeeps {json.dumps(said)}", "made")
+        stored = {"rows": {"where": [rows]}, "window": {"size_us": window}, "keys": {"k": "int"}}
+        return reads(f"Aligned over SELECT * FROM r\nk int\nkeeps {json.dumps(stored)}", "made")
 
     assert isinstance(difference(made(rows="`V` > 1"), made()), tuple)
     assert difference(made(), made(300)) == (
@@ -201,41 +204,41 @@ def test_windows_of_python_functions_keep_their_rows_and_their_window() -> None:
 @pytest.mark.parametrize(
     "new",
     [
-        kept(time=("TS", "timestamp_ntz")),
-        kept(keys=(StateKey("K", "`K` % 2", "bigint"),)),
-        kept(rows=RowOrigin({"table": "R"}, ("V < 9", "K > 1"))),
-        kept(replace(SUM, args=("`V`",), condition="V > /* more */ 3")),
+        operator_schema(time=("TS", "timestamp_ntz")),
+        operator_schema(keys=(StateKey("K", "`K` % 2", "bigint"),)),
+        operator_schema(rows=RowOrigin({"table": "R"}, ("V < 9", "K > 1"))),
+        operator_schema(replace(SUM, args=("`V`",), condition="V > /* more */ 3")),
         # columns that one of them does not read
-        kept(types={"v": "bigint", "x": "double"}),
+        operator_schema(types={"v": "bigint", "x": "double"}),
     ],
     ids=["time", "key", "rows", "aggregate", "columns"],
 )
 def test_an_operator_is_the_same_in_another_spelling(new: OperatorSchema) -> None:
-    found = resume_operator(0, kept(), new)
-    assert isinstance(found, ResumedOperator) and found.changes == ()
+    result = resume_operator(0, operator_schema(), new)
+    assert isinstance(result, ResumedOperator) and result.changes == ()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
         (
-            kept(),
-            kept(types={"v": "double"}),
+            operator_schema(),
+            operator_schema(types={"v": "double"}),
             "operator 0 read `v` as bigint, but now reads it as double",
         ),
         (
-            kept(),
-            kept(replace(SUM, type="double")),
+            operator_schema(),
+            operator_schema(replace(SUM, type="double")),
             "the state of operator 0 has SUM(v) as bigint, but the query needs double",
         ),
         (
-            kept(OWN),
-            kept(replace(OWN, columns=("m$total",), type="total double")),
+            operator_schema(OWN),
+            operator_schema(replace(OWN, columns=("m$total",), type="total double")),
             "the state of operator 0 has mean(v) as total double, n bigint, but the query needs total double",
         ),
         (
-            kept(replace(OWN, type="")),
-            kept(replace(OWN, columns=("m$n", "m$total"), type="")),
+            operator_schema(replace(OWN, type="")),
+            operator_schema(replace(OWN, columns=("m$n", "m$total"), type="")),
             "the state of operator 0 has mean(v) as total, n, but the query needs n, total",
         ),
     ],

@@ -1,4 +1,4 @@
-"""What a stream reads is read from Spark's log: each file of it once."""
+"""The files of a stream are read from Spark's log, each log file once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.streaming.source_log import SourceLog
 
 
 class Noting(LocalFiles):
-    """Notes which files are read."""
+    """Records the files that are read."""
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
@@ -24,11 +24,11 @@ class Noting(LocalFiles):
 
 
 def entry(directory: Path, name: str, *numbers: int, source: int = 0) -> None:
-    """An entry of a log, with a file for each micro-batch."""
+    """Write a log entry with a file for each micro-batch."""
     path = directory / f"sources/{source}/{name}"
     path.parent.mkdir(parents=True, exist_ok=True)
     files = [{"path": f"file:///in/{n}", "timestamp": n, "batchId": n} for n in numbers]
-    lines = (json.dumps(each, separators=(",", ":")) for each in files)
+    lines = (json.dumps(file, separators=(",", ":")) for file in files)
     path.write_text("\n".join(["v1", *lines]))
 
 
@@ -39,8 +39,8 @@ def offsets(directory: Path, batch: int, *ends: int | None) -> None:
     path.write_text("\n".join(["v1", "{}", *lines]))
 
 
-def made(directory: Path, n_batches: int) -> None:
-    """A checkpoint of micro-batches of a file each."""
+def make_checkpoint(directory: Path, n_batches: int) -> None:
+    """Write the checkpoint of micro-batches with one file each."""
     for batch in range(n_batches):
         if batch % 10 == 9:
             entry(directory, f"{batch}.compact", *range(batch + 1))
@@ -50,43 +50,43 @@ def made(directory: Path, n_batches: int) -> None:
 
 
 def test_a_file_of_the_log_is_read_once_in_a_micro_batch_and_at_a_start(tmp_path: Path) -> None:
-    made(tmp_path, 13)
+    make_checkpoint(tmp_path, 13)
     files = Noting()
     log = SourceLog(files, str(tmp_path))
-    assert log.listed_until_now() == {f"file:///in/{number}" for number in range(13)}
+    assert log.files_so_far() == {f"file:///in/{number}" for number in range(13)}
     assert set(files.read) == {
         f"{tmp_path}/sources/0/{name}" for name in ("9.compact", "10", "11", "12")
     }
     files.read.clear()
     for _ in range(2):
-        assert log.listed_in(12) == {"file:///in/12": 12}
+        assert log.files_of_batch(12) == {"file:///in/12": 12}
     entry(tmp_path, "13", 13)
     offsets(tmp_path, 13, 13)
-    assert log.listed_in(13) == {"file:///in/13": 13}
+    assert log.files_of_batch(13) == {"file:///in/13": 13}
     assert set(files.read.values()) == {1}
 
 
 @pytest.mark.parametrize("n_batches", [0, 1, 9, 10, 12])
 def test_entries_without_a_micro_batch_are_found(n_batches: int, tmp_path: Path) -> None:
-    made(tmp_path, n_batches)
+    make_checkpoint(tmp_path, n_batches)
     log = SourceLog(LocalFiles(), str(tmp_path))
     assert log.unplanned_entries() == []
     name = f"{n_batches}.compact" if n_batches % 10 == 9 else str(n_batches)
     entry(tmp_path, name, *(range(n_batches + 1) if n_batches % 10 == 9 else [n_batches]))
     (tmp_path / f"sources/0/.{name}.crc").touch()
-    found = sorted(path.rpartition("/")[2] for path in log.unplanned_entries())
-    assert found == sorted([name, f".{name}.crc"])
+    result = sorted(path.rpartition("/")[2] for path in log.unplanned_entries())
+    assert result == sorted([name, f".{name}.crc"])
 
 
 def test_what_another_source_may_have_planned_is_left(tmp_path: Path) -> None:
-    made(tmp_path, 3)
-    # two offsets of one log, and one of another that is behind it
+    make_checkpoint(tmp_path, 3)
+    # two offsets with one log, followed by another source's offset
     offsets(tmp_path, 3, 2, 2, 7)
     for number in range(8):
         entry(tmp_path, str(number), number, source=1)
     log = SourceLog(LocalFiles(), str(tmp_path))
     assert log.unplanned_entries() == []
-    # what is no log of files
+    # logs of other sources
     (tmp_path / "sources/2").mkdir()
     (tmp_path / "sources/2/8").write_text('v1\n{"topic":{"0":0}}')
     assert log.unplanned_entries() == []

@@ -1,4 +1,4 @@
-"""How often a stream reads its sources, and that Spark's report counts the rows as often."""
+"""How often a stream reads its sources, and how often Spark's report counts their rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runtime.streaming.status import Tally, stream_status
 N_ROWS = 4
 
 
-def made(spark: SparkSession) -> DataFrame:
-    """A source of the second of Spark's interfaces, with N_ROWS rows under `availableNow`."""
+def make_source(spark: SparkSession) -> DataFrame:
+    """Return a source of Spark's second interface, with N_ROWS rows under `availableNow`."""
     options = {"rowsPerBatch": str(N_ROWS), "numPartitions": "2"}
     return spark.readStream.format("rate-micro-batch").options(**options).load()
 
 
 def files(spark: SparkSession, path: Path) -> DataFrame:
-    """A source of the first one."""
+    """Return a source of Spark's first interface."""
     path.mkdir()
     (path / "rows.csv").write_text("".join(f"{i}\n" for i in range(N_ROWS)))
     return spark.readStream.schema("value BIGINT").csv(str(path))
@@ -30,12 +30,12 @@ def files(spark: SparkSession, path: Path) -> DataFrame:
 def test_each_reading_of_a_streaming_dataframe_is_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one, other = made(spark).select("value"), files(spark, tmp_path / "files")
+    one, other = make_source(spark).select("value"), files(spark, tmp_path / "files")
     rest = spark.range(3).withColumnRenamed("id", "value")
     assert reads_of_sources(one) == (1,)
     assert reads_of_sources(one.union(other).union(one.where("value > 1"))) == (2, 1)
     assert reads_of_sources(other.join(rest, "value").union(one)) == (1, 1)
-    # each side of a join has a source of its own
+    # each side of a join has its own source
     assert reads_of_sources(one.join(one.alias("again"), "value")) == (2, 2)
     joined = other.alias("l").join(other.alias("r"), "value").union(other)
     assert sorted(reads_of_sources(joined)) == [3, 3]
@@ -45,7 +45,7 @@ def test_each_reading_of_a_streaming_dataframe_is_counted(
 def test_rows_count_once_however_often_they_are_read(
     joins: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    one, other = made(spark).select("value"), files(spark, tmp_path / "files")
+    one, other = make_source(spark).select("value"), files(spark, tmp_path / "files")
     if joins:
         rest = spark.range(3).withColumnRenamed("id", "value")
         rows = one.union(other).union(other).union(one.join(rest, "value"))
@@ -59,4 +59,4 @@ def test_rows_count_once_however_often_they_are_read(
     assert reads == ((2, 2) if joins else (1, 2))
     assert sum(p["numInputRows"] for p in progress) == sum(reads) * N_ROWS
     status = [stream_status([report_of(p)], [], Tally(0), reads) for p in progress]
-    assert sum(each.n_input_rows for each in status) == 2 * N_ROWS
+    assert sum(item.n_input_rows for item in status) == 2 * N_ROWS

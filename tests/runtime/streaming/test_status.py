@@ -1,4 +1,4 @@
-"""Why is there no output? The status of a stream says it in a sentence."""
+"""The status of a stream explains in a sentence why it emits nothing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def source(name: str, watermark_us: int | None, is_idle: bool = False) -> Source
 
 
 def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
-    known = [s.watermark_us for s in sources if s.watermark_us is not None and not s.is_idle]
-    watermark = min(known) if len(known) == len([s for s in sources if not s.is_idle]) else None
+    watermarks = [s.watermark_us for s in sources if s.watermark_us is not None and not s.is_idle]
+    watermark = (
+        min(watermarks) if len(watermarks) == len([s for s in sources if not s.is_idle]) else None
+    )
     defaults = {
         "n_late": 0,
         "n_null_times": 0,
@@ -45,12 +47,12 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
         "n_bytes": 0,
         "next_window_end_us": None,
     }
-    has_ended = bool(sources) and all(each.is_done for each in sources)
+    has_ended = bool(sources) and all(item.is_done for item in sources)
     return OperatorStatus(watermark, has_ended, sources, **{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
-    ("operators", "said"),
+    ("operators", "message"),
     [
         (
             [operator(source("bids", 2 * HOUR), next_window_end_us=3 * HOUR, n_rows=4)],
@@ -82,9 +84,9 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
         ([], "rows are emitted as they arrive"),
     ],
 )  # fmt: skip
-def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> None:
+def test_silence_is_explained(operators: list[OperatorStatus], message: str) -> None:
     status = StreamStatus(batch=3, n_input_rows=10, operators=tuple(operators))
-    assert silence(status, n_rows=0) == said
+    assert silence(status, n_rows=0) == message
 
 
 def test_before_the_first_micro_batch_is_done_that_is_the_reason() -> None:
@@ -98,7 +100,7 @@ def test_files_that_are_not_published_yet_are_the_reason() -> None:
         "the watermark waits for files of `a` and `b` that a writer has not published yet, "
         "unlike other files of the same micro-batch; run the writer again if it was killed"
     )
-    # nothing waits for a watermark
+    # no window waits for a watermark
     assert silence(replace(status, operators=()), 5) == "no rows arrive"
 
 
@@ -126,17 +128,17 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
         tally.take(report_of(report))
         tally.take(report_of(report))
     tally.take(report_of({**progress(2, 9, 9), "observedMetrics": {}}))
-    # Spark has forgotten the first of the three by now
+    # Spark has dropped the first of the three by now
     reports = [report_of(progress(1, 3, 7)), report_of(progress(2, 0, 7))]
     status = stream_status(reports, [["bids"]], tally, now_s=seconds_of(reports[1].timestamp) + 1)
-    (found,) = status.operators
+    (result,) = status.operators
     assert (status.batch, status.n_input_rows, status.batch_seconds) == (2, 5, 0.4)
-    assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
+    assert (result.watermark_us, result.n_late, result.n_null_times) == (7, 5, 3)
     assert status_notes(status) == (
         "5 rows arrived after all their windows had closed (numLateRecordsDropped)",
         "3 rows have no time and therefore no window (numNullRowTimeRecordsDropped)",
     )
-    assert found.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
+    assert result.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
     assert stream_status([], [["bids"]], Tally(1)) == StreamStatus()
 
 
@@ -153,7 +155,7 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
         return {"description": description, "numInputRows": n_rows}
 
     def rows(reads: tuple[int, ...], *sources: dict[str, Any]) -> tuple[int, float]:
-        total = sum(each["numInputRows"] for each in sources)
+        total = sum(item["numInputRows"] for item in sources)
         progress = {
             "batchId": 1,
             "timestamp": "2026-01-31T08:05:00.000Z",
@@ -167,9 +169,9 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
 
     bids, asks, beat = reported("bids", 60), reported("asks", 7), reported(BEAT, 1)
     assert rows((2, 1, 1), bids, asks, beat) == (37, 18.5)
-    # two sources that read the same, one of them twice
+    # two sources with the same rows, one of them read twice
     assert rows((3, 3), bids, reported("bids", 30)) == pytest.approx((30, 15.0))
-    # a plan that does not show them all is not gone by
+    # a plan that does not show all sources is ignored
     assert rows((2,), bids, asks) == (67, 33.5)
 
 
@@ -193,11 +195,11 @@ def test_rows_that_stages_read_from_files_count_in_place_of_the_files() -> None:
 
 
 def test_the_rate_is_that_of_arrivals_however_fast_a_micro_batch_is() -> None:
-    # 10 rows a second, of which each micro-batch takes those of two seconds in 0.1 s
+    # 10 rows per second; each micro-batch takes two seconds' rows in 0.1 s
     batches = [(100.0 + 2 * n, 0.1, 20) for n in range(20)]
     assert arrival_rate(batches, 138.5) == pytest.approx(10)
     assert arrival_rate(batches, 139.9) == pytest.approx(10)
-    # nothing comes any more
+    # no more rows arrive
     assert 4 < arrival_rate(batches, 170.0) < 7
     assert arrival_rate(batches, 230.0) == 0
     assert arrival_rate([], 100.0) == 0
@@ -206,8 +208,8 @@ def test_the_rate_is_that_of_arrivals_however_fast_a_micro_batch_is() -> None:
 def test_the_rate_counts_a_minute_and_the_first_micro_batch_by_its_own_time() -> None:
     assert arrival_rate([(100.0, 2.0, 60)], 102.0) == 30
     assert arrival_rate([(100.0, 2.0, 60)], 110.0) == 6
-    # a long one, while the next one is not done yet
+    # a long micro-batch, while the next one is not complete
     assert arrival_rate([(0.0, 300.0, 900), (300.0, 300.0, 600)], 700.0) == pytest.approx(2)
-    # what was before the last minute does not count
+    # rows before the last minute do not count
     batches = [(float(n), 1.0, 1_000 if n < 100 else 1) for n in range(200)]
     assert arrival_rate(batches, 200.0) == pytest.approx(1, rel=0.05)

@@ -1,4 +1,4 @@
-"""A stream without Spark: local stage, key groups, state, offsets and sink are all in memory."""
+"""A stream without Spark: local stage, key groups, state, offsets and sink are in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.runtime.streaming.model import (
     Memory,
     Model,
     aggregation,
-    decoded,
+    decode_messages,
     result_rows,
     slice_store,
 )
@@ -51,12 +51,12 @@ class DiedError(Exception):
 
 @dataclass
 class InMemoryStream:
-    """Runs micro-batches over rows in memory, and runs those again that did not commit.
+    """Runs micro-batches over rows in memory, and repeats those that did not commit.
 
     Attributes:
-        rows: The source. Its offsets are positions in this list.
-        offsets: The offset up to which each micro-batch reads, before it runs.
-        committed: Number of micro-batches that are through.
+        rows: Source. Its offsets are positions in this list.
+        offsets: Offset up to which each micro-batch reads, recorded before it runs.
+        committed: Number of committed micro-batches.
         states: State of each key group as of the last committed micro-batch.
         sink: Rows by micro-batch.
     """
@@ -70,7 +70,7 @@ class InMemoryStream:
     n_late: dict[int, int] = field(default_factory=dict)
 
     def run(self, n_rows: int, dies_after: int | None = None) -> None:
-        """A micro-batch over the next rows, or the one again that did not commit.
+        """Run a micro-batch over the next rows, or repeat the one that did not commit.
 
         It dies after some outputs, or after all of them but before it commits.
         """
@@ -84,7 +84,7 @@ class InMemoryStream:
         for group, store in states.items():
             store.blobs = dict(self.states.get(group, {}))
         outputs = self._outputs(self._messages(rows), states)
-        # what was written before it died is written again under the same number
+        # rows written before it died are written again under the same number
         self.sink[number] = list(islice(outputs, dies_after))
         if dies_after is not None:
             raise DiedError
@@ -92,7 +92,7 @@ class InMemoryStream:
         self.committed += 1
 
     def _messages(self, rows: list[Row]) -> dict[int, list[Message]]:
-        """What two tasks of the local stage send to each key group."""
+        """Return the messages of two local-stage tasks to each key group."""
         accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
         plan = LocalPlan(
             BufferPlan(
@@ -100,13 +100,13 @@ class InMemoryStream:
                 (None,) * 4, SCHEMA,
             ), 1, GROUPS, HEADS,
         )  # fmt: skip
-        sent: dict[int, list[Message]] = {group: [] for group in GROUPS}
+        messages: dict[int, list[Message]] = {group: [] for group in GROUPS}
         for part in (rows[::2], rows[1::2]):
-            for group, message in decoded(LocalTask(plan, FINAL_US).run([_batch(part)])):
-                sent[group].append(message)
-        return sent
+            for group, message in decode_messages(LocalTask(plan, FINAL_US).run([_batch(part)])):
+                messages[group].append(message)
+        return messages
 
-    def _outputs(self, sent: dict[int, list[Message]], states: dict[int, Memory]) -> Any:
+    def _outputs(self, messages: dict[int, list[Message]], states: dict[int, Memory]) -> Any:
         spec = WindowSpec(
             one_reader(aggregation(self.window), PARTIALS, store=slice_store(self.window)),
             KeyGroupSpec(1, by=KEYS, thresholds=SPANS_FROM_THE_START),
@@ -115,7 +115,7 @@ class InMemoryStream:
         for groups in TASKS:
             task = KeyGroupTask(TaskSpec(spec, ("timestamp_ntz",), "UTC", GROUPS, HEADS, 1 << 20))
             for group in groups:
-                batch, _ = task.receive(group, sent[group])
+                batch, _ = task.receive(group, messages[group])
                 for output in task.run(group, batch, states[group]):
                     if isinstance(output.result, pa.RecordBatch):
                         yield from result_rows(output.result)
@@ -153,7 +153,7 @@ deaths = st.lists(st.none() | st.integers(0, 9), max_size=3)
 def test_a_stream_in_memory_gives_each_window_once_however_often_it_dies(
     window: Any, rows: list[Row], cuts: list[tuple[int, list[int | None]]]
 ) -> None:
-    # in order, but for some
+    # in order, except some
     ordered = sorted(rows, key=lambda row: row[1] + 4_000 * (row[2] == 5))
     stream, model = InMemoryStream(window, ordered), Model(window)
     for number, (n_rows, dies_after) in enumerate(cuts):

@@ -1,4 +1,4 @@
-"""A watermark on the wall clock waits while an hour is lived through for the first time."""
+"""A watermark on the wall clock waits while a repeated hour passes for the first time."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -53,8 +53,8 @@ def test_times_at_the_ends_of_int64_have_a_watermark_about_there(zone, time_us):
 
 def test_the_highest_watermark_is_the_end_only_if_the_input_has_ended():
     rules = WatermarkRules()
-    seen = SourceProgress(0, FINAL_US, FINAL_US, 1)
-    far = advance(Watermarks((SourceWatermark(),)), [seen], rules, None)
+    progress = SourceProgress(0, FINAL_US, FINAL_US, 1)
+    far = advance(Watermarks((SourceWatermark(),)), [progress], rules, None)
     ended = advance(far, [EndOfInput()], rules, None)
     assert (far.combined_us, far.has_ended) == (FINAL_US, False)
     assert (ended.combined_us, ended.has_ended) == (FINAL_US, True)

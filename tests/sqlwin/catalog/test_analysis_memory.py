@@ -1,4 +1,4 @@
-"""What Spark's analyser is asked, what not, and when it is asked again."""
+"""Which queries Spark's analyser is asked about, and when it is asked again."""
 
 from typing import Any, cast
 
@@ -20,9 +20,9 @@ QUERY = parse_query("SELECT COUNT(*) AS n FROM events")
 
 
 class Analyser:
-    """A session of Spark's that knows one answer."""
+    """A Spark session with one prepared answer."""
 
-    conf = None  # of which nothing is known, so that nothing is certain
+    conf = None  # with unknown columns, so that nothing is certain
 
     def __init__(self):
         self.asked = []
@@ -90,7 +90,7 @@ WINDOWS = """
 
 @pytest.fixture
 def asked(spark, tmp_path, monkeypatch):
-    """What a session asks of Spark for the query that a function is given."""
+    """Return the requests that a session sends to Spark for a query."""
     rows = {"ts": pa.array([0, 1], pa.timestamp("us")), "k": ["a", "b"], "v": [1, 2]}
     (tmp_path / "readings").mkdir()
     pq.write_table(pa.table(rows), tmp_path / "readings" / "a.parquet")

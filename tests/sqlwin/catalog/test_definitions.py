@@ -1,4 +1,4 @@
-"""What CREATE TABLE notes beside that it is done."""
+"""Notes of CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ SPARK = cast(
 )
 
 
-def reported(*scripts: str) -> tuple[str, tuple[str, ...]]:
-    """Message and notes of the last of some CREATE TABLE statements."""
+def report_of(*scripts: str) -> tuple[str, tuple[str, ...]]:
+    """Return message and notes of the last of some CREATE TABLE statements."""
     definitions = Definitions(SessionCatalog(SPARK, cast(Any, None)))
-    found = ("", ())
+    result = ("", ())
     for script in scripts:
         statement = parse_statement(script)
         assert isinstance(statement, CreateTable)
-        found = definitions.create_table(statement)
-    return found
+        result = definitions.create_table(statement)
+    return result
 
 
 def files(*options: str, rest: str = "") -> str:
-    given = ", ".join(("'connector' = 'filesystem'", "'path' = 'x.csv'", *options))
-    return f"CREATE TABLE {rest} t (a INT) WITH ({given})"
+    option_list = ", ".join(("'connector' = 'filesystem'", "'path' = 'x.csv'", *options))
+    return f"CREATE TABLE {rest} t (a INT) WITH ({option_list})"
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def files(*options: str, rest: str = "") -> str:
 def test_one_note_names_all_options_that_change_nothing(
     options: tuple[str, ...], notes: tuple[str, ...]
 ) -> None:
-    assert reported(files(*options)) == ("OK", notes)
+    assert report_of(files(*options)) == ("OK", notes)
 
 
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
     table = files("'sink.rolling-policy.file-size' = '1mb'", rest="IF NOT EXISTS")
-    assert reported(table, table) == ("`t` already exists, nothing to do", ())
+    assert report_of(table, table) == ("`t` already exists, nothing to do", ())
 
 
-def made(columns: str, path: Path, *options: str) -> TableSpec:
-    """The table that CREATE TABLE makes of a file."""
+def create_table(columns: str, path: Path, *options: str) -> TableSpec:
+    """Return the table that CREATE TABLE makes of a file."""
     catalog = SessionCatalog(unstarted_spark(), cast(Any, None))
-    given = ", ".join((f"'path' = '{path}'", *options))
+    option_list = ", ".join((f"'path' = '{path}'", *options))
     statement = parse_statement(
-        f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', {given})"
+        f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', {option_list})"
     )
     assert isinstance(statement, CreateTable)
     Definitions(catalog).create_table(statement)
@@ -99,7 +99,7 @@ def readings(tmp_path: Path) -> Path:
 def test_files_bring_the_columns_that_a_watermark_and_computed_ones_stand_on(
     readings: Path,
 ) -> None:
-    table = made("d AS v * 2, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", readings)
+    table = create_table("d AS v * 2, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", readings)
     assert [(c.name, c.type, c.computed) for c in table.columns] == [
         ("ts", "TIMESTAMP_NTZ", None),
         ("v", "DOUBLE", None),
@@ -108,11 +108,14 @@ def test_files_bring_the_columns_that_a_watermark_and_computed_ones_stand_on(
     assert table.watermark == Watermark("ts", "ts - INTERVAL '5' SECOND")
     assert table.option_map["csv.field-delimiter"] == ";"
     [made_again] = show_create_table(table)
-    assert made(made_again, readings, *(f"'{k}' = '{v}'" for k, v in table.options[1:])) == table
+    assert (
+        create_table(made_again, readings, *(f"'{k}' = '{v}'" for k, v in table.options[1:]))
+        == table
+    )
 
 
 def show_create_table(table: TableSpec) -> list[str]:
-    """What stands in the parentheses of the statement that makes a table again."""
+    """Return the columns in SHOW CREATE TABLE."""
     catalog = SessionCatalog(unstarted_spark(), cast(Any, None))
     catalog.add(("t",), table, replace=False, if_not_exists=False)
     statement = listings.show_create_table(catalog, ("t",), DEFAULT, SPARK)
@@ -123,9 +126,9 @@ def show_create_table(table: TableSpec) -> list[str]:
 def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Path) -> None:
     metadata = "at TIMESTAMP_LTZ(3) METADATA FROM 'file.modification-time'"
     format_ = "'format' = 'csv'"
-    alone = made(f"{metadata}, WATERMARK FOR at AS at", readings, format_)
+    alone = create_table(f"{metadata}, WATERMARK FOR at AS at", readings, format_)
     assert [column.name for column in alone.columns] == ["at"]
-    both = made(f"{metadata}, WATERMARK FOR ts AS ts", readings)
+    both = create_table(f"{metadata}, WATERMARK FOR ts AS ts", readings)
     assert [column.name for column in both.columns] == ["ts", "v", "at"]
 
 
@@ -159,13 +162,13 @@ def test_what_the_files_do_not_have_is_refused_by_create_table(
     readings: Path, columns: str, message: str, hint: str
 ) -> None:
     with pytest.raises(AnalysisError) as raised:
-        made(columns, readings)
+        create_table(columns, readings)
     assert (raised.value.message, raised.value.hint) == (message, hint)
 
 
 def test_a_table_of_no_files_brings_no_columns() -> None:
     with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is not a column"):
-        reported("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
+        report_of("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
 
 
 def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_any_letters() -> (
@@ -182,14 +185,14 @@ def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_
     statement = parse_statement(text)
     assert isinstance(statement, CreateTable)
     definitions.create_table(statement)
-    made = catalog.entry(statement.name)
+    spec = catalog.entry(statement.name)
     table = listings.show_create_table(catalog, statement.name, DEFAULT, SPARK)
     (shown,) = table.column(0).to_pylist()
     catalog.drop(statement.name, "TABLE", if_exists=False)
     again = parse_statement(shown)
     assert isinstance(again, CreateTable)
     definitions.create_table(again)
-    assert catalog.entry(statement.name) == made
+    assert catalog.entry(statement.name) == spec
 
 
 def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_names() -> None:
@@ -198,9 +201,9 @@ def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_nam
     schema = StructType().add("Ts", TimestampNTZType()).add("K", IntegerType())
     catalog = SimpleNamespace(shown_relation=lambda name: "t", entry=lambda name: spec)
     spark = SimpleNamespace(table=lambda name: SimpleNamespace(schema=schema))
-    found = listings.describe_table(cast(Any, catalog), ("t",), cast(Any, spark)).to_pylist()
-    assert [row["key"] for row in found] == ["", "PRI(k)"]
-    assert [row["watermark"] for row in found] == ["ts", ""]
+    rows = listings.describe_table(cast(Any, catalog), ("t",), cast(Any, spark)).to_pylist()
+    assert [row["key"] for row in rows] == ["", "PRI(k)"]
+    assert [row["watermark"] for row in rows] == ["ts", ""]
 
 
 BASE = (
@@ -213,8 +216,8 @@ def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None
     definitions = Definitions(catalog := SessionCatalog(SPARK, cast(Any, None)))
     for text in (BASE, "CREATE TABLE t WITH ('Number-Of-Rows' = '5') LIKE base"):
         definitions.create_table(cast(CreateTable, parse_statement(text)))
-    made = catalog.entry(("t",))
-    assert isinstance(made, TableSpec) and made.options == (("number-of-rows", "5"),)
+    entry = catalog.entry(("t",))
+    assert isinstance(entry, TableSpec) and entry.options == (("number-of-rows", "5"),)
 
 
 @pytest.mark.parametrize(
@@ -233,4 +236,4 @@ def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None
 )
 def test_what_clauses_name_is_a_column_where_like_brings_them(text: str, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
-        reported(BASE, text)
+        report_of(BASE, text)

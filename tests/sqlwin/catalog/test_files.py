@@ -1,4 +1,4 @@
-"""Files by their path, without Spark."""
+"""Files queried by path, without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.spec.table import TableSpec
 from sqlwin.catalog.files import FilesByName, describe_files
 
 
-def described(spec: TableSpec) -> DetectionResult:
+def describe(spec: TableSpec) -> DetectionResult:
     return describe_files(spec, str(Path(spec.option_map["path"]).absolute()), LocalFiles())
 
 
@@ -24,7 +24,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FilesByName:
     for name in ("a.csv", "x/b.csv", "x/y/c.csv", "x/d.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a;b\n1;2\n" if name.endswith("csv") else '{"a": 1}\n')
-    return FilesByName(described)
+    return FilesByName(describe)
 
 
 def options(files: FilesByName, name: str) -> dict[str, Any]:
@@ -50,9 +50,9 @@ def test_files_are_looked_at_once_for_a_statement(files: FilesByName, tmp_path: 
 
 
 def test_two_stars_stand_for_any_depth(files: FilesByName) -> None:
-    found = options(files, "'x/**/*.csv'")
-    assert (found["path"], found["pathGlobFilter"]) == ("x", "*.csv")
-    assert found["recursiveFileLookup"] == "true"
+    result = options(files, "'x/**/*.csv'")
+    assert (result["path"], result["pathGlobFilter"]) == ("x", "*.csv")
+    assert result["recursiveFileLookup"] == "true"
     with pytest.raises(CatalogError, match=r"`\*\*` is misplaced"):
         files.table("'x/**b/*.csv'")
     with pytest.raises(CatalogError, match="different formats"):

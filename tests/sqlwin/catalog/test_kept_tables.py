@@ -1,4 +1,4 @@
-"""Tables of the session where Spark's own statements and listings meet them."""
+"""Session tables in Spark's own statements and listings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from runtime.errors import CatalogError, ExecutionError
 from runtime.lake.places import TablePlace
-from runtime.records import as_stored, to_text
+from runtime.records import round_trip, to_text
 from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
@@ -50,8 +50,8 @@ def test_a_table_of_the_session_is_not_changed_behind_its_back(
         refuse_session_table(catalog_with("int"), parse_statement(text))
     error = caught.value
     assert error.position is not None
-    found = text[error.position.offset : error.position.offset + error.position.length]
-    assert found == (name or "default_catalog.default_database.`bids`")
+    result = text[error.position.offset : error.position.offset + error.position.length]
+    assert result == (name or "default_catalog.default_database.`bids`")
     assert "a table of CREATE TABLE ... WITH" in error.message
     assert hint in (error.hint or "")
 
@@ -73,8 +73,8 @@ def test_other_statements_are_sparks(text: str) -> None:
     ],
 )
 def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) -> None:
-    found = show_create_table(catalog_with(type_), ("bids",), DEFAULT, cast(Any, None))
-    (statement,) = found.column(0).to_pylist()
+    result = show_create_table(catalog_with(type_), ("bids",), DEFAULT, cast(Any, None))
+    (statement,) = result.column(0).to_pylist()
     assert f"`a` {shown}\n" in statement
 
 
@@ -104,5 +104,5 @@ def test_a_definition_is_read_as_it_was_written() -> None:
         "SELECT 1", (table,), ((("v",), "SELECT 2", ("a", "b")),), ("a",), "1 h", None,
         "CONTINUOUS", (TableColumn("a", None),), (("x", "y"),),
     )  # fmt: skip
-    assert as_stored(definition) == definition
-    assert as_stored(definition).tables[0].storage == ""
+    assert round_trip(definition) == definition
+    assert round_trip(definition).tables[0].storage == ""

@@ -1,4 +1,4 @@
-"""What Spark's catalog says of a table, as a base table of slices."""
+"""Tables of Spark's catalog as base tables of slices."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_a_table_is_known_by_its_whole_name_and_where_it_is() -> None:
 
 
 def test_of_parquet_files_that_hive_reads_the_directory_is_named() -> None:
-    found = FOUND | {"provider": "hive", "serde_library": "ql.io.parquet.serde.ParquetHiveSerDe"}
+    result = FOUND | {"provider": "hive", "serde_library": "ql.io.parquet.serde.ParquetHiveSerDe"}
     with pytest.raises(CatalogError) as raised:
-        table_from_description("t", found)
+        table_from_description("t", result)
     assert "'connector' = 'filesystem', 'format' = 'parquet', 'path'" in str(raised.value.hint)
 
 

@@ -3,7 +3,7 @@
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
 `crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `grouped` (a
 stream with keys), `windows`, `wide N`, `listing N` (rows about the session), and the SHOW and
-DESCRIBE that completion asks for.
+DESCRIBE statements that completion uses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ WINDOWS = pa.record_batch(
 
 @dataclass(frozen=True)
 class FakeRows:
-    """A batch, and no more rows, or no end."""
+    """One batch, then the end of the rows or endless waiting."""
 
     batch: pa.RecordBatch
     hangs: bool = False
@@ -84,9 +84,9 @@ class FakeRows:
 
 @dataclass(frozen=True)
 class FakeStreamRows(StreamedRows):
-    """VALUES again and again, until the user interrupts.
+    """The same values in every batch, until the user interrupts.
 
-    With keys the price changes in the fifth batch.
+    With keys, the price changes in the fifth batch.
     """
 
     stops_after: float = 0.0
@@ -115,7 +115,7 @@ class FakeStreamRows(StreamedRows):
             threading.Event().wait(self.stops_after)
 
 
-# What SHOW TABLES, SHOW FUNCTIONS and DESCRIBE show
+# Results of SHOW TABLES, SHOW FUNCTIONS and DESCRIBE
 TABLES = {
     "bids": [("ts", "TIMESTAMP"), ("item", "STRING"), ("price", "DOUBLE")],
     "my table": [("a b", "INT")],
@@ -173,7 +173,7 @@ class FakeSession:
         if script == "SHOW FUNCTIONS":
             return [_table("function name", *FUNCTIONS)]
         if script.startswith("DESCRIBE "):
-            return [_described(script.removeprefix("DESCRIBE ").strip("`"))]
+            return [_describe(script.removeprefix("DESCRIBE ").strip("`"))]
         self.executed.append(script)
         return [ExplainResult(script, f"Spark's plan of {script}")]
 
@@ -264,7 +264,7 @@ def _table(name: str, *values: str) -> Result:
     return TableResult("", pa.table({name: pa.array(values)}))
 
 
-def _described(table: str) -> Result:
+def _describe(table: str) -> Result:
     columns = zip(*TABLES[table], strict=True)
     return TableResult("", pa.table([pa.array(c) for c in columns], names=["name", "type"]))
 

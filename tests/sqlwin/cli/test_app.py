@@ -22,7 +22,7 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
-    """The sessions that the command line opened."""
+    """Collect the sessions that the command line opens."""
     opened: list[FakeSession] = []
 
     def connect(**options: object) -> FakeSession:
@@ -31,7 +31,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
 
     monkeypatch.setattr(sqlwin, "connect", connect, raising=False)
     monkeypatch.setattr("runtime.spark.session.begin_java", lambda *_: None)
-    # The JVM, if there is one, is the suite's
+    # The JVM, if running, belongs to the suite
     monkeypatch.setattr("runtime.spark.jvm.process.let_jvm_end", lambda: False)
     monkeypatch.delenv("SQLWIN_DEBUG", raising=False)
     return opened
@@ -428,19 +428,21 @@ def test_help_and_version_load_neither_spark_nor_arrow():
         "try: app.main(['run', '--help'])\n"
         "finally: print({'pyspark', 'pyarrow', 'numpy', 'sqlglot'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=ENV, capture_output=True, text=True)
-    assert "Usage:" in done.stdout
-    assert done.stdout.endswith("set()\n"), done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], env=ENV, capture_output=True, text=True
+    )
+    assert "Usage:" in completed.stdout
+    assert completed.stdout.endswith("set()\n"), completed.stderr
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly():
     command = f"{' '.join(PROGRAM)} run -e 'rows 1000000' | head -n 2"
-    done = subprocess.run(["bash", "-c", command], env=ENV, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("n\n0\n", "")
+    completed = subprocess.run(["bash", "-c", command], env=ENV, capture_output=True, text=True)
+    assert (completed.stdout, completed.stderr) == ("n\n0\n", "")
 
 
 def heed_interrupts() -> None:
-    """A suite that a shell started in the background has SIGINT ignored, and passes that on."""
+    """Restore SIGINT, which is ignored if a shell started the suite in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Every `sqlwin ...` of the README, docs/ and the help texts is a valid command line."""
+"""Every `sqlwin ...` in the README, docs/ and the help texts is a valid command line."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sqlwin.config.config import Config
 from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`, but not
-# at the start of a table's row, where it is a message; in a comment that says what gives a block
+# Start of a command: a line of a block, also behind a prompt or a pipe; `in a sentence`, but not at
+# the start of a table row, where it is a message; in a comment that names a block's source
 _BEGINS = re.compile(r"^ *(?:\$ |[\w -]+ \| )?(?=sqlwin )|^<!-- \w+: (?=sqlwin )", re.MULTILINE)
 _IN_TEXT = re.compile(r"(?<!`)(?<!\n\| )`(sqlwin [^`\n]+)`(?!`)")
 _BLOCK = re.compile(r"^```(?:sh|console|text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- \w+: sqlwin .*", re.MULTILINE)
-# What ends a command: another one, a redirection, the end of a comment
+# End of a command: another command, a redirection, the end of a comment
 _ENDS = re.compile(r"^(?:[|&;<>]|\d>|-->)")
 
 
 def commands(page: Path) -> Iterator[str]:
-    """The command lines of a page, as they are written."""
+    """Yield the command lines of a page."""
     text = page.read_text()
     yield from (match.group(1) for match in _IN_TEXT.finditer(text))
     yield from (match.group().split(": ", 1)[1] for match in _COMMENT.finditer(text))
@@ -38,11 +38,11 @@ def commands(page: Path) -> Iterator[str]:
 def command_lines(lines: str) -> Iterator[str]:
     """Yield the commands that begin on the lines of a block or of a help text."""
     for begin in _BEGINS.finditer(lines):
-        yield _whole(lines[begin.end() :])
+        yield _first_command(lines[begin.end() :])
 
 
-def _whole(text: str) -> str:
-    """The first line, and those that follow it inside of quotes."""
+def _first_command(text: str) -> str:
+    """Return the first line and the lines that continue its quoted text."""
     lines = text.split("\n")
     for n_lines in range(1, len(lines) + 1):
         command = "\n".join(lines[:n_lines])
@@ -55,7 +55,7 @@ def _whole(text: str) -> str:
 
 
 def arguments(command: str) -> list[str]:
-    """What the shell gives to `sqlwin`."""
+    """Return the arguments that the shell passes to `sqlwin`."""
     words = shlex.split(command, comments=True)[1:]
     end = next((i for i, word in enumerate(words) if _ENDS.match(word)), len(words))
     return words[:end]
@@ -88,18 +88,18 @@ def test_a_command_of_the_documentation_is_taken(command: str) -> None:
     whole = main.make_context("sqlwin", [name, *rest])
     parameters = main.commands[name].make_context(name, rest, parent=whole).params
     for file in parameters.get("files", ()):
-        # report.sql and the like are anybody's; what has a directory is the project's
+        # report.sql and the like are examples; paths with a directory exist in the project
         assert "/" not in file or (ROOT / file).is_file(), f"there is no file {file}"
     for key, value in parameters.get("settings", ()):
         Config().set(key, value)
 
 
 def test_all_of_them_are_found() -> None:
-    found = [arguments(str(command.values[0])) for command in WRITTEN]
-    assert len(found) > 40
-    assert {words[0] for words in found} == {*main.commands, "--version"}
-    assert ["run", "queries/quickstart.sql", "--format", "table"] in found
-    assert any(len(words) > 2 and "\n" in words[2] for words in found)
+    result = [arguments(str(command.values[0])) for command in WRITTEN]
+    assert len(result) > 40
+    assert {words[0] for words in result} == {*main.commands, "--version"}
+    assert ["run", "queries/quickstart.sql", "--format", "table"] in result
+    assert any(len(words) > 2 and "\n" in words[2] for words in result)
 
 
 @pytest.mark.parametrize("wrong", ["run --fromat csv x.sql", "run --format cvs x.sql", "expalin"])

@@ -8,10 +8,10 @@ from sqlwin.cli.app import main
 def test_all_functions_are_listed():
     result = CliRunner().invoke(main, ["functions"])
     assert result.exit_code == 0
-    listed = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "CUMULATE windows that grow by the step up to the size, then start over" in listed
-    assert "STDDEV_SAMP sample standard deviation (n - 1)" in listed
-    assert "SESSION_END end of the window of GROUP BY (exclusive)" in listed
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "CUMULATE windows that grow by the step up to the size, then start over" in lines
+    assert "STDDEV_SAMP sample standard deviation (n - 1)" in lines
+    assert "SESSION_END end of the window of GROUP BY (exclusive)" in lines
 
 
 def test_a_function_is_explained_with_a_picture_and_an_example():

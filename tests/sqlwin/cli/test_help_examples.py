@@ -1,4 +1,4 @@
-"""The examples of --help run as they stand, from the project's root."""
+"""The examples in --help run unchanged from the project's root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 
 
 def examples(command: click.Command) -> list[str]:
-    """The examples of a help: each begins as far in as the first, and goes on further in."""
+    """Return the examples of a help text: they begin at the first one's indentation."""
     text = (command.help or "").partition("Examples")[2].partition("\n")[2].split("\n\n")[0]
     margin = " " * (len(text) - len(text.lstrip(" ")))
     return re.split(rf"\n{margin}(?! )", text.removeprefix(margin).rstrip())
@@ -42,7 +42,7 @@ def test_the_prompt_takes_what_the_example_says(example: str) -> None:
         assert (ROOT / path).is_file()
 
 
-# Checkpoints and materialized tables are whoever's reads the example
+# Checkpoints and materialized tables of the reader, which do not exist here
 OF_OWN = sorted({e for e in EXAMPLES if "sqlwin checkpoint" in e or "sqlwin refresh" in e})
 
 
@@ -54,12 +54,12 @@ def test_of_what_is_not_there_the_example_says_so(
     _, *arguments = shlex.split(example)
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code in (1, 2, 3)
-    missing = next(each for each in arguments[1:] if each not in ("show", "rescale"))
+    missing = next(argument for argument in arguments[1:] if argument not in ("show", "rescale"))
     assert missing in result.stderr
     assert "Traceback" not in result.stderr and result.stdout == ""
 
 
-# The engine is started by its own tests, which stop it too
+# The engine's own tests start and stop it
 RUN = sorted({e for e in EXAMPLES if " repl" not in e and "engine start" not in e} - {*OF_OWN})
 
 
@@ -69,7 +69,7 @@ def test_the_example_runs(
 ) -> None:
     (tmp_path / "queries").symlink_to(ROOT / "queries")
     monkeypatch.chdir(tmp_path)
-    # engines of whoever runs the tests are not to be stopped
+    # engines of the user who runs the tests must not be stopped
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     handed_on = ""
     for part in example.replace("\\\n", " ").split(" | "):

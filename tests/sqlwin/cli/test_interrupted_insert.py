@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a batch writes: one line, and nothing is left behind."""
+"""SIGINT and SIGTERM while a batch writes: one line, and no leftovers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = """
 
 
 def inserting(directory: Path, insert: str) -> subprocess.Popen[str]:
-    """A program that has written a row, and is writing more."""
+    """Start a program that has written a row and is writing more."""
     process = program(directory, "INSERT INTO o VALUES (1, 'a')", f"INSERT {insert} o {SLOW}")
 
     def is_second_write() -> bool:
@@ -41,7 +41,7 @@ def inserting(directory: Path, insert: str) -> subprocess.Popen[str]:
 
 
 def files_of(directory: Path) -> list[str]:
-    """The files of data below a directory, in which others come and go."""
+    """Return the data files below a directory, in which other files come and go."""
     return [
         os.path.join(above, name)
         for above, _, names in os.walk(directory)
@@ -69,10 +69,10 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("insert", among(["INTO", "OVERWRITE"], slow=["OVERWRITE"]))
 def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
     process = inserting(tmp_path, insert)
-    for each in [process.pid, *descendants(process.pid)]:
+    for descendant in [process.pid, *descendants(process.pid)]:
         # some end when others do
         with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(descendant, signal.SIGKILL)
     process.communicate()
     again = program(tmp_path, "INSERT INTO o VALUES (2, 'b')", "SELECT id FROM o ORDER BY id")
     rows, errors = again.communicate(timeout=300)
@@ -85,7 +85,7 @@ def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_p
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("number", "code", "said", "insert"),
+    ("number", "code", "message", "insert"),
     [
         (signal.SIGINT, 130, "interrupted", "INTO"),
         pytest.param(signal.SIGTERM, 143, "terminated", "INTO", marks=pytest.mark.slow),
@@ -93,7 +93,7 @@ def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_p
     ],
 )
 def test_a_signal_takes_back_what_an_insert_has_written(
-    number: int, code: int, said: str, insert: str, tmp_path: Path
+    number: int, code: int, message: str, insert: str, tmp_path: Path
 ) -> None:
     process = inserting(tmp_path, insert)
     below = descendants(process.pid)
@@ -101,7 +101,7 @@ def test_a_signal_takes_back_what_an_insert_has_written(
     _, errors = process.communicate(timeout=300)
     assert process.returncode == code
     lines = errors.splitlines()
-    assert lines[-1] == said and "Traceback" not in errors and len(lines) == 3, errors
+    assert lines[-1] == message and "Traceback" not in errors and len(lines) == 3, errors
     names = [p.name for p in tmp_path.rglob("*") if not p.name.endswith((".crc", "_SUCCESS"))]
     assert [name for name in names if not name.startswith("part-")] == ["out"]
     assert len([name for name in names if name.startswith("part-")]) == 1
@@ -136,23 +136,23 @@ def test_an_overwrite_that_is_killed_at_work_replaces_all_partitions_or_none(
         return {f for f in files_below(days, "*.parquet") if f.parent.parent == days} != before
 
     wait_until(has_changed, every_s=0.001)
-    for each in [process.pid, *descendants(process.pid)]:
+    for descendant in [process.pid, *descendants(process.pid)]:
         with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(descendant, signal.SIGKILL)
     process.communicate()
     fresh_session.execute(DAYS.format(days))
     rows = "SELECT v, COUNT(*) AS n, COUNT(DISTINCT day) AS days FROM days GROUP BY v ORDER BY v"
-    found = [tuple(row) for row in fresh_session.sql(rows).collect()]
+    result = [tuple(row) for row in fresh_session.sql(rows).collect()]
     # that of the last day has no new rows
     old = [(0, N_DAYS + 1, N_DAYS + 1)]
     new = [(0, 1, 1), (1, N_DAYS, N_DAYS)]
-    assert found in (old, new)
+    assert result in (old, new)
     # what a killed INSERT has left is removed after a second, when no writer may still begin
     left = [path for path in days.iterdir() if path.name.startswith(".")]
     wait_until(lambda: all(time.time() - path.stat().st_mtime > 2 for path in left))
     fresh_session.execute("INSERT INTO days VALUES (2, 0)")
-    found = [tuple(row) for row in fresh_session.sql(rows).collect()]
-    assert found in ([*old, (2, 1, 1)], [*new, (2, 1, 1)])
+    result = [tuple(row) for row in fresh_session.sql(rows).collect()]
+    assert result in ([*old, (2, 1, 1)], [*new, (2, 1, 1)])
     n_rows = sum(pq.read_metadata(file).num_rows for file in days.glob("day=*/*.parquet"))
-    assert n_rows == sum(n for _, n, _ in found)
+    assert n_rows == sum(n for _, n, _ in result)
     assert [p.name for p in days.iterdir() if p.name.startswith(".")] == []

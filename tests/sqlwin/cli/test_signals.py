@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM in each phase of a run: one line, nothing half done, no process is left."""
+"""SIGINT and SIGTERM in each phase of a run: one line, no partial output, no leftover process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COUNT = """SELECT k, window_end, COUNT(*) AS n
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of the files that other programs see below a path."""
+    """Return the lines in the files that other programs see below a path."""
     files = (f for f in files_below(path, "*.json") if not _is_hidden(f.relative_to(path)))
     return sorted(line for file in files for line in file.read_text().splitlines())
 
@@ -58,7 +58,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def events(path: Path, *seconds: int) -> None:
-    """A file of rows, by their second."""
+    """Write a file of rows, by their second."""
     path.parent.mkdir(exist_ok=True)
     rows = [
         {"k": "ab"[s % 2], "ts": f"2024-02-28 10:{s // 60:02}:{s % 60:02}", "v": s} for s in seconds
@@ -67,7 +67,7 @@ def events(path: Path, *seconds: int) -> None:
 
 
 def slow_events(path: Path, n_times: int) -> None:
-    """A file that one task reads for long: gzip cannot be split, and its members follow each other."""
+    """Write a gzip file of many members, which one task reads for long because it cannot be split."""
     row = '{"k": "a", "ts": "2024-02-28 10:00:30", "v": 1}\n'
     member = gzip.compress((row * 50_000).encode(), 1)
     path.parent.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ EVENTS = "k STRING, ts TIMESTAMP(3), v INT, WATERMARK FOR ts AS ts"
 
 
 class Program:
-    """A run of `sqlwin run` that is to be stopped."""
+    """A run of `sqlwin run` to be stopped."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -99,8 +99,8 @@ class Program:
 
     def says(self, line: str) -> None:
         assert self.process.stdout is not None
-        while (found := self.process.stdout.readline()) != line + "\n":
-            assert found, self.process.communicate()
+        while (result := self.process.stdout.readline()) != line + "\n":
+            assert result, self.process.communicate()
 
     def opens(self, path: Path) -> None:
         """Wait until one of its processes has a file open."""
@@ -110,7 +110,7 @@ class Program:
         return [self.process.pid, *descendants(self.process.pid)]
 
     def stop(self, number: signal.Signals, times: int = 1) -> list[str]:
-        """Send a signal; what is said on stderr, when all that was started has ended."""
+        """Send a signal and return the lines on stderr once all processes have ended."""
         below = descendants(self.process.pid)
         assert below
         self.process.send_signal(number)
@@ -139,9 +139,9 @@ def has_open(path: Path, pid: int) -> bool:
 
 @contextmanager
 def running(*statements: str) -> Iterator[Program]:
-    """A process that executes statements."""
+    """Start a process that executes statements."""
     process = subprocess.Popen(
-        [sys.executable, *START, *(part for each in statements for part in ("-e", each))],
+        [sys.executable, *START, *(part for item in statements for part in ("-e", item))],
         cwd=ROOT,
         env={**os.environ, "SQLWIN_CLASS_ARCHIVE": "off"},
         stdin=subprocess.DEVNULL,
@@ -159,7 +159,7 @@ def running(*statements: str) -> Iterator[Program]:
 
 
 def is_written(directory: Path) -> bool:
-    """Whether a task has begun to write rows below a directory."""
+    """Return whether a task has begun to write rows below a directory."""
     return any("_temporary" in file.parts for file in files_below(directory, "part-*"))
 
 
@@ -227,7 +227,7 @@ def test_while_inserts_of_a_batch_run_side_by_side(tmp_path: Path) -> None:
 
 
 def stream_statements(directory: Path, options: str = "", n_sinks: int = 1) -> list[str]:
-    """What is there before a stream, and at the end what starts it."""
+    """Return the statements that prepare a stream, and last the one that starts it."""
     names = [f"counts{number}" for number in range(n_sinks)]
     made = [table(name, directory / name, "k STRING, e TIMESTAMP(3), n BIGINT") for name in names]
     inserts = "".join(f"INSERT INTO {name} {COUNT};" for name in names)
@@ -241,20 +241,20 @@ def stream_statements(directory: Path, options: str = "", n_sinks: int = 1) -> l
 
 
 def check_next_run(session: sqlwin.Session, directory: Path, n_sinks: int = 1) -> None:
-    """The same stream goes on to its end, and each sink has the rows of the batch, once."""
+    """Run the same stream to its end and check that each sink has the batch's rows once."""
     for statement in stream_statements(directory, n_sinks=n_sinks):
         session.execute(statement)
-    wanted = sorted(
+    expected = sorted(
         (key, str(end), n)
         for key, end, n in session.execute(f"SET 'execution.runtime-mode' = 'batch'; {COUNT}")[
             -1
         ].rows
     )
-    assert len(wanted) >= 2
+    assert len(expected) >= 2
     for number in range(n_sinks):
-        found = [json.loads(line) for line in lines_of(directory / f"counts{number}")]
-        rows = sorted((r["k"], r["e"].replace("T", " ").partition(".")[0], r["n"]) for r in found)
-        assert rows == wanted
+        result = [json.loads(line) for line in lines_of(directory / f"counts{number}")]
+        rows = sorted((r["k"], r["e"].replace("T", " ").partition(".")[0], r["n"]) for r in result)
+        assert rows == expected
 
 
 @pytest.mark.slow

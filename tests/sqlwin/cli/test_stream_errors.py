@@ -1,4 +1,4 @@
-"""What `sqlwin run` says where a stream cannot start or go on: what, where, what would be right."""
+"""Errors of `sqlwin run` for a stream that cannot start or continue: problem, place, remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[[str], Result]
 
 @pytest.fixture
 def run(commands: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a script as a process of its own would, but for Spark, which is there already."""
+    """Provide a function that runs a script like a separate process, but on the running Spark."""
     monkeypatch.chdir(tmp_path)
     events = tmp_path / "in"
     events.mkdir()
@@ -48,8 +48,8 @@ GROUP BY k, window_start, window_end;
 CHECKPOINT = "SET 'execution.checkpointing.dir' = '{}';\n"
 
 
-def written() -> list[str]:
-    """All files of the table `counts`, hidden ones too."""
+def table_files() -> list[str]:
+    """Return all files of the table `counts`, including hidden ones."""
     return sorted(path.name for path in Path("out").rglob("*") if path.is_file())
 
 
@@ -57,10 +57,10 @@ def written() -> list[str]:
 def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(run: Run) -> None:
     script = EVENTS + CHECKPOINT.format("cp") + "SET 'sqlwin.end-of-input' = 'hold-windows';\n"
     assert run(script + COUNT).exit_code == 0
-    before = written()
+    before = table_files()
     result = run(script + COUNT.replace("'10'", "'5'"))
     assert result.exit_code == 3
-    assert written() == before
+    assert table_files() == before
     message, place, line, _, hint = result.stderr.splitlines()[-5:]
     directory = Path("cp/counts").absolute()
     assert message.startswith(
@@ -87,7 +87,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run)
         "    ^^^^^^^^^^^^^^^^^^",
         "  SET 'execution.checkpointing.dir' to a directory with write permission",
     ]
-    assert written() == []
+    assert table_files() == []
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
     Path("in/2.json").write_text('{"k": "b", "v": 1, "ts": "2026-01-01 10:05:00"}\n{"k": \n')
     result = run(EVENTS + COUNT)
     assert result.exit_code == 3
-    assert written() == []
+    assert table_files() == []
     first, *rest = result.stderr.splitlines()[-3:]
     assert "2.json, line 2: '{\"k\":' is not valid JSON" in first + rest[0]
 
@@ -106,7 +106,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
 def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
     result = run(EVENTS + COUNT.replace("COUNT(*)", "SUM(10 DIV v)"))
     assert result.exit_code == 3
-    assert written() == []
+    assert table_files() == []
     assert "division by zero" in result.stderr.lower()
     assert "10 DIV v" in result.stderr
 
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
     result = run(script)
     assert result.exit_code == code, result.stderr
     assert reported in result.stderr
-    assert written() == []
+    assert table_files() == []
     if code == 1:
         assert "  at job.sql, line " in result.stderr
         assert "^" in result.stderr

@@ -1,4 +1,4 @@
-"""Settings: what they take, what they stand for, and what is said about wrong ones."""
+"""Settings: valid values, their meaning, and errors for invalid ones."""
 
 from __future__ import annotations
 

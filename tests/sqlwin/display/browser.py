@@ -1,4 +1,4 @@
-"""Chromium. Where CHROMIUM names it, as in .ci/run, no test is skipped for the lack of it."""
+"""Chromium for tests. If CHROMIUM names it, as in .ci/run, its absence fails tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# The WCAG contrast of an element's text on the first background behind it
+# WCAG contrast of an element's text on the first background behind it
 CONTRAST = """(element) => {
     const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
     const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -30,27 +30,27 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser of Playwright; the test is skipped where there is none, and none is named."""
+    """Provide Playwright's browser. Skip the test if there is no browser and CHROMIUM is not set."""
     named = os.environ.get("CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, _NAMES)), None)
+    result = named or next(filter(None, map(shutil.which, _NAMES)), None)
     if named is None:
         pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     from playwright import sync_api as api
 
-    if found is None:
+    if result is None:
         pytest.skip("there is no Chromium on this machine (CHROMIUM=path names one)")
     arguments = ["--headless", "--no-sandbox", "--disable-gpu"]
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=arguments)
+        browser = playwright.chromium.launch(executable_path=result, args=arguments)
         yield browser
         browser.close()
 
 
 @contextmanager
-def opened(browser: Any, page: Path | str, **options: Any) -> Iterator[Any]:
-    """A page in the browser; no error may come from its scripts.
+def open_page(browser: Any, page: Path | str, **options: Any) -> Iterator[Any]:
+    """Open a page in the browser. Its scripts must not raise errors.
 
-    No request may leave the file, or the server where an address is given.
+    Requests may go only to the file, or to the server if an address is passed.
     """
     context = browser.new_context(**{"viewport": {"width": 1180, "height": 900}, **options})
     tab = context.new_page()
@@ -68,4 +68,4 @@ def opened(browser: Any, page: Path | str, **options: Any) -> Iterator[Any]:
         assert requests == [address]
     else:
         server = address.partition("?")[0]
-        assert [each for each in requests if not each.startswith(server)] == []
+        assert [item for item in requests if not item.startswith(server)] == []

@@ -1,4 +1,4 @@
-"""Charts of results: what is drawn, read from the text on the screen."""
+"""Charts of results, read from the text on the screen."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
 NTZ = pa.timestamp("us")
 
 
-def drawn(columns: dict[str, pa.Array], **options: Any) -> str:
+def draw(columns: dict[str, pa.Array], **options: Any) -> str:
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     pieces: list[str] = []
-    given = {"size": (90, 16), "color": False, **options}
-    n_rows = write_chart(list(columns), [batch], pieces.append, **given)
+    arguments = {"size": (90, 16), "color": False, **options}
+    n_rows = write_chart(list(columns), [batch], pieces.append, **arguments)
     assert n_rows == batch.num_rows
     return "".join(pieces)
 
 
 def windows(n_windows: int, keys: list[str | None]) -> dict[str, pa.Array]:
-    """A row for each key and hour; the n-th key has the values n * hour."""
+    """Return a row for each key and hour; the n-th key has the values n * hour."""
     rows = [(key, i) for key in keys for i in range(n_windows)]
     return {
         "origin": pa.array([key for key, _ in rows], pa.string()),
@@ -41,13 +41,13 @@ def windows(n_windows: int, keys: list[str | None]) -> dict[str, pa.Array]:
 
 
 def test_each_key_is_a_line_over_window_end():
-    text = drawn(windows(12, ["EWR", "JFK", None]))
+    text = draw(windows(12, ["EWR", "JFK", None]))
     title, *lines = text.splitlines()
     assert title.strip() == "n"
     assert [name for name in ("EWR", "JFK", "NULL") if name in text] == ["EWR", "JFK", "NULL"]
     # the largest value is 3 * 11
     assert [line.split("┤")[0].strip() for line in lines if "┤" in line] == ["30", "20", "10", "0"]
-    # window_end, from 01:00 to 12:00, and not window_start
+    # window_end, from 01:00 to 12:00, instead of window_start
     assert "03:00" in lines[-1]
     assert "12:00" in lines[-1]
     assert "\x1b" not in text
@@ -58,7 +58,7 @@ def test_a_single_window_becomes_bars_the_largest_first():
     second = {
         name: pa.array(array.to_pylist()[1::2], array.type) for name, array in columns.items()
     }
-    title, *lines = drawn(second).splitlines()
+    title, *lines = draw(second).splitlines()
     assert title.strip() == "n"
     assert [(line.split()[0], line.split()[-1]) for line in lines] == [
         ("LGA", "3"),
@@ -70,7 +70,7 @@ def test_a_single_window_becomes_bars_the_largest_first():
 
 
 def test_rows_without_a_time_become_bars_and_negative_ones_go_the_other_way():
-    text = drawn({"k": pa.array(["a", "b"]), "x": pa.array([5.0, -5.0])})
+    text = draw({"k": pa.array(["a", "b"]), "x": pa.array([5.0, -5.0])})
     first, second = text.splitlines()[1:]
     assert first.index("█") >= second.rindex("█")
 
@@ -78,19 +78,19 @@ def test_rows_without_a_time_become_bars_and_negative_ones_go_the_other_way():
 def test_null_and_nan_leave_no_point():
     columns = windows(4, ["a"])
     columns["n"] = pa.array([None, 7.0, float("nan"), 9.0])
-    assert "9.0" in drawn(columns)
+    assert "9.0" in draw(columns)
     columns["n"] = pa.array([None] * 4, pa.int64())
-    assert "only NULL" in drawn(columns)
+    assert "only NULL" in draw(columns)
 
 
 def test_more_keys_than_can_be_distinguished_are_counted():
     keys: list[str | None] = [f"key{i:02}" for i in range(MOST_LINES + 3)]
-    text = drawn(windows(5, keys))
+    text = draw(windows(5, keys))
     assert "and 3 more keys with smaller values" in text
     assert "key00" not in text
     assert str(keys[-1]) in text
     many = [f"k{i}" for i in range(MOST_BARS + 2)]
-    text = drawn({"k": pa.array(many), "x": pa.array(range(len(many)), pa.int64())})
+    text = draw({"k": pa.array(many), "x": pa.array(range(len(many)), pa.int64())})
     assert "and 2 more with smaller values" in text
 
 
@@ -98,7 +98,7 @@ def test_every_number_has_a_chart_up_to_four():
     columns = windows(3, ["a"])
     for name in "pqrst":
         columns[name] = columns["n"]
-    text = drawn(columns)
+    text = draw(columns)
     assert [
         line.strip() for line in text.splitlines() if line.strip() in "npqrst" and line.strip()
     ] == [*"npqr"]
@@ -107,7 +107,7 @@ def test_every_number_has_a_chart_up_to_four():
 
 def test_without_a_number_the_error_says_what_a_chart_takes():
     with pytest.raises(AnalysisError, match="no numeric column to draw: k") as raised:
-        drawn({"k": pa.array(["a"])})
+        draw({"k": pa.array(["a"])})
     assert "window_end" in str(raised.value.hint)
 
 
@@ -129,7 +129,7 @@ def test_batches_that_say_different_things_of_null_are_one_result():
 
 
 def test_colours_are_for_terminals():
-    assert "\x1b[" in drawn(windows(5, ["a", "b"]), color=True)
+    assert "\x1b[" in draw(windows(5, ["a", "b"]), color=True)
 
 
 def test_ticks_stand_at_round_times():
@@ -168,22 +168,22 @@ def drawing(columns: dict[str, pa.Array]) -> str:
 def test_a_drawing_has_a_line_for_each_key_and_says_its_values() -> None:
     text = drawing(windows(12, ["EWR", "<b>", None]))
     root = ElementTree.fromstring(text)
-    lines = [each for each in root if each.tag.endswith("polyline")]
-    assert len(lines) == 3 and all(len(each.get("points", "").split()) == 12 for each in lines)
-    said = [each.text for each in root.iter() if each.tag.endswith("}title")]
-    assert "EWR, 2013-02-09 12:00:00: 11" in said
-    assert "<b>, 2013-02-09 12:00:00: 22" in said
-    texts = [each.text for each in root.iter() if each.tag.endswith("}text")]
+    lines = [item for item in root if item.tag.endswith("polyline")]
+    assert len(lines) == 3 and all(len(item.get("points", "").split()) == 12 for item in lines)
+    labels = [item.text for item in root.iter() if item.tag.endswith("}title")]
+    assert "EWR, 2013-02-09 12:00:00: 11" in labels
+    assert "<b>, 2013-02-09 12:00:00: 22" in labels
+    texts = [item.text for item in root.iter() if item.tag.endswith("}text")]
     assert {"n", "EWR", "<b>", "NULL", "30", "0", "12:00"} <= set(texts)
-    inside = [float(p.split(",")[1]) for each in lines for p in each.get("points", "").split()]
+    inside = [float(p.split(",")[1]) for item in lines for p in item.get("points", "").split()]
     assert min(inside) > 30 and max(inside) < 260
 
 
 def test_a_drawing_of_a_single_window_has_bars_also_below_zero() -> None:
     text = drawing({"origin": pa.array(["EWR", "JFK", "LGA"]), "n": pa.array([5, -3, None])})
-    bars = [each for each in ElementTree.fromstring(text) if each.tag.endswith("rect")]
-    starts = [float(each.get("x", "")) for each in bars]
-    widths = [float(each.get("width", "")) for each in bars]
+    bars = [bar for bar in ElementTree.fromstring(text) if bar.tag.endswith("rect")]
+    starts = [float(bar.get("x", "")) for bar in bars]
+    widths = [float(bar.get("width", "")) for bar in bars]
     assert starts[1] < starts[0] and starts[1] + widths[1] == pytest.approx(starts[0], abs=0.2)
 
 

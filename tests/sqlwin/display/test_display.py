@@ -1,4 +1,4 @@
-"""How values and results are written."""
+"""Formats of values and results."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from sqlwin.display import formats
 from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
-from sqlwin.display.notation import csv_texts, json_texts, shown_texts, unique_names
+from sqlwin.display.notation import csv_texts, display_texts, json_texts, unique_names
 from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
 from sqlwin.display.table import GAP, fit_columns, print_table, write_vertical
@@ -31,7 +31,7 @@ def stamps(*values, tz=None):
     return pa.array(values, pa.timestamp("us", tz=tz))
 
 
-def written(writer, columns, *batches):
+def write_text(writer, columns, *batches):
     parts = []
     n_rows = writer(columns, iter(batches), parts.append)
     assert n_rows == sum(batch.num_rows for batch in batches)
@@ -61,7 +61,7 @@ def batch(**columns):
             ['"2013-01-01T00:15:00-05:00"', '"2013-01-01T00:15:00.500-05:00"'],
         ),
         (
-            # The hour that comes twice when summer time ends
+            # The hour that occurs twice when summer time ends
             stamps(1351382400 * US, 1351386000 * US, tz="Europe/Berlin"),
             ["2012-10-28 02:00:00", "2012-10-28 02:00:00"],
             ["2012-10-28T02:00:00+02:00", "2012-10-28T02:00:00+01:00"],
@@ -143,24 +143,24 @@ def batch(**columns):
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
 def test_a_value_has_one_text_as_shown_one_in_csv_and_one_in_json(array, as_shown, in_csv, in_json):
-    # A slice of a longer array has offsets of its own
+    # A slice of a longer array has its own offsets
     longer = pa.concat_arrays([array, array]).slice(len(array))
     for values in (array, longer):
-        assert shown_texts(values).to_pylist() == as_shown
+        assert display_texts(values).to_pylist() == as_shown
         assert csv_texts(values).to_pylist() == in_csv
         assert json_texts(values).to_pylist() == in_json
     assert json_texts(array.slice(0, 0)).to_pylist() == []
 
 
 def test_times_of_a_table_column_have_the_same_number_of_digits():
-    texts = shown_texts(stamps(0, 1_500, None, 2_000), uniform=True).to_pylist()
+    texts = display_texts(stamps(0, 1_500, None, 2_000), uniform=True).to_pylist()
     assert texts == [
         "1970-01-01 00:00:00.000000",
         "1970-01-01 00:00:00.001500",
         None,
         "1970-01-01 00:00:00.002000",
     ]
-    texts = shown_texts(stamps(-1_000, 0), uniform=True).to_pylist()
+    texts = display_texts(stamps(-1_000, 0), uniform=True).to_pylist()
     assert texts == ["1969-12-31 23:59:59.999", "1970-01-01 00:00:00.000"]
 
 
@@ -179,7 +179,7 @@ def test_zones_may_be_fixed_offsets_as_spark_spells_them(name):
 
 def test_a_zone_that_is_unknown_here_is_shown_in_utc_with_the_offset():
     assert zone_of("PST") is None
-    assert shown_texts(stamps(0, tz="PST")).to_pylist() == ["1970-01-01 00:00:00+00:00"]
+    assert display_texts(stamps(0, tz="PST")).to_pylist() == ["1970-01-01 00:00:00+00:00"]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
@@ -205,7 +205,7 @@ def test_csv_quotes_what_it_must_and_tells_null_from_the_empty_string():
     rows = batch(
         s=pa.array(['say "hi"', "a,b", "a\nb", "a\rb", "", None, " a "]), n=pa.array(range(7))
     )
-    assert written(write_csv, ["s", "n"], rows) == (
+    assert write_text(write_csv, ["s", "n"], rows) == (
         's,n\n"say ""hi""",0\n"a,b",1\n"a\nb",2\n"a\rb",3\n"",4\n,5\n a ,6\n'
     )
 
@@ -213,7 +213,7 @@ def test_csv_quotes_what_it_must_and_tells_null_from_the_empty_string():
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
 def test_csv_reads_back(rows):
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    text = written(write_csv, ['"a"', "b,c"], pa.record_batch(columns, names=["x", "y"]))
+    text = write_text(write_csv, ['"a"', "b,c"], pa.record_batch(columns, names=["x", "y"]))
     read = list(csv.reader(io.StringIO(text, newline="")))
     assert read == [['"a"', "b,c"], *map(list, rows)]
 
@@ -224,16 +224,16 @@ def test_json_is_valid_whatever_the_batches():
     empty = rows.slice(0, 0)
     expected = [{"a": i, "a_2": i} for i in range(n_rows)]
     twice = [pa.record_batch([b.column(0)] * 2, names=["a", "a"]) for b in (empty, rows, empty)]
-    assert json.loads(written(write_json, ["a", "a"], *twice)) == expected
-    assert written(write_json, ["a"]) == "[]\n"
-    assert written(write_json, ["a"], empty) == "[]\n"
-    lines = written(write_json_lines, ["a", "a"], *twice).splitlines()
+    assert json.loads(write_text(write_json, ["a", "a"], *twice)) == expected
+    assert write_text(write_json, ["a"]) == "[]\n"
+    assert write_text(write_json, ["a"], empty) == "[]\n"
+    lines = write_text(write_json_lines, ["a", "a"], *twice).splitlines()
     assert [json.loads(line) for line in lines] == expected
 
 
 def test_markdown_escapes_what_would_end_a_cell_or_be_markup():
     rows = batch(s=pa.array(["a|b\\c", "x\ny", "<b>", "*a* _b_ c_d", None]), n=pa.array([1] * 5))
-    assert written(write_markdown, ["s", "n"], rows).splitlines() == [
+    assert write_text(write_markdown, ["s", "n"], rows).splitlines() == [
         "| s | n |",
         "| --- | ---: |",
         r"| a\|b\\c | 1 |",
@@ -255,7 +255,7 @@ def test_a_result_is_written_piece_by_piece_as_it_comes(writer):
             yield one
 
     writer(["n"], batches(), lambda text: log.append("text"))
-    # Two pieces of each batch are written before the next batch is asked for
+    # Two pieces of each batch are written before the next batch is requested
     _, first, second, third = " ".join(log).split("batch")
     assert min(part.count("text") for part in (first, second, third)) == 2
 
@@ -410,9 +410,9 @@ def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run():
 def test_the_time_left_follows_from_the_tasks_that_were_done():
     left = TimeLeft()
     assert left.seconds(TaskCounts(0, 1, 0, 100), 10.0) is None
-    assert left.seconds(TaskCounts(0, 1, 1, 100), 15.0) is None  # one task shows little
+    assert left.seconds(TaskCounts(0, 1, 1, 100), 15.0) is None  # too few tasks for an estimate
     assert left.seconds(TaskCounts(0, 1, 20, 100), 20.0) == 40.0
-    # another stage begins: the guess begins anew
+    # another stage begins, and the estimate restarts
     assert left.seconds(TaskCounts(1, 2, 100, 150), 30.0) is None
     assert left.seconds(TaskCounts(1, 2, 125, 150), 40.0) == 10.0
 

@@ -1,4 +1,4 @@
-"""The page of EXPLAIN, as a browser shows it."""
+"""The page of EXPLAIN in a browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runtime.spec.windows import (
     window_kind,
 )
 from sqlwin.display.plan_page import plan_frame, plan_page
-from tests.sqlwin.display.browser import CONTRAST, chromium, opened
+from tests.sqlwin.display.browser import CONTRAST, chromium, open_page
 
 MINUTE = 60_000_000
 WINDOWS: dict[str, tuple[AlignedWindow, dict[str, int]]] = {
@@ -41,8 +41,8 @@ WINDOWS: dict[str, tuple[AlignedWindow, dict[str, int]]] = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    with chromium() as result:
+        yield result
 
 
 def use(window: AlignedWindow, parameters: dict[str, int]) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def use(window: AlignedWindow, parameters: dict[str, int]) -> dict[str, Any]:
 
 def figures(rows_in: int | None, rows_out: int, **others: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("reduction", "blobs_out", "bytes_out", "seconds", "task_rows_in"))
-    found = {"rows_in": rows_in, "rows_out": rows_out, "unit_out": "rows", "counters": {}}
-    return {**found, **nothing, "peak_memory_bytes": None, **others}
+    result = {"rows_in": rows_in, "rows_out": rows_out, "unit_out": "rows", "counters": {}}
+    return {**result, **nothing, "peak_memory_bytes": None, **others}
 
 
 def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:
-    """A plan of three operators over two sources."""
+    """Return a plan of three operators over two sources."""
 
     def operator(name: str, n: int, *inputs: str) -> dict[str, Any]:
         attributes = {"select": ["a", "b", "SUM(c) AS d"], "where": ["x < 5"]}
@@ -94,11 +94,11 @@ def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:
         "left_to_spark": [],
         "idle": [{"rule": "prune_it", "summary": "Prune it."}],
     }
-    found = {**to_json(QueryDocument(statement, "text")), "rules": rules}
-    return {**found, "trees": dict.fromkeys(("bound", "logical", "physical"), tree), **parts}
+    result = {**to_json(QueryDocument(statement, "text")), "rules": rules}
+    return {**result, "trees": dict.fromkeys(("bound", "logical", "physical"), tree), **parts}
 
 
-def written(directory: Path, *queries: dict[str, Any]) -> Path:
+def write_page(directory: Path, *queries: dict[str, Any]) -> Path:
     path = directory / "plan.html"
     path.write_text(plan_page({"version": 2, "queries": queries}), encoding="utf-8")
     return path
@@ -112,9 +112,9 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     size = max(parameters.values())
     rng = random.Random(name)
     times = [rng.randrange(-4 * size, 4 * size) for _ in range(200)]
-    page = written(tmp_path, query())
-    with opened(browser, page) as tab:
-        found = tab.evaluate(
+    page = write_page(tmp_path, query())
+    with open_page(browser, page) as tab:
+        result = tab.evaluate(
             """([kind, parameters, times]) => {
                 const grid = windows.of(kind, parameters);
                 return times.map((t) => [grid.sliceOf(t)[1], grid.windowsOf(t)]);
@@ -123,13 +123,13 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
         )
     assigner = slice_assigner(window)
     ends = assigner.slice_end(np.array(times, np.int64))
-    assert [end for end, _ in found] == ends.tolist()
+    assert [end for end, _ in result] == ends.tolist()
     rows, window_ends = assigner.window_ends(np.array(times, np.int64))
     starts = assigner.window_start(window_ends)
     expected: list[list[list[int]]] = [[] for _ in times]
     for row, start, end in zip(rows.tolist(), starts.tolist(), window_ends.tolist(), strict=True):
         expected[row].append([start, end])
-    assert [each for _, each in found] == expected
+    assert [item for _, item in result] == expected
 
 
 @pytest.mark.parametrize(
@@ -147,41 +147,41 @@ def test_months_of_the_picture_are_those_of_the_calendar(
 ) -> None:
     rng = random.Random(3)
     times = [rng.randrange(-20, 60) * 30 * 24 * 60 * MINUTE + rng.randrange(999) for _ in range(99)]
-    given = {
+    parameters = {
         "kind": window_kind(window),
         "parameters_us": window_parameters(window),
         "parameters_months": months_parameters(window),
     }
-    with opened(browser, written(tmp_path, query())) as tab:
-        found = tab.evaluate(
+    with open_page(browser, write_page(tmp_path, query())) as tab:
+        result = tab.evaluate(
             """([use, times]) => {
                 const grid = windows.ofUse(use);
                 return times.map((t) => [grid.sliceOf(t)[1], grid.windowsOf(t)]);
             }""",
-            [given, times],
+            [parameters, times],
         )
     assigner = slice_assigner(window)
-    assert [end for end, _ in found] == assigner.slice_end(np.array(times, np.int64)).tolist()
+    assert [end for end, _ in result] == assigner.slice_end(np.array(times, np.int64)).tolist()
     rows, ends = assigner.window_ends(np.array(times, np.int64))
     starts = assigner.window_start(ends)
     expected: list[list[list[int]]] = [[] for _ in times]
     for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         expected[row].append([start, end])
-    assert [each for _, each in found] == expected
+    assert [item for _, item in result] == expected
 
 
 def test_sessions_of_the_picture_merge_rows_exactly_the_gap_apart(
     browser: Any, tmp_path: Path
 ) -> None:
-    with opened(browser, written(tmp_path, query())) as tab:
+    with open_page(browser, write_page(tmp_path, query())) as tab:
         assert tab.evaluate("windows.sessions([31, 0, 10, 20], 10)") == [[0, 30], [31, 41]]
 
 
 def test_the_slider_moves_the_row_and_the_page_says_where_it_goes(
     browser: Any, tmp_path: Path
 ) -> None:
-    page = written(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
+    with open_page(browser, page) as tab:
         answers = []
         for value in (0, 500, 1000):
             tab.locator(".chosen input").fill(str(value))
@@ -197,15 +197,15 @@ def test_the_slider_moves_the_row_and_the_page_says_where_it_goes(
         assert tab.locator(".window-bar.hot").count() == 24
         tab.locator(".window-bar.on").first.hover()
         assert "from 24 slices" in tab.locator("#tip").inner_text()
-        # a tap puts the row where it is
+        # a tap moves the row to that position
         box = tab.locator(".timeline").bounding_box()
         tab.mouse.click(box["x"] + box["width"] * 0.45, box["y"] + 30)
         assert tab.locator(".answer").inner_text() != answers[-1]
 
 
 def test_each_window_of_a_hop_is_a_step_below_the_one_before(browser: Any, tmp_path: Path) -> None:
-    page = written(tmp_path, query(windows=[use(*WINDOWS["paired hop"])]))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS["paired hop"])]))
+    with open_page(browser, page) as tab:
         boxes = [bar.bounding_box() for bar in tab.locator(".window-bar").all()]
         places = sorted((box["x"], box["y"]) for box in boxes)
         tops = [y for _, y in places]
@@ -214,13 +214,13 @@ def test_each_window_of_a_hop_is_a_step_below_the_one_before(browser: Any, tmp_p
 
 
 def test_a_row_in_a_gap_is_in_no_window(browser: Any, tmp_path: Path) -> None:
-    page = written(tmp_path, query(windows=[use(*WINDOWS["hop with gaps"])]))
-    with opened(browser, page) as tab:
-        seen = set()
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop with gaps"])]))
+    with open_page(browser, page) as tab:
+        window_counts = set()
         for value in range(0, 1001, 20):
             tab.locator(".chosen input").fill(str(value))
-            seen.add("no window" in tab.locator(".answer").inner_text())
-        assert seen == {True, False}
+            window_counts.add("no window" in tab.locator(".answer").inner_text())
+        assert window_counts == {True, False}
 
 
 def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
@@ -237,8 +237,8 @@ def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
         "stages": [],
         "spark_ui": None,
     }
-    page = written(tmp_path, query(analysis=analysis))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(analysis=analysis))
+    with open_page(browser, page) as tab:
         assert tab.locator(".operator .name").all_inner_texts() == [
             "GlobalWindowAggregate",
             "TableSourceScan",
@@ -262,8 +262,8 @@ def test_what_several_operators_read_is_drawn_once(browser: Any, tmp_path: Path)
     scan = {**right, "id": "p4", "inputs": []}
     readers = [join, {**left, "inputs": ["p3"]}, {**right, "name": "Calc", "inputs": ["p3"]}]
     tree = {"root": "p0", "operators": [*readers, below, scan]}
-    page = written(tmp_path, query(trees=dict.fromkeys(("bound", "logical", "physical"), tree)))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(trees=dict.fromkeys(("bound", "logical", "physical"), tree)))
+    with open_page(browser, page) as tab:
         assert tab.locator(".operator:not(.reused) .name").all_inner_texts() == [
             "TableSourceScan",
             "Exchange",
@@ -291,8 +291,8 @@ def test_stages_have_the_skew_of_their_tasks_and_a_link_to_spark_s_ui(
         "spark_ui": "http://localhost:4040",
         "stream": None,
     }
-    page = written(tmp_path, query(analysis=analysis))
-    with opened(browser, page, viewport={"width": 390, "height": 800}) as tab:
+    page = write_page(tmp_path, query(analysis=analysis))
+    with open_page(browser, page, viewport={"width": 390, "height": 800}) as tab:
         rows = [r.split("\t") for r in tab.locator("table.stages tr").all_inner_texts()]
         assert [cell.strip() for cell in rows[1]] == ["SparkSql", "2", "2.00 s", "1.50 s", "1.5×"]
         link = tab.get_by_text("Spark UI")
@@ -301,7 +301,7 @@ def test_stages_have_the_skew_of_their_tasks_and_a_link_to_spark_s_ui(
 
 
 def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> None:
-    with opened(browser, written(tmp_path, query())) as tab:
+    with open_page(browser, write_page(tmp_path, query())) as tab:
         rules = tab.locator(".rules").first.locator("li")
         assert rules.nth(0).locator(".sign").inner_text() == "✓"
         assert "push_it_down on Filter" in rules.nth(0).inner_text()
@@ -313,8 +313,8 @@ def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> Non
 
 def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
     statement = "SELECT '</script><script>hacked = 1</script><!-- /*document*/ <b>' AS `</style>`"
-    page = written(tmp_path, query(statement), to_json(QueryDocument(statement, statement)))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(statement), to_json(QueryDocument(statement, statement)))
+    with open_page(browser, page) as tab:
         assert tab.evaluate("typeof hacked") == "undefined"
         assert tab.locator(".statement").all_inner_texts() == [statement, statement]
         assert tab.locator("nav li").count() == 2
@@ -326,9 +326,9 @@ def test_the_page_fits_the_screen_and_can_be_read(
     browser: Any, tmp_path: Path, theme: str, width: int
 ) -> None:
     uses = [use(*WINDOWS[name]) for name in ("hop", "cumulate", "tumble")]
-    page = written(tmp_path, query("SELECT " + "a_long_name, " * 40 + "b", windows=uses))
+    page = write_page(tmp_path, query("SELECT " + "a_long_name, " * 40 + "b", windows=uses))
     size = {"width": width, "height": 800}
-    with opened(browser, page, viewport=size, color_scheme=theme) as tab:
+    with open_page(browser, page, viewport=size, color_scheme=theme) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         for place in ("body", ".dim", ".operator .name", ".attributes dt", ".rules .reason"):
             ratio = tab.locator(place).first.evaluate(CONTRAST)
@@ -344,8 +344,8 @@ def test_the_page_fits_the_screen_and_can_be_read(
 def test_times_on_the_axis_do_not_touch(
     browser: Any, tmp_path: Path, name: str, width: int
 ) -> None:
-    page = written(tmp_path, query(windows=[use(*WINDOWS[name])]))
-    with opened(browser, page, viewport={"width": width, "height": 800}) as tab:
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS[name])]))
+    with open_page(browser, page, viewport={"width": width, "height": 800}) as tab:
         boxes = [text.bounding_box() for text in tab.locator(".timeline text:not(.label)").all()]
         line = sorted((b["x"], b["x"] + b["width"]) for b in boxes if b["y"] == boxes[0]["y"])
         assert line
@@ -353,15 +353,17 @@ def test_times_on_the_axis_do_not_touch(
 
 
 def test_names_of_operators_break_between_their_words(browser: Any, tmp_path: Path) -> None:
-    with opened(browser, written(tmp_path, query()), viewport={"width": 390, "height": 800}) as tab:
+    with open_page(
+        browser, write_page(tmp_path, query()), viewport={"width": 390, "height": 800}
+    ) as tab:
         name = tab.locator(".operator[data-id=p1] .name")
         assert name.inner_text().split() == ["GlobalWindowAggregate"]
         assert name.evaluate("(e) => e.innerHTML") == "Global<wbr>Window<wbr>Aggregate<wbr>"
 
 
 def test_on_paper_there_is_nothing_to_press(browser: Any, tmp_path: Path) -> None:
-    page = written(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
-    with opened(browser, page) as tab:
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
+    with open_page(browser, page) as tab:
         tab.emulate_media(media="print")
         assert not tab.locator(".choice").is_visible()
         assert not tab.locator(".chosen input").is_visible()
@@ -370,8 +372,8 @@ def test_on_paper_there_is_nothing_to_press(browser: Any, tmp_path: Path) -> Non
 
 
 def test_without_scripts_the_text_is_there(browser: Any, tmp_path: Path) -> None:
-    page = written(tmp_path, {**query(), "text": "LogicalProject(select=[a < b])"})
-    with opened(browser, page, java_script_enabled=False) as tab:
+    page = write_page(tmp_path, {**query(), "text": "LogicalProject(select=[a < b])"})
+    with open_page(browser, page, java_script_enabled=False) as tab:
         assert "LogicalProject(select=[a < b])" in tab.locator("noscript").inner_text()
 
 
@@ -379,7 +381,7 @@ def test_in_a_notebook_the_page_is_in_a_frame_of_its_own(browser: Any, tmp_path:
     page = tmp_path / "notebook.html"
     frame = plan_frame({"version": 2, "queries": [query('a "b"')]})
     page.write_text(f"<style>* {{ color: red }}</style>{frame}")
-    with opened(browser, page) as tab:
+    with open_page(browser, page) as tab:
         inside = tab.frame_locator("iframe")
         assert inside.locator(".operator").count() == 3
         assert inside.locator(".statement").inner_text() == 'a "b"'

@@ -1,4 +1,4 @@
-"""Values of Arrow as Python's, inside and outside the years of Python's calendar."""
+"""Arrow values as Python values, inside and outside the years of Python's calendar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from runtime.frames.arrow_tables import arrow_zone, in_zone
 from runtime.spec.figures import date_text, timestamp_text
 from sqlwin.display.charts.data import time_ticks
-from sqlwin.display.notation import csv_texts, json_texts, shown_texts
+from sqlwin.display.notation import csv_texts, display_texts, json_texts
 from sqlwin.display.python_values import leaves_calendar, python_values
 
 YEAR_10000_US = 253_402_300_800_000_000
@@ -70,7 +70,7 @@ def test_times_that_python_lacks_are_texts(
 def test_dates_of_any_year_are_shown() -> None:
     array = pa.array([2_932_897, None, 100_000_000, 0], pa.date32())
     shown = ["10000-01-01", None, "275760-09-13", "1970-01-01"]
-    assert shown_texts(array).to_pylist() == csv_texts(array).to_pylist() == shown
+    assert display_texts(array).to_pylist() == csv_texts(array).to_pylist() == shown
     assert json_texts(array.slice(2)).to_pylist() == ['"275760-09-13"', '"1970-01-01"']
 
 

@@ -1,4 +1,4 @@
-"""Rows of a stream on a terminal, and the line below them."""
+"""Rows of a stream on a terminal, and the status line below them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The background engine from outside: commands in it are as commands without it."""
+"""The background engine from outside: commands behave as without it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OFF = ("CI", "SQLWIN_ENGINE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "SQLWIN_L
 
 
 class Shell:
-    """Commands of one user with an engine of their own."""
+    """Commands of one user with a separate engine."""
 
     def __init__(self, runtime: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if k not in OFF}
@@ -66,26 +66,28 @@ class Shell:
         return process.returncode, out, error
 
     def sql(self, *statements: str, cwd: Path = ROOT) -> tuple[int, str, str]:
-        return self.run("run", *(part for each in statements for part in ("-e", each)), cwd=cwd)
+        return self.run(
+            "run", *(part for statement in statements for part in ("-e", statement)), cwd=cwd
+        )
 
     def pid(self) -> int | None:
-        """The engine, as `sqlwin engine status` says it."""
-        found = re.match(r"engine (\d+) ", self.run("engine", "status")[1])
-        return int(found.group(1)) if found else None
+        """Return the engine's process, as `sqlwin engine status` reports it."""
+        result = re.match(r"engine (\d+) ", self.run("engine", "status")[1])
+        return int(result.group(1)) if result else None
 
     def runs(self) -> int:
-        found = re.search(r"; (\d+) runs", self.run("engine", "status")[1])
-        return int(found.group(1)) if found else 0
+        result = re.search(r"; (\d+) runs", self.run("engine", "status")[1])
+        return int(result.group(1)) if result else 0
 
     def started(self) -> int:
-        """The engine, started if need be, and ready."""
+        """Return the engine's process once it is ready, starting it if needed."""
         assert self.run("engine", "start")[0] == 0
         pid = self.pid()
         assert pid is not None
         return pid
 
     def endless(self) -> subprocess.Popen[str]:
-        """Start a command in the engine that does not end, and wait until Spark works for it."""
+        """Start a command that runs in the engine and does not end."""
         before = self.runs()
         process = self.popen("run", "--no-progress", "-e", "SELECT 1 AS a", "-e", ENDLESS)
         assert process.stdout is not None
@@ -99,10 +101,10 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    found = Shell(tmp_path_factory.mktemp("runtime"))
-    yield found
-    pid = found.pid()
-    found.run("engine", "stop")
+    result = Shell(tmp_path_factory.mktemp("runtime"))
+    yield result
+    pid = result.pid()
+    result.run("engine", "stop")
     if pid is not None:
         wait_for_end([pid])
 
@@ -167,7 +169,7 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
         assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
         wait_for_end([pid])
         # Spark warns now and then when it ends
-        assert [each for each in files_below(Path(temporary)) if each.suffix != ".log"] == []
+        assert [item for item in files_below(Path(temporary)) if item.suffix != ".log"] == []
         assert [path for path in Path(temporary).glob("*/*") if path.is_dir()] == []
 
 
@@ -180,10 +182,10 @@ def test_exit_codes_pipes_and_standard_input_are_as_without(shell: Shell) -> Non
     piped = (
         f"echo 'SELECT id FROM range(100000)' | {program} run | head -n 2; echo ${{PIPESTATUS[1]}}"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", piped], env=shell.env, cwd=ROOT, capture_output=True, text=True
     )
-    assert (done.stdout, done.stderr) == ("id\n0\n141\n", "")
+    assert (completed.stdout, completed.stderr) == ("id\n0\n141\n", "")
     assert shell.pid() == pid
 
 
@@ -230,7 +232,7 @@ def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path:
     pid = shell.started()
     process = shell.endless()
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    (run,) = (each for each in children if "python" in Path(f"/proc/{each}/comm").read_text())
+    (run,) = (child for child in children if "python" in Path(f"/proc/{child}/comm").read_text())
     os.kill(int(run), signal.SIGKILL)
     _, error = process.communicate(timeout=SECONDS)
     assert process.returncode == 3

@@ -1,4 +1,4 @@
-"""Which engine is a command's, and who may have one."""
+"""Which engine a command uses, and which users may have one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the engine is f
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # tmp_path may be longer than the path of a socket
+    # tmp_path may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="sqlwin-") as directory:
         monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
         yield Path(directory)
 
 
 def identity() -> str:
-    found = find_place()
-    assert found is not None
-    return found.identity
+    result = find_place()
+    assert result is not None
+    return result.identity
 
 
 def test_terminals_of_a_user_share_an_engine_and_environments_do_not(
@@ -92,12 +92,12 @@ def test_a_directory_too_deep_for_a_socket_is_passed_over(
     deep = runtime / ("d" * 100)
     deep.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
-    found = find_place()
-    assert found is not None
-    assert found.directory == user_directory() / "engine"
+    result = find_place()
+    assert result is not None
+    assert result.directory == user_directory() / "engine"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(found.socket))
-    found.socket.unlink()
+        listener.bind(str(result.socket))
+    result.socket.unlink()
 
 
 def test_on_other_systems_than_linux_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,18 +153,18 @@ def test_services_are_alone_with_what_they_start(monkeypatch: pytest.MonkeyPatch
 
 
 def test_messages_bring_open_files_with_them(tmp_path: Path) -> None:
-    here, there = socket.socketpair()
-    with here, there, (tmp_path / "file").open("w+") as file:
-        wire.send_message(here, {"text": "ü" * 1000, "bad": "\udcff"}, [file.fileno()])
-        message, (number,) = wire.receive(there, 1)
+    receiver, sender = socket.socketpair()
+    with receiver, sender, (tmp_path / "file").open("w+") as file:
+        wire.send_message(receiver, {"text": "ü" * 1000, "bad": "\udcff"}, [file.fileno()])
+        message, (number,) = wire.receive(sender, 1)
         assert message == {"text": "ü" * 1000, "bad": "\udcff"}
         os.write(number, b"written there")
         os.close(number)
         file.seek(0)
         assert file.read() == "written there"
-        here.close()
+        receiver.close()
         with pytest.raises(wire.Closed):
-            wire.receive(there)
+            wire.receive(sender)
 
 
 def test_it_stays_a_quarter_of_an_hour_unless_told_otherwise(

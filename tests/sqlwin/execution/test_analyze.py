@@ -1,4 +1,4 @@
-"""What was counted at operators, put into the document and the text of EXPLAIN ANALYZE."""
+"""Operator counts in the document and the text of EXPLAIN ANALYZE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAN = {
 
 
 def tree() -> Tree:
-    """A chain of operators."""
+    """Return a chain of operators."""
     names = list(PLAN.items())
     operators = [
         OperatorEntry(each, name, inputs=tuple(below for below, _ in names[i + 1 : i + 2]))
@@ -55,9 +55,9 @@ def text_of(analysis: Analysis) -> str:
 
 
 def test_what_an_operator_counts_as_its_input_tells_of_the_one_below() -> None:
-    found = analysis().operators
-    assert found["p3"].rows_out == 9
-    assert found["p3"].rows_in == 12
+    result = analysis().operators
+    assert result["p3"].rows_out == 9
+    assert result["p3"].rows_in == 12
 
 
 def test_rows_that_are_left_out_are_not_aggregated() -> None:
@@ -67,13 +67,13 @@ def test_rows_that_are_left_out_are_not_aggregated() -> None:
     def local(rows_in: int, counters: dict[str, int]) -> Analysis:
         return figures({"p5": Measured(rows_in, 15, counters=counters)})
 
-    found = local(100, scanned)
-    assert found.operators["p5"].reduction == 2.0
+    result = local(100, scanned)
+    assert result.operators["p5"].reduction == 2.0
     assert (
         "LocalWindowAggregate: 30 rows aggregated into 15 partials, 2.0 rows per partial"
-        in text_of(found)
+        in text_of(result)
     )
-    # rows of a stream are counted behind its filters
+    # rows of a stream are counted after its filters
     assert local(40, left_out).operators["p5"].reduction == 2.0
 
 
@@ -92,25 +92,25 @@ def test_the_text_has_time_and_memory_of_the_operators_that_measure_them() -> No
 
 
 def test_stages_are_those_of_python_operators_with_the_skew_of_their_tasks() -> None:
-    found = figures({
+    result = figures({
         "p2": Measured(9, 7, tasks=((3, 0, 0.5), (3, 1, 0.25))),
         "p4": Measured(9, 9, tasks=((2, 0, 1.0), (2, 1, 2.0), (2, 2, 6.0))),
-        # in the same stage as the exchange, and its tasks are one with those
+        # in the stage of the exchange, with the same tasks
         "p5": Measured(9, 9, tasks=((2, 0, 1.0), (2, 1, 0.0), (2, 2, 2.0))),
     })  # fmt: skip
-    exchange, merged = found.stages
+    exchange, merged = result.stages
     assert (exchange.id, exchange.operators, exchange.tasks) == (2, ("p5", "p4"), 3)
     assert (exchange.seconds, exchange.median_seconds, exchange.slowest_seconds) == (12, 2, 8)
     assert exchange.skew == 4.0
     assert (merged.operators, merged.skew) == (("p2",), pytest.approx(4 / 3))
-    assert text_of(found).rstrip().endswith("1.3x  GlobalWindowAggregate")
+    assert text_of(result).rstrip().endswith("1.3x  GlobalWindowAggregate")
 
 
 def test_stages_of_micro_batches_with_the_same_operators_are_one() -> None:
     tasks = ((5, 0, 1.0), (5, 1, 3.0), (9, 0, 10.0), (9, 1, 10.0), (12, 0, 4.0))
     (stage,) = figures({"p5": Measured(9, 9, tasks=tasks)}).stages
     assert (stage.id, stage.tasks, stage.seconds, stage.slowest_seconds) == (5, 5, 28.0, 10.0)
-    # of those within a micro-batch, 1.5 and 1: one task alone has none
+    # of the values within a micro-batch, 1.5 and 1; a single task has no ratio
     assert stage.skew == 1.25
 
 
@@ -121,6 +121,6 @@ def test_spark_s_ui_is_named_where_it_is_on() -> None:
 
 
 def test_what_sqlwin_counts_is_handed_on_to_operators_that_keep_the_number() -> None:
-    found = analysis()
-    assert (found.rows_out, found.stages) == (7, ())
-    assert found.operators["p2"].rows_in == 9
+    result = analysis()
+    assert (result.rows_out, result.stages) == (7, ())
+    assert result.operators["p2"].rows_in == 9

@@ -1,4 +1,4 @@
-"""INSERT: a query's columns under those of a table."""
+"""INSERT assigns a query's columns to a table's."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TOTALS = TableSpec(
 @pytest.mark.parametrize("kind", [(), (ROW_KIND,)], ids=["rows", "updates"])
 def test_columns_that_are_named_go_to_their_own(spark: SparkSession, kind: tuple[str, ...]) -> None:
     rows = spark.createDataFrame([(*("+I" for _ in kind), 7, "a")], [*kind, "x", "y"])
-    found = by_position(rows, TOTALS, ("n", "k"))
-    assert found.columns == [*kind, "k", "n", "more"]
-    assert [tuple(row) for row in found.collect()] == [(*("+I" for _ in kind), "a", 7, None)]
+    result = by_position(rows, TOTALS, ("n", "k"))
+    assert result.columns == [*kind, "k", "n", "more"]
+    assert [tuple(row) for row in result.collect()] == [(*("+I" for _ in kind), "a", 7, None)]
 
 
 def test_updates_of_a_stream_go_to_the_columns_that_are_named(

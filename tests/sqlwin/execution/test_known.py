@@ -1,4 +1,4 @@
-"""Queries of a session that are planned and answered without a call to Java."""
+"""Queries that are planned and answered without a call to Java."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rides(session: sqlwin.Session, path: Path) -> Iterator[sqlwin.Session]:
-    """The table `rides` of two files, and the materialized table `m` over one of them."""
+    """Create the table `rides` of two files, and the materialized table `m` over one of them."""
     base = path / "rides"
     base.mkdir()
     rows = {
@@ -51,18 +51,18 @@ def rides(session: sqlwin.Session, path: Path) -> Iterator[sqlwin.Session]:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The calls to Java from here on."""
-    found: list[str] = []
+    """Record the calls to Java from here on."""
+    actual: list[str] = []
     send = GatewayClient.send_command
 
     def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
-        # garbage collection in Python releases objects in Java at any time
+        # Python's garbage collection releases Java objects at any time
         if not command.startswith("m\n"):
-            found.append(command)
+            actual.append(command)
         return send(self, command, *args, **options)
 
     monkeypatch.setattr(GatewayClient, "send_command", sent)
-    return found
+    return actual
 
 
 def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
@@ -79,21 +79,21 @@ def test_what_slices_answer_asks_java_for_settings_and_no_more(
     calls.clear()
     assert rows(rides, sql) == first
     assert len(calls) == 2 and "getAllAsJava" in calls[0]
-    # asking Spark gives the same, and its DataFrame has the same rows
-    (here,) = rides.execute(sql)
-    assert sorted(map(tuple, here.dataframe.collect())) == first
+    # Spark gives the same schema, and its DataFrame the same rows
+    (in_process,) = rides.execute(sql)
+    assert sorted(map(tuple, in_process.dataframe.collect())) == first
 
 
 def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: list[str]) -> None:
     expected = rows(rides, WINDOWS)
-    # settings that may change what Spark's analyser says
+    # settings that may affect Spark's analyser
     rides.execute("SET 'spark.sql.decimalOperations.allowPrecisionLoss' = 'true'")
     calls.clear()
     assert rows(rides, WINDOWS) == expected and len(calls) > 20
     rides.execute("RESET 'spark.sql.decimalOperations.allowPrecisionLoss'")
     calls.clear()
     assert rows(rides, WINDOWS) == expected
-    # one that sqlwin sets itself, where a file is in the encoding of Windows
+    # a setting that sqlwin makes itself, for files in a Windows encoding
     rides.spark.conf.set("spark.sql.legacy.javaCharsets", "true")
     rows(rides, WINDOWS)
     calls.clear()

@@ -1,4 +1,4 @@
-"""Files and classes that statements of Spark load are there, or the statement fails."""
+"""Files and classes that statements load into Spark must exist, or the statement fails."""
 
 from __future__ import annotations
 

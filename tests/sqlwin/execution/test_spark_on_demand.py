@@ -1,4 +1,4 @@
-"""A session starts Spark when a statement needs it, and plans without it until then."""
+"""A session plans without Spark and starts it when a statement needs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLIGHTS = """
       'connector' = 'filesystem', 'path' = 'queries/data/flights.parquet', 'format' = 'parquet')
 """
 GOLDENS = sorted((ROOT / "tests" / "explain").glob("*.sql"))
-# Their plans need no Spark; some of the others do
+# Plans that need no Spark; some of the others do
 WITHOUT_SPARK = {
     *("cumulate", "deduplicate", "disabled_rule", "filters", "hop", "no_aggregate"),
     *("only_spark", "session", "top_n", "tumble"),
@@ -35,7 +35,7 @@ WITHOUT_SPARK = {
 
 @pytest.fixture
 def unstarted(monkeypatch: pytest.MonkeyPatch) -> Session:
-    """A session with the table `flights`, whose Spark raises an error when it starts."""
+    """Provide a session with the table `flights`; starting its Spark raises an error."""
     monkeypatch.chdir(ROOT)
     session = Session(unstarted_spark(), settings={"sqlwin.in-process.max-bytes": "0"})
     session.execute(FLIGHTS)
@@ -129,10 +129,10 @@ def test_tables_planned_before_the_start_are_known_to_spark_after_it(
         assert session.sql(count).toArrow().num_rows == 1
         assert is_started(on_demand) and session.spark is begun[0]
         # later uses do not start it again, and actions run at once
-        seen: list[SparkSession] = []
-        when_started(on_demand, seen.append)
+        sessions: list[SparkSession] = []
+        when_started(on_demand, sessions.append)
         session.sql(count)
-        assert begun == seen
+        assert begun == sessions
 
 
 def test_a_start_that_failed_is_tried_again(spark: SparkSession) -> None:
@@ -164,9 +164,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_sqlwin_explain_starts_no_java() -> None:
     explain = ("-m", "sqlwin", "explain", "--no-engine", "queries/quickstart.sql")
-    done = run(*explain, JAVA_HOME="/nowhere", PATH="/nowhere")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "ArrowScanLocalWindowAggregate" in done.stdout
+    result = run(*explain, JAVA_HOME="/nowhere", PATH="/nowhere")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "ArrowScanLocalWindowAggregate" in result.stdout
 
 
 def test_connecting_starts_no_java() -> None:
@@ -179,7 +179,7 @@ def test_connecting_starts_no_java() -> None:
 
 
 def test_a_statement_starts_spark_or_needs_none() -> None:
-    """Functions of PySpark that use the Spark of the process fail before there is one."""
+    """PySpark functions that use the process's Spark fail without one."""
     code = (
         "from pathlib import Path\n"
         "from sqlwin.control import SessionControl\n"
@@ -201,8 +201,8 @@ def test_a_statement_starts_spark_or_needs_none() -> None:
         "        pass\n"
         "print(n_explained >= 15)\n"
     )
-    done = run("-c", code)
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    result = run("-c", code)
+    assert (result.stdout, result.stderr) == ("True\n", "")
 
 
 def test_the_time_zone_is_known_before_the_start(
@@ -227,5 +227,5 @@ def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
         "sqlwin.connect().explain(open('queries/quickstart.sql').read())\n"
         f"print(set({unused}) & set(sys.modules))\n"
     )
-    done = run("-c", code)
-    assert (done.stdout, done.stderr) == ("set()\n", "")
+    result = run("-c", code)
+    assert (result.stdout, result.stderr) == ("set()\n", "")

@@ -1,4 +1,4 @@
-"""The reference says everything that the program takes, and nothing else."""
+"""The reference lists every option, setting and command of the program, and nothing else."""
 
 import re
 
@@ -67,23 +67,23 @@ def test_every_connector_has_help_in_sqlwin_help():
 
 
 def options_in_code() -> dict[str, list[Option]]:
-    """The tables of options of all connectors and formats."""
+    """Return the options of all connectors and formats."""
     tables = [*FLINK_OPTIONS.values()]
     tables += [
         held for name, held in vars(known).items() if name.isupper() and isinstance(held, dict)
     ]
-    found: dict[str, list[Option]] = {}
+    result: dict[str, list[Option]] = {}
     for table in tables:
         for name, option in table.items():
-            found.setdefault(name, []).append(option)
-    return found
+            result.setdefault(name, []).append(option)
+    return result
 
 
 def test_every_option_of_a_connector_has_help():
     lacking = [
         name
         for name, options in options_in_code().items()
-        # the others are Spark's spellings
+        # the other options are Spark's spellings
         if name.islower() and not all(option.doc for option in options)
     ]
     assert lacking == [], "runtime/options/known.py lacks help"
@@ -120,11 +120,11 @@ def test_every_kind_of_statement_has_an_example_that_is_read_as_one():
         for name, kind in vars(nodes).items()
         if isinstance(kind, type) and issubclass(kind, nodes.Statement)
     } - {"Statement", "SparkStatement", "Create"}
-    # of statements that are alike one has an example, and the syntax of all
+    # of similar statements, one has an example, and all have a syntax
     alike = [{"Set", "Reset"}, {name for name in read if name.startswith("Show")}]
-    found = {type(parse_statement(each.example)).__name__ for each in STATEMENTS}
-    found |= {name for names in alike if names & found for name in names}
-    assert read == found, "sqlwin/help/examples.py"
+    result = {type(parse_statement(item.example)).__name__ for item in STATEMENTS}
+    result |= {name for names in alike if names & result for name in names}
+    assert read == result, "sqlwin/help/examples.py"
 
 
 @pytest.mark.parametrize("name", sorted(CONNECTORS))

@@ -1,4 +1,4 @@
-"""Clauses, operators and lists that lack their content are refused, with their place."""
+"""Clauses, operators and lists without content are refused, with their position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOP = (
     "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)) "
 )
 
-# the SQL, what is said, and the words that are pointed at
+# SQL, message, and the words under the carets
 REFUSED = [
     ("SELECT", "SELECT needs columns", "SELECT"),
     ("SELECT FROM t", "SELECT needs columns", "SELECT"),
@@ -129,12 +129,12 @@ READ = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sql", "said", "words"), REFUSED, ids=[sql for sql, _, _ in REFUSED])
-def test_a_clause_without_content_is_refused(sql: str, said: str, words: str) -> None:
+@pytest.mark.parametrize(("sql", "message", "words"), REFUSED, ids=[sql for sql, _, _ in REFUSED])
+def test_a_clause_without_content_is_refused(sql: str, message: str, words: str) -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse_statement(sql)
     error = caught.value
-    assert error.message == said
+    assert error.message == message
     assert error.position is not None
     place = slice(error.position.offset, error.position.offset + error.position.length)
     assert sql[place].split() == words.rstrip(")").split() or sql[place] == words
@@ -145,7 +145,7 @@ def test_words_of_clauses_may_be_names(sql: str) -> None:
     parse_statement(sql)
 
 
-# Whole queries by grammar: whatever clause loses its content, the query is refused.
+# Random queries by grammar: if any clause loses its content, the query is refused.
 _CLAUSES = [
     ("SELECT ", ["k", "k, v AS x", "DISTINCT k", "k, SUM(v) OVER (PARTITION BY k) AS s"]),
     (" FROM ", ["t", "t AS a", "(SELECT * FROM t) AS s", "VALUES (1, 2) AS s(k, v)"]),

@@ -1,4 +1,4 @@
-"""Paths where tables stand, and `TABLE(STATE('dir', ...))`."""
+"""Paths as table names, and `TABLE(STATE('dir', ...))`."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_a_path_is_a_table(sql: str) -> None:
 
 
 def test_a_join_takes_paths_at_both_sides() -> None:
-    found = tables("SELECT * FROM 'a.csv' JOIN 'b.csv' USING (k)")
-    assert [table.name for table in found] == ["'a.csv'", "'b.csv'"]
+    result = tables("SELECT * FROM 'a.csv' JOIN 'b.csv' USING (k)")
+    assert [table.name for table in result] == ["'a.csv'", "'b.csv'"]
 
 
 def test_globs_have_no_name_for_their_columns() -> None:
@@ -160,8 +160,8 @@ def test_arguments_of_readers_are_options_of_their_format() -> None:
         ("text.pattern", r"(?<a>\d+)"),
         ("text.ignore-parse-errors", "true"),
     )
-    (found,) = tables("SELECT * FROM read_json('f', ignore_errors = true, records = 'data')")
-    assert found.meta[TABLE_OPTIONS].pairs[1:] == (
+    (result,) = tables("SELECT * FROM read_json('f', ignore_errors = true, records = 'data')")
+    assert result.meta[TABLE_OPTIONS].pairs[1:] == (
         ("json.ignore-parse-errors", "true"),
         ("json.records", "data"),
     )

@@ -1,4 +1,4 @@
-"""Parentheses in FROM: tables, joins and window functions mean what they mean without them."""
+"""Parentheses in FROM do not change the meaning of tables, joins and window functions."""
 
 from __future__ import annotations
 

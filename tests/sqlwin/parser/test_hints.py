@@ -1,4 +1,4 @@
-"""Flink's hints: options of tables, and those that Spark cannot read."""
+"""Flink's hints: table options, and hints that Spark cannot read."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ FILES = TableSpec("files", "filesystem", (), (("path", "x.csv"),))
 
 
 def options(tree: exp.Expr) -> list[object]:
-    found = [table.meta.get(TABLE_OPTIONS) for table in tree.find_all(exp.Table)]
-    return [None if each is None else each.pairs for each in found]
+    actual = [table.meta.get(TABLE_OPTIONS) for table in tree.find_all(exp.Table)]
+    return [None if item is None else item.pairs for item in actual]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_options_are_of_the_table_before_them_and_comments_are_none() -> None:
 def test_hints_that_are_none_are_refused_where_they_stand(
     sql: str, message: str, column: int
 ) -> None:
-    # not handed to Spark, which would take them for comments, or for an error of its own
+    # not passed to Spark, which would ignore them as comments or raise an error
     with pytest.raises(AnalysisError, match=message) as caught:
         parse_statement(sql)
     assert caught.value.position is not None
@@ -106,7 +106,7 @@ def test_a_hint_that_does_not_read_is_refused_with_its_place(hint: str) -> None:
     with pytest.raises(SqlwinError, match="invalid hint") as caught:
         parse_query(text)
     assert caught.value.position is not None and caught.value.position.offset == text.index("/*+")
-    # Spark may read it, and else says what is wrong
+    # Spark may support it, and reports the error otherwise
     assert isinstance(parse_statement(text), SparkStatement)
 
 
@@ -196,15 +196,15 @@ def test_a_checkpoint_is_the_same_query_s_whatever_options_the_statement_gives()
 @pytest.mark.parametrize("ends", ["dropped", "created anew"])
 def test_a_table_with_other_options_goes_with_its_table(ends: str) -> None:
     views: list[str] = []
-    known = SimpleNamespace(dropTempView=views.append)
-    catalog = SessionCatalog(cast(Any, SimpleNamespace(catalog=known)), cast(Any, None))
+    catalog_of_spark = SimpleNamespace(dropTempView=views.append)
+    catalog = SessionCatalog(cast(Any, SimpleNamespace(catalog=catalog_of_spark)), cast(Any, None))
     for table in (CLICKS, FILES):
         catalog.add((table.name,), table, replace=False, if_not_exists=False)
     ten = catalog.with_options(("Clicks",), [("seed", "10")])
     eleven = catalog.with_options(("clicks",), [("seed", "11")])
     other = catalog.with_options(("files",), [("format", "csv")])
-    found = [catalog.entry(name) for name in (ten, eleven, other)]
-    assert [dict(spec.options) for spec in found if isinstance(spec, TableSpec)] == [
+    actual = [catalog.entry(name) for name in (ten, eleven, other)]
+    assert [dict(spec.options) for spec in actual if isinstance(spec, TableSpec)] == [
         {"Number-Of-Rows": "10", "seed": "10"},
         {"Number-Of-Rows": "10", "seed": "11"},
         {"path": "x.csv", "format": "csv"},
@@ -214,7 +214,7 @@ def test_a_table_with_other_options_goes_with_its_table(ends: str) -> None:
     else:
         catalog.add(("clicks",), CLICKS, replace=True, if_not_exists=False)
     assert catalog.entry(ten) is catalog.entry(eleven) is None
-    assert catalog.entry(other) is found[2]
+    assert catalog.entry(other) is actual[2]
     forgotten = [view for view in views if view != "clicks"]
     assert len(set(forgotten)) == 2
     assert not any(map(catalog.is_changed_table, forgotten))

@@ -1,4 +1,4 @@
-"""What sqlwin reads, and what it says about SQL that does not read."""
+"""The parser's trees, and its errors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def error_of(sql: str) -> SqlSyntaxError:
     return caught.value
 
 
-def marked(error: SqlSyntaxError) -> str:
-    """The text that an error's carets stand under."""
+def marked_text(error: SqlSyntaxError) -> str:
+    """Return the text under an error's carets."""
     assert error.position is not None and error.sql is not None
     return error.sql[error.position.offset : error.position.offset + error.position.length]
 
@@ -166,7 +166,7 @@ def test_flinks_types_become_sparks(flink: str, spark_type: str) -> None:
 
 @pytest.mark.parametrize("type_", ["TIMESTAMP(9)", "TIMESTAMP(3) WITH TIME ZONE", "MULTISET"])
 def test_a_type_that_spark_has_not_is_an_error_with_its_place(type_: str) -> None:
-    assert marked(error_of(f"SELECT CAST(a AS {type_})")) == type_
+    assert marked_text(error_of(f"SELECT CAST(a AS {type_})")) == type_
 
 
 def test_the_precision_of_interval_units_says_nothing() -> None:
@@ -269,8 +269,8 @@ def test_short_durations_are_intervals_where_a_window_wants_one(short: str, inte
 )
 def test_data_is_a_table_a_query_or_another_window_function(data: str, tables: list[str]) -> None:
     node = window_function(f"TUMBLE({data}, DESCRIPTOR(ts), {SIZE})")
-    found = [to_spark(table) for table in node.args["data"].find_all(exp.Table)]
-    assert sorted(found) == tables
+    result = [to_spark(table) for table in node.args["data"].find_all(exp.Table)]
+    assert sorted(result) == tables
 
 
 def test_window_functions_stand_wherever_tables_do() -> None:
@@ -282,7 +282,7 @@ def test_window_functions_stand_wherever_tables_do() -> None:
     )
     tree = parse_query(sql)
     assert len(list(tree.find_all(WindowFunctionCall))) == 7
-    # the parentheses of a join go
+    # the parentheses of a join are dropped
     plain = sql.replace(f", ({call} AS x", f" CROSS JOIN {call} AS x")
     assert to_spark(tree) == plain.replace("x.a = y.a) WHERE", "x.a = y.a WHERE")
 
@@ -377,7 +377,7 @@ def test_a_wrong_call_says_what_is_wrong_and_where(
     assert message in error.message
     assert "\n" not in error.message
     if place is not None:
-        assert marked(error) == place
+        assert marked_text(error) == place
 
 
 def test_a_misspelt_argument_gets_the_nearest_name() -> None:
@@ -490,8 +490,8 @@ def test_words_with_another_spelling_here_have_it_as_a_hint(sql: str, at: str, h
     assert caught.value.hint == error_of(sql).hint
     error = error_of(sql)
     assert error.position is not None and error.hint is not None
-    found = sql[error.position.offset : error.position.offset + error.position.length]
-    assert found.strip() == at
+    result = sql[error.position.offset : error.position.offset + error.position.length]
+    assert result.strip() == at
     assert hint in error.hint
 
 

@@ -13,7 +13,7 @@ from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens a terminal of the test's own."""
+    """Return a function that opens a terminal for this test."""
     opened: list[Terminal] = []
 
     def open_terminal(*arguments: str, **options: Any) -> Terminal:
@@ -22,8 +22,8 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         return opened[-1]
 
     yield open_terminal
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 @pytest.fixture
 def prompt(shared: Terminal) -> Terminal:
-    """A prompt that tests share: whoever changes a switch sets it back."""
+    """Provide a shared prompt. A test that changes a switch must restore it."""
     shared.type("\x03")
     shared.see(PROMPT)
     return shared

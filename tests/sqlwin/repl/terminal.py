@@ -1,4 +1,4 @@
-"""A terminal with the prompt in it, and what a user sees there."""
+"""A terminal that runs the prompt, and its screen."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.goldens import ROOT
 from tests.observing import wait_until
 
 PROGRAM = ROOT / "tests" / "sqlwin" / "cli" / "fake_session.py"
-# A quiet machine needs a twentieth
+# A quiet machine needs a twentieth of it
 SECONDS = 150
 PROMPT = "sqlwin>"
 
 
 class Screen(pyte.HistoryScreen):
-    """What a user sees, and what has moved out of sight above."""
+    """The visible text, and the text that scrolled out of sight."""
 
     def __init__(self, size: tuple[int, int], answer: Callable[[str], object]) -> None:
         super().__init__(size[1], size[0], history=1000, ratio=0.5)
@@ -37,7 +37,7 @@ class Screen(pyte.HistoryScreen):
 
 
 class Terminal:
-    """A terminal with the prompt in it."""
+    """A terminal that runs the prompt."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Terminal:
         self.position = 0
 
     def read(self) -> None:
-        """Take what the program has written."""
+        """Read the program's output."""
         try:
             self.stream.feed(self.child.read_nonblocking(65536, timeout=0.05))
         except pexpect.TIMEOUT:
             return
 
     def see(self, *texts: str) -> str:
-        """Wait for texts below what was seen before, in this order; what stands between."""
+        """Wait for texts in this order, below the text seen before. Return the text between."""
         started = self.position
         for text in texts:
             self._until(lambda text=text: self._place(text) >= 0, text)
@@ -93,12 +93,12 @@ class Terminal:
         self.child.send(text)
 
     def taken(self) -> None:
-        """Wait until the program has read what was typed, so that the next key comes alone."""
+        """Wait until the program has read all input, so that the next key arrives alone."""
         name = os.readlink(f"/proc/{self.child.pid}/fd/0")
         terminal = os.open(name, os.O_RDONLY | os.O_NOCTTY)
 
         def n_waiting() -> int:
-            self.read()  # which takes its time, in which keys get from here to there
+            self.read()  # which takes time for keys to pass through
             waiting = fcntl.ioctl(terminal, termios.FIONREAD, bytes(4))
             return int(struct.unpack("i", waiting)[0])
 
@@ -109,30 +109,30 @@ class Terminal:
             os.close(terminal)
 
     def run(self, text: str) -> None:
-        """Type text and press Enter, when the program listens."""
+        """Type text and press Enter when the program waits for input."""
         self.type(text)
         if text:
             self.see(text.rsplit("\n", 1)[-1])
         self.child.send("\r")
 
     def answers(self, text: str, *texts: str) -> str:
-        """Run text and wait for texts, then for the prompt; what stands between."""
+        """Run text and wait for texts, then for the prompt. Return the text between."""
         self.run(text)
         return self.see(*texts, PROMPT)
 
     def leave(self, how: str = "\x04") -> int | None:
-        """Leave and wait for the end; the exit code."""
+        """Leave the prompt, wait for the end, and return the exit code."""
         self.child.send(how)
         return self.ended()
 
     def ended(self) -> int | None:
-        """Wait for the end; the exit code."""
+        """Wait for the end and return the exit code."""
         self._until(lambda: not self.child.isalive(), "the end")
         self.child.close()
         return self.child.exitstatus
 
     def close(self) -> None:
-        """End the program, whatever it does."""
+        """Kill the program."""
         if self.child.isalive():
             self.child.kill(signal.SIGKILL)
             self.child.wait()

@@ -1,4 +1,4 @@
-"""What is proposed at the cursor, which the mark ^ stands for."""
+"""Completions at the cursor, marked ^."""
 
 from dataclasses import dataclass, field
 
@@ -28,157 +28,157 @@ class Names:
         return self.held.get(table.lower(), ())
 
 
-def proposed(text, *, asked=True):
+def proposals(text, *, asked=True):
     before, _, after = text.partition("^")
     return [s.text for s in suggestions(context_at(before, after), Names(), asked=asked)]
 
 
 def test_a_statement_begins_with_its_keyword_in_the_case_that_is_typed():
-    assert proposed("SEL^") == ["SELECT"]
-    assert proposed("sel^") == ["select"]
-    assert "CREATE TABLE" in proposed("CRE^")
-    assert proposed("SELECT 1; INS^")[0] == "INSERT INTO"
+    assert proposals("SEL^") == ["SELECT"]
+    assert proposals("sel^") == ["select"]
+    assert "CREATE TABLE" in proposals("CRE^")
+    assert proposals("SELECT 1; INS^")[0] == "INSERT INTO"
 
 
 def test_after_from_and_join_come_tables_and_window_functions():
-    assert proposed("SELECT * FROM b^") == ["bids"]
-    assert proposed("SELECT * FROM ^")[:4] == ["bids", "items", "`my table`", "TUMBLE(TABLE "]
-    assert proposed("SELECT * FROM bids JOIN i^") == ["items"]
-    assert proposed("SELECT * FROM bids, i^") == ["items"]
-    assert proposed("SELECT * FROM (SELECT * FROM bi^)") == ["bids"]
-    assert proposed("SELECT * FROM TABLE(H^)") == ["HOP(TABLE "]
-    assert proposed("select * from cum^") == ["cumulate(table "]
+    assert proposals("SELECT * FROM b^") == ["bids"]
+    assert proposals("SELECT * FROM ^")[:4] == ["bids", "items", "`my table`", "TUMBLE(TABLE "]
+    assert proposals("SELECT * FROM bids JOIN i^") == ["items"]
+    assert proposals("SELECT * FROM bids, i^") == ["items"]
+    assert proposals("SELECT * FROM (SELECT * FROM bi^)") == ["bids"]
+    assert proposals("SELECT * FROM TABLE(H^)") == ["HOP(TABLE "]
+    assert proposals("select * from cum^") == ["cumulate(table "]
 
 
 def test_names_of_a_with_clause_are_tables_too():
-    assert "recent" in proposed("WITH recent AS (SELECT 1) SELECT * FROM ^")
+    assert "recent" in proposals("WITH recent AS (SELECT 1) SELECT * FROM ^")
 
 
 @pytest.mark.parametrize("start", ["INSERT INTO", "DESCRIBE", "DROP TABLE", "SHOW CREATE TABLE"])
 def test_these_statements_name_a_table(start):
-    assert proposed(f"{start} bi^") == ["bids"]
-    assert proposed(f"{start} ^")[:2] == ["bids", "items"]
+    assert proposals(f"{start} bi^") == ["bids"]
+    assert proposals(f"{start} ^")[:2] == ["bids", "items"]
 
 
 def test_columns_are_those_of_the_tables_in_scope_also_when_they_come_later():
-    assert proposed("SELECT pri^ FROM bids") == ["price"]
-    assert proposed("SELECT ^ FROM bids")[:3] == ["ts", "item", "price"]
-    assert proposed("SELECT * FROM items WHERE we^")[0] == "`weight kg`"
-    assert proposed("SELECT pri^ FROM items") == []
-    assert proposed("SELECT item FROM bids GROUP BY pri^") == ["price"]
+    assert proposals("SELECT pri^ FROM bids") == ["price"]
+    assert proposals("SELECT ^ FROM bids")[:3] == ["ts", "item", "price"]
+    assert proposals("SELECT * FROM items WHERE we^")[0] == "`weight kg`"
+    assert proposals("SELECT pri^ FROM items") == []
+    assert proposals("SELECT item FROM bids GROUP BY pri^") == ["price"]
 
 
 def test_before_from_is_typed_columns_of_every_table_are_proposed():
-    assert proposed("SELECT pri^") == ["price"]
-    assert proposed("SELECT AVG(wei^)") == ["`weight kg`"]
+    assert proposals("SELECT pri^") == ["price"]
+    assert proposals("SELECT AVG(wei^)") == ["`weight kg`"]
 
 
 def test_an_alias_limits_columns_to_its_table():
-    assert proposed("SELECT b.^ FROM bids AS b JOIN items i ON 1 = 1") == ["ts", "item", "price"]
-    assert proposed("SELECT i.li^ FROM bids b JOIN items i ON b.item = i.item") == ["listed"]
+    assert proposals("SELECT b.^ FROM bids AS b JOIN items i ON 1 = 1") == ["ts", "item", "price"]
+    assert proposals("SELECT i.li^ FROM bids b JOIN items i ON b.item = i.item") == ["listed"]
 
 
 def test_window_columns_belong_to_queries_with_windows():
     windowed = "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
-    assert proposed(f"SELECT window^ {windowed}") == ["window_start", "window_end", "window_time"]
-    assert proposed("SELECT window^ FROM bids") == []
+    assert proposals(f"SELECT window^ {windowed}") == ["window_start", "window_end", "window_time"]
+    assert proposals("SELECT window^ FROM bids") == []
 
 
 def test_a_with_query_has_the_columns_of_its_select_list():
     busy = "WITH busy AS (SELECT item, COUNT(*) AS n, price + 1 AS more FROM bids GROUP BY item) "
-    assert proposed(f"{busy} SELECT ^ FROM busy")[:3] == ["item", "n", "more"]
-    assert proposed(f"{busy} SELECT pri^ FROM busy") == []
-    assert proposed(f"{busy} SELECT b.^ FROM busy AS b") == ["item", "n", "more"]
-    assert proposed(
+    assert proposals(f"{busy} SELECT ^ FROM busy")[:3] == ["item", "n", "more"]
+    assert proposals(f"{busy} SELECT pri^ FROM busy") == []
+    assert proposals(f"{busy} SELECT b.^ FROM busy AS b") == ["item", "n", "more"]
+    assert proposals(
         f"{busy} SELECT b.^ FROM busy b JOIN items i ON b.item = i.item WHERE 1 = 1"
     ) == [
         "item",
         "n",
         "more",
     ]
-    # inside of it, the tables that it reads itself
+    # inside, the tables that it reads
     inside = "WITH busy AS (SELECT pri^ FROM bids) SELECT weight FROM items"
-    assert proposed(inside) == ["price"]
+    assert proposals(inside) == ["price"]
     second = "WITH a AS (SELECT item AS one FROM bids), b AS (SELECT * FROM a) SELECT ^ FROM b"
-    assert proposed(second)[:1] == ["one"]
+    assert proposals(second)[:1] == ["one"]
     recursive = "WITH RECURSIVE r AS (SELECT * FROM r) SELECT nothing^ FROM r"
-    assert proposed(recursive) == []
+    assert proposals(recursive) == []
 
 
 def test_a_subquery_has_columns_too_with_an_alias_or_without():
-    assert proposed("SELECT ^ FROM (SELECT item AS thing, price FROM bids)")[:2] == [
+    assert proposals("SELECT ^ FROM (SELECT item AS thing, price FROM bids)")[:2] == [
         "thing",
         "price",
     ]
-    assert proposed("SELECT s.^ FROM (SELECT *, price * 2 AS twice FROM bids) AS s") == [
+    assert proposals("SELECT s.^ FROM (SELECT *, price * 2 AS twice FROM bids) AS s") == [
         "twice",
         "ts",
         "item",
         "price",
     ]
-    assert proposed("SELECT thing FROM (SELECT item AS thing FROM bids WHERE pri^)") == ["price"]
+    assert proposals("SELECT thing FROM (SELECT item AS thing FROM bids WHERE pri^)") == ["price"]
     data = "SELECT * FROM TABLE(HOP((SELECT ts AS at, item FROM bids), DESCRIPTOR(^"
-    assert proposed(data)[:2] == ["at", "item"]
+    assert proposals(data)[:2] == ["at", "item"]
 
 
 def test_window_columns_reach_the_query_around_by_a_star_or_by_name():
     call = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
     three = ["window_start", "window_end", "window_time"]
-    assert proposed(f"SELECT window^ FROM (SELECT * FROM {call})") == three
-    assert proposed(f"SELECT window^ FROM (SELECT window_end, price FROM {call}) AS w") == [
+    assert proposals(f"SELECT window^ FROM (SELECT * FROM {call})") == three
+    assert proposals(f"SELECT window^ FROM (SELECT window_end, price FROM {call}) AS w") == [
         "window_end"
     ]
-    assert proposed(f"SELECT window^ FROM (SELECT price FROM {call})") == []
-    assert proposed(f"SELECT w.window^ FROM {call} AS w") == three
-    assert proposed(f"SELECT w.pri^ FROM {call} AS w") == ["price"]
+    assert proposals(f"SELECT window^ FROM (SELECT price FROM {call})") == []
+    assert proposals(f"SELECT w.window^ FROM {call} AS w") == three
+    assert proposals(f"SELECT w.pri^ FROM {call} AS w") == ["price"]
 
 
 def test_functions_follow_the_case_that_is_typed():
-    assert "COUNT(" in proposed("SELECT COU^ FROM bids")
-    assert proposed("SELECT upp^ FROM bids") == ["upper("]
+    assert "COUNT(" in proposals("SELECT COU^ FROM bids")
+    assert proposals("SELECT upp^ FROM bids") == ["upper("]
 
 
 def test_a_table_is_followed_by_clauses():
-    assert proposed("SELECT * FROM bids WH^") == ["WHERE"]
-    assert "GROUP BY" in proposed("SELECT * FROM bids ^")
+    assert proposals("SELECT * FROM bids WH^") == ["WHERE"]
+    assert "GROUP BY" in proposals("SELECT * FROM bids ^")
 
 
 def test_the_arguments_of_a_window_function_come_one_after_the_other():
     call = "SELECT * FROM TABLE(HOP("
-    assert proposed(f"{call}^") == ["TABLE"]
-    assert proposed(f"{call}TABLE b^") == ["bids"]
-    assert proposed(f"{call}TABLE bids, ^") == ["DESCRIPTOR(ts)", "DESCRIPTOR("]
-    assert proposed(f"{call}TABLE bids, DESCRIPTOR(^") == ["ts"]
-    assert proposed(f"{call}TABLE items, DESCRIPTOR(^)") == ["listed"]
-    assert proposed(f"{call}TABLE bids, DESCRIPTOR(ts), ^")[0] == "INTERVAL '1' MINUTE"
-    assert proposed(f"{call}TABLE bids, DESCRIPTOR(ts), SIZE => ^")[0] == "INTERVAL '1' MINUTE"
+    assert proposals(f"{call}^") == ["TABLE"]
+    assert proposals(f"{call}TABLE b^") == ["bids"]
+    assert proposals(f"{call}TABLE bids, ^") == ["DESCRIPTOR(ts)", "DESCRIPTOR("]
+    assert proposals(f"{call}TABLE bids, DESCRIPTOR(^") == ["ts"]
+    assert proposals(f"{call}TABLE items, DESCRIPTOR(^)") == ["listed"]
+    assert proposals(f"{call}TABLE bids, DESCRIPTOR(ts), ^")[0] == "INTERVAL '1' MINUTE"
+    assert proposals(f"{call}TABLE bids, DESCRIPTOR(ts), SIZE => ^")[0] == "INTERVAL '1' MINUTE"
 
 
 def test_settings_and_their_values():
-    assert proposed("SET 'table.opt^") == ["table.optimizer.agg-phase-strategy'"]
-    assert proposed("SET table.opt^") == []  # a bare name with dots is several words
-    assert "'table.local-time-zone'" in proposed("SET ^")
-    assert proposed("SET 'table.optimizer.agg-phase-strategy' = ^") == [
+    assert proposals("SET 'table.opt^") == ["table.optimizer.agg-phase-strategy'"]
+    assert proposals("SET table.opt^") == []  # an unquoted name with dots is several words
+    assert "'table.local-time-zone'" in proposals("SET ^")
+    assert proposals("SET 'table.optimizer.agg-phase-strategy' = ^") == [
         "'AUTO'",
         "'ONE_PHASE'",
         "'TWO_PHASE'",
     ]
-    assert proposed("SET 'table.local-time-zone' = 'Europe/Berl^") == ["Europe/Berlin'"]
-    assert "fold_window_into_aggregate'" in proposed(
+    assert proposals("SET 'table.local-time-zone' = 'Europe/Berl^") == ["Europe/Berlin'"]
+    assert "fold_window_into_aggregate'" in proposals(
         "SET 'sqlwin.optimizer.disabled-rules' = 'fold^"
     )
 
 
 def test_connectors_and_their_options():
     create = "CREATE TABLE t (a INT) WITH ("
-    assert proposed(f"{create}^") == ["'connector' = "]
-    assert "filesystem'" in proposed(f"{create}'connector' = '^")
-    assert "number-of-rows'" in proposed(f"{create}'connector' = 'datagen', '^")
-    assert "path'" not in proposed(f"{create}'connector' = 'datagen', '^")
-    assert proposed(f"{create}'connector' = 'filesystem', 'format' = 'par^") == ["parquet'"]
+    assert proposals(f"{create}^") == ["'connector' = "]
+    assert "filesystem'" in proposals(f"{create}'connector' = '^")
+    assert "number-of-rows'" in proposals(f"{create}'connector' = 'datagen', '^")
+    assert "path'" not in proposals(f"{create}'connector' = 'datagen', '^")
+    assert proposals(f"{create}'connector' = 'filesystem', 'format' = 'par^") == ["parquet'"]
     csv = "'connector' = 'filesystem', 'format' = 'csv', "
-    assert "csv.field-delimiter'" in proposed(f"{create}{csv}'csv.^")
-    assert proposed(f"{create}{csv}'header' = '^") == ["true'", "false'"]
+    assert "csv.field-delimiter'" in proposals(f"{create}{csv}'csv.^")
+    assert proposals(f"{create}{csv}'header' = '^") == ["true'", "false'"]
 
 
 def test_paths_are_completed_in_quotes(tmp_path, monkeypatch):
@@ -187,33 +187,33 @@ def test_paths_are_completed_in_quotes(tmp_path, monkeypatch):
     (tmp_path / "data" / ".hidden").touch()
     monkeypatch.chdir(tmp_path)
     create = "CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '"
-    assert proposed(f"{create}da^") == ["data/"]
-    assert proposed(f"{create}data/^") == ["data/bids.parquet"]
-    assert proposed(r"\i data/b^") == ["data/bids.parquet"]
+    assert proposals(f"{create}da^") == ["data/"]
+    assert proposals(f"{create}data/^") == ["data/bids.parquet"]
+    assert proposals(r"\i data/b^") == ["data/bids.parquet"]
 
 
 def test_types_stand_after_the_names_of_columns():
-    assert "TIMESTAMP_LTZ" in proposed("CREATE TABLE t (ts TIMEST^")
-    assert "BIGINT" in proposed("CREATE TABLE t (a INT, b ^")
+    assert "TIMESTAMP_LTZ" in proposals("CREATE TABLE t (ts TIMEST^")
+    assert "BIGINT" in proposals("CREATE TABLE t (a INT, b ^")
 
 
 def test_backslash_commands_and_their_arguments():
-    assert proposed(r"\ti^") == ["\\timing "]
-    assert proposed(r"\d b^") == ["bids"]
-    assert proposed(r"\x ^") == ["on", "off", "auto"]
-    assert "jsonl" in proposed(r"\format js^")
-    assert proposed(r"\? CUM^") == ["CUMULATE"]
+    assert proposals(r"\ti^") == ["\\timing "]
+    assert proposals(r"\d b^") == ["bids"]
+    assert proposals(r"\x ^") == ["on", "off", "auto"]
+    assert "jsonl" in proposals(r"\format js^")
+    assert proposals(r"\? CUM^") == ["CUMULATE"]
 
 
 def test_nothing_is_proposed_unasked_where_almost_anything_fits():
-    assert proposed("SELECT ^ FROM bids", asked=False) == []
-    assert proposed("^", asked=False) == []
-    assert proposed("SELECT * FROM ^", asked=False)[:1] == ["bids"]
+    assert proposals("SELECT ^ FROM bids", asked=False) == []
+    assert proposals("^", asked=False) == []
+    assert proposals("SELECT * FROM ^", asked=False)[:1] == ["bids"]
 
 
 def test_nothing_is_proposed_in_comments_and_strings():
-    assert proposed("SELECT 1 -- fr^") == []
-    assert proposed("SELECT 'fr^") == []
+    assert proposals("SELECT 1 -- fr^") == []
+    assert proposals("SELECT 'fr^") == []
 
 
 @pytest.mark.parametrize(
@@ -232,17 +232,17 @@ def test_names_in_double_quotes_are_proposed_where_they_are_names(text, meaning,
     before, _, after = text.partition("^")
     completer = SqlCompleter(Names(double_quotes=meaning))
     document = Document(before + after, len(before))
-    found = completer.get_completions(document, CompleteEvent(completion_requested=True))
-    assert [each.text for each in found] == texts
+    result = completer.get_completions(document, CompleteEvent(completion_requested=True))
+    assert [item.text for item in result] == texts
 
 
 def test_what_is_typed_in_full_is_not_proposed():
-    assert proposed("SELECT price FROM bids WHERE price^") == []
+    assert proposals("SELECT price FROM bids WHERE price^") == []
 
 
 @pytest.mark.parametrize("text", ["SHOW ^", "EXPLAIN ^", "USE ^", "SELECT a.b.^", "FROM ^", ")^"])
 def test_odd_beginnings_are_no_errors(text):
-    assert isinstance(proposed(text), list)
+    assert isinstance(proposals(text), list)
 
 
 def test_the_context_survives_every_cut_of_a_long_statement():
@@ -253,7 +253,7 @@ def test_the_context_survives_every_cut_of_a_long_statement():
         INSERT INTO s SELECT /* why */ 'it''s', CASE WHEN a > 1 THEN 2 END FROM a JOIN u USING (k)
     """
     for i in range(len(sql)):
-        assert proposed(sql[:i] + "^" + sql[i:]) is not None
+        assert proposals(sql[:i] + "^" + sql[i:]) is not None
 
 
 def test_the_argument_at_the_cursor_is_known():

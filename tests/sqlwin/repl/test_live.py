@@ -1,4 +1,4 @@
-"""The live view of a stream, on the screen of a terminal that changes its size."""
+"""The live view of a stream on a screen that is resized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATUS = "totals: 1,234 rows/s · batch 7 0.5 s · watermark 12:00:00 (3 s behin
 
 
 class Terminal(Console):
-    """A console on a screen that lines are read from."""
+    """A console whose screen can be read."""
 
     def __init__(self, columns: int, rows: int) -> None:
         super().__init__(
@@ -44,13 +44,13 @@ def batch(*rows: tuple[str | None, int]) -> pa.RecordBatch:
     return pa.record_batch({"k": pa.array(names, pa.string()), "n": pa.array(numbers)})
 
 
-def shown(view: LiveView, *steps: pa.RecordBatch | Callable[[], None]) -> None:
+def screen_lines(view: LiveView, *steps: pa.RecordBatch | Callable[[], None]) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for step in steps:
             if isinstance(step, pa.RecordBatch):
                 yield step
             else:
-                view._draw()  # as it is done four times a second
+                view._draw()  # as happens four times a second
                 step()
 
     view.show(batches())
@@ -58,16 +58,16 @@ def shown(view: LiveView, *steps: pa.RecordBatch | Callable[[], None]) -> None:
 
 def test_the_last_rows_stay_on_the_screen() -> None:
     terminal = Terminal(60, 10)
-    seen: list[list[str]] = []
+    screens: list[list[str]] = []
     view = LiveView(["k", "n"], lambda: "watermark 12:00", terminal)
-    shown(
+    screen_lines(
         view,
-        lambda: seen.append(terminal.lines()),
+        lambda: screens.append(terminal.lines()),
         batch(*[("a", i) for i in range(9)]),
-        lambda: seen.append(terminal.lines()),
+        lambda: screens.append(terminal.lines()),
     )
-    assert seen[0] == ["waiting for rows", "watermark 12:00  ·  q stops"]
-    assert [line.split()[-1] for line in seen[1][2:6]] == ["5", "6", "7", "8"]
+    assert screens[0] == ["waiting for rows", "watermark 12:00  ·  q stops"]
+    assert [line.split()[-1] for line in screens[1][2:6]] == ["5", "6", "7", "8"]
     assert terminal.lines()[-1] == "watermark 12:00" and view.n_rows == 9
 
 
@@ -75,25 +75,25 @@ def test_it_is_drawn_once_in_a_terminal_of_whatever_size() -> None:
     terminal = Terminal(100, 20)
     long = "a text that is wider than a narrow screen"
     view = LiveView(["k", "n"], lambda: STATUS, terminal)
-    seen: list[list[str]] = []
+    screens: list[list[str]] = []
 
     def resized(columns: int, rows: int) -> Callable[[], None]:
-        return lambda: (seen.append(terminal.lines()), terminal.resize(columns, rows))[1]
+        return lambda: (screens.append(terminal.lines()), terminal.resize(columns, rows))[1]
 
-    shown(view, batch((long, 1), (long, 2)), resized(44, 20), resized(30, 20), resized(100, 30),
-          lambda: seen.append(terminal.lines()))  # fmt: skip
-    for lines in seen:
+    screen_lines(view, batch((long, 1), (long, 2)), resized(44, 20), resized(30, 20), resized(100, 30),
+          lambda: screens.append(terminal.lines()))  # fmt: skip
+    for lines in screens:
         assert sum("q stops" in line for line in lines) == 1, lines
         assert sum(line.startswith("a text") for line in lines) == 2, lines
         assert "dropped 3 late" in lines[-1], lines
-    assert long in "\n".join(seen[0]) and long not in "\n".join(seen[1])
-    assert long in "\n".join(seen[3])
+    assert long in "\n".join(screens[0]) and long not in "\n".join(screens[1])
+    assert long in "\n".join(screens[3])
 
 
 def test_the_latest_row_of_each_key_stands_in_the_order_of_keys() -> None:
     terminal = Terminal(60, 20)
     view = LiveView(["k", "n"], lambda: None, terminal, keys=[0])
-    shown(view, batch(("b", 1), ("10", 1), ("9", 1), (None, 4)), batch(("b", 2), ("a", 3)))
+    screen_lines(view, batch(("b", 1), ("10", 1), ("9", 1), (None, 4)), batch(("b", 2), ("a", 3)))
     rows = [line.split() for line in terminal.lines()[2:]]
     assert rows == [
         ["9", "│", "1"], ["10", "│", "1"], ["a", "│", "3"], ["b", "│", "2"], ["NULL", "│", "4"]
@@ -104,11 +104,11 @@ def test_rows_that_are_taken_back_are_gone() -> None:
     terminal = Terminal(60, 20)
     view = LiveView(["op", "k", "n"], lambda: None, terminal, keys=[1], kind=0)
 
-    def rows(*found: tuple[str, str, int]) -> pa.RecordBatch:
-        ops, names, numbers = zip(*found, strict=True)
+    def rows(*values: tuple[str, str, int]) -> pa.RecordBatch:
+        ops, names, numbers = zip(*values, strict=True)
         return pa.record_batch({"op": list(ops), "k": list(names), "n": list(numbers)})
 
-    shown(
+    screen_lines(
         view,
         rows(("+I", "a", 1), ("+I", "b", 1)),
         rows(("-U", "a", 1), ("+U", "a", 2), ("-D", "b", 1)),

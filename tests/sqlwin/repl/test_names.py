@@ -1,4 +1,4 @@
-"""What completion knows of the session, learnt while nobody waits for it."""
+"""Names of the session that completion collects in the background."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ROWS = {
 
 
 class FakeThread:
-    """Does at once what it is asked for; a statement in `failing` ends with its error, once."""
+    """Runs work at once. A statement in `failing` fails once."""
 
     state = SessionState.READY
 
@@ -25,9 +25,9 @@ class FakeThread:
         self.failing = {}
 
     def submit(self, work, *, quiet=False):
-        done = Future()
-        done.set_result(work(SimpleNamespace(execute=self._execute)))
-        return done
+        result = Future()
+        result.set_result(work(SimpleNamespace(execute=self._execute)))
+        return result
 
     def _execute(self, statement):
         if statement in self.failing:

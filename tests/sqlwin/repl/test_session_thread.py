@@ -1,4 +1,4 @@
-"""Waiting for the thread that does the work, and Ctrl-C meanwhile."""
+"""Waiting for the worker thread, and Ctrl-C meanwhile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from runtime.errors import SetupError
 from sqlwin.repl.session_thread import Cancelled, SessionThread
 from tests.sqlwin.cli.fake_session import FakeSession
 
-# The signal goes to a thread that waits as well: Python notes it there, but acts on it in the main
-# thread alone, which it does not wake.
+# The signal reaches a waiting thread, too: Python records it there, but handles it only in the main
+# thread, which it does not wake.
 _SIGNAL_ELSEWHERE = """
 import signal, threading
 from concurrent.futures import Future
@@ -43,14 +43,14 @@ except Cancelled:
 
 
 def test_ctrl_c_that_reaches_another_thread_ends_the_wait():
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _SIGNAL_ELSEWHERE], capture_output=True, text=True, timeout=180
     )
-    assert (done.stdout, done.stderr) == ("cancelled\n", "")
+    assert (process.stdout, process.stderr) == ("cancelled\n", "")
 
 
 class _Late(Future[int]):
-    """A result that is there when somebody has waited for it twice in vain."""
+    """A result that is ready after two waits."""
 
     n_calls = 0
 

@@ -1,4 +1,4 @@
-"""The prompt over Spark itself: one prompt, whose tests go on where the one before has stopped."""
+"""One prompt over Spark; each test continues where the previous one stopped."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.goldens import ROOT
 from tests.observing import files_below, wait_until
 from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
-# of several processes one has them all
+# one of several processes runs them all
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("prompt")]
 
 WINDOWS = (
@@ -53,7 +53,7 @@ def commits(files: Path) -> set[Path]:
 
 
 def window_ends(prompt: Terminal) -> list[str]:
-    """The ends of windows in the table on the screen, below what was seen before."""
+    """Return the window ends in the table on the screen, below the text seen before."""
     lines = prompt.screen.text()[prompt.position :].splitlines()
     rows = (re.match(r"([-\d]+ [:\d]+) +│ +\d+$", line) for line in lines)
     return [row[1] for row in rows if row]
@@ -109,8 +109,8 @@ def test_a_stream_is_a_table_that_grows_as_windows_close_and_q_stops_it(prompt: 
     prompt.shows("· watermark ")
     prompt.shows("q stops")
     prompt.type("q")
-    seen = prompt.see(" rows in total (", PROMPT)
-    assert "· watermark " in seen and "q stops" not in seen and "stopping" not in seen
+    output = prompt.see(" rows in total (", PROMPT)
+    assert "· watermark " in output and "q stops" not in output and "stopping" not in output
 
 
 def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> None:

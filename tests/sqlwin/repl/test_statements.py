@@ -1,4 +1,4 @@
-"""When Enter runs what stands at the prompt."""
+"""When Enter runs the input at the prompt."""
 
 import pytest
 

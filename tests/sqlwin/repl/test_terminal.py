@@ -27,8 +27,10 @@ def test_what_the_prompt_loads_before_spark_is_little():
 import sys, sqlwin.cli.app, sqlwin.repl.app
 print({'pyspark', 'pyarrow', 'numpy', 'pandas', 'sqlglot', 'rich.console'} & set(sys.modules))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "set()\n"
 
 
 def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(prompt):
@@ -219,7 +221,7 @@ def test_tab_takes_no_word_that_only_holds_what_was_typed(prompt):
 
 
 def _presses_tab(prompt: Terminal, shown: str) -> bool:
-    """Press Tab, and say whether a text is shown: names are learnt in the background."""
+    """Press Tab and return whether a text is shown. Names are collected in the background."""
     prompt.type("\t")
     prompt.read()
     return any(shown in line.lower() for line in prompt.screen.display)

@@ -1,4 +1,4 @@
-"""What Flink and others write and sqlwin does not run says what to write instead."""
+"""Statements of Flink and others that sqlwin does not run: errors with an equivalent."""
 
 from __future__ import annotations
 

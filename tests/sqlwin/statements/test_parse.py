@@ -1,4 +1,4 @@
-"""From a script to its statements, and what each one says."""
+"""Splitting a script, and parsing each statement."""
 
 from __future__ import annotations
 
@@ -456,7 +456,7 @@ def test_execute_before_a_statement_is_passed_over() -> None:
 
 
 def test_flink_s_first_catalog_and_database_are_spark_s() -> None:
-    for text, sent in (
+    for text, spark_sql in (
         ("USE CATALOG default_catalog", "SET CATALOG spark_catalog"),
         ("USE default_catalog.default_database", "USE spark_catalog.default"),
         ("USE default_database", "USE spark_catalog.default"),
@@ -464,4 +464,4 @@ def test_flink_s_first_catalog_and_database_are_spark_s() -> None:
     ):
         statement = parse_statement(text)
         assert isinstance(statement, nodes.Use)
-        assert statement.spark_text == sent
+        assert statement.spark_text == spark_sql

@@ -1,4 +1,4 @@
-"""Double quotes with one meaning: the text that later steps read, and places in errors."""
+"""The meaning of double quotes, the text passed to later steps, and positions in errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions to watch, without Spark."""
+"""Sessions to monitor, without Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATEMENT = (
 
 
 @contextmanager
-def unmarked(tag: str, text: str) -> Iterator[None]:
+def without_tag(tag: str, text: str) -> Iterator[None]:
     yield
 
 
@@ -64,14 +64,14 @@ def progress(
     next_end_us: int | None = 120 * SECOND,
     has_ended: bool = False,
 ) -> dict[str, Any]:
-    """Spark's report of a micro-batch of 500 ms."""
-    known = [each for each in watermarks_us if each is not None]
+    """Return Spark's report of a micro-batch of 500 ms."""
+    watermarks = [item for item in watermarks_us if item is not None]
     metric = {
-        "watermark_us": min(known) if len(known) == len(watermarks_us) else None,
+        "watermark_us": min(watermarks) if len(watermarks) == len(watermarks_us) else None,
         "has_ended": has_ended,
         "sources": [
-            {"watermark_us": each, "is_idle": number in idle}
-            for number, each in enumerate(watermarks_us)
+            {"watermark_us": item, "is_idle": number in idle}
+            for number, item in enumerate(watermarks_us)
         ],
         "n_late": late,
         "n_null_times": 0,
@@ -103,7 +103,7 @@ def stream(
     statement: str = STATEMENT,
     late_table: str | None = None,
 ) -> tuple[Stream, FakeQuery]:
-    """A stream that runs, and Spark's handle of it."""
+    """Return a running stream, and Spark's handle of it."""
     query = FakeQuery()
     setup = Setup(
         "totals", statement, "totals", False, True, True, [sources], cast(Any, None), late_table
@@ -114,7 +114,7 @@ def stream(
         spark_directory="/checkpoint/spark",
         end_of_input="/checkpoint/end-of-input",
     )
-    found = Stream(
+    result = Stream(
         number,
         setup,
         cast(Any, query),
@@ -123,22 +123,22 @@ def stream(
         cast(Any, None),
         cast(Any, None),
     )
-    return found, query
+    return result, query
 
 
 def watched(*streams: Stream, jobs: FakeJobs | None = None, **others: Any) -> Watched:
-    """A session with these streams and no statement yet."""
+    """Return a session with these streams and no statement yet."""
     registry = Streams()
-    for each in streams:
-        registry.add(each)
-    found = {"spark": "Spark 4.3.0 local[2]", **others}
+    for item in streams:
+        registry.add(item)
+    result = {"spark": "Spark 4.3.0 local[2]", **others}
     return Watched(
-        Activity(unmarked), registry, jobs, lambda: DEFAULT, lambda: "Europe/Berlin", **found
+        Activity(without_tag), registry, jobs, lambda: DEFAULT, lambda: "Europe/Berlin", **result
     )
 
 
 def rows_of_windows(first: int, n_windows: int = 2, keys: tuple[str, ...] = ("a", "b")) -> pa.Table:
-    """Rows of one-minute windows, a row a key."""
+    """Return rows of one-minute windows, one per key."""
     minutes = [first + i for i in range(n_windows) for _ in keys]
     return pa.table(
         {
@@ -159,8 +159,10 @@ def stage(
     )  # fmt: skip
 
 
-def ran(session: Watched, text: str, kind: str = "ok", message: str = "OK") -> StatementRun:
-    """A statement that was carried out."""
+def finished_statement(
+    session: Watched, text: str, kind: str = "ok", message: str = "OK"
+) -> StatementRun:
+    """Return the record of a finished statement."""
     run = session.activity.begin(text)
     with run.span("planning"):
         pass

@@ -1,4 +1,4 @@
-"""The dashboard for Grafana, against the metrics that there are."""
+"""The Grafana dashboard uses existing metrics."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ DASHBOARD = ROOT / "docs/monitoring.grafana.json"
 
 
 def metric_samples() -> dict[str, set[str]]:
-    """The names of samples in /metrics, with their labels."""
-    each, _ = stream()
-    each.history.take(report_of(progress(0)))
-    text = metrics_text(snapshot([watched(each)])).decode()
-    found: dict[str, set[str]] = {}
+    """Return the names of samples in /metrics, with their labels."""
+    item, _ = stream()
+    item.history.take(report_of(progress(0)))
+    text = metrics_text(snapshot([watched(item)])).decode()
+    result: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            result.setdefault(sample.name, set()).update(sample.labels)
+    return result
 
 
 def test_the_dashboard_names_metrics_that_there_are() -> None:
     text = DASHBOARD.read_text("utf-8")
     named = set(re.findall(r"sqlwin_[a-z_]+", text))
-    known = metric_samples()
-    assert named and named <= known.keys(), sorted(named - known.keys())
-    # and none is left out that a stream has
-    streams = {name for name in known if name.startswith("sqlwin_stream_")}
+    metrics = metric_samples()
+    assert named and named <= metrics.keys(), sorted(named - metrics.keys())
+    # and it shows every metric of a stream
+    streams = {name for name in metrics if name.startswith("sqlwin_stream_")}
     unused = {"sqlwin_stream_rows_per_second", "sqlwin_stream_watermark_timestamp_seconds"}
     assert streams - named - unused == set()
 
 
 def test_legends_of_the_dashboard_are_labels_of_its_metrics() -> None:
-    known = metric_samples()
+    metrics = metric_samples()
     for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]:
         for target in panel["targets"]:
-            labels = set.union(*(known[n] for n in re.findall(r"sqlwin_[a-z_]+", target["expr"])))
+            labels = set.union(*(metrics[n] for n in re.findall(r"sqlwin_[a-z_]+", target["expr"])))
             shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
             assert shown <= labels, f"{panel['title']}: {target['expr']}"
 
 
 def test_panels_do_not_lie_on_each_other() -> None:
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]:
         at = panel["gridPos"]
         cells = {(at["x"] + i, at["y"] + j) for i in range(at["w"]) for j in range(at["h"])}
-        assert not cells & taken, panel["title"]
+        assert not cells & occupied, panel["title"]
         assert at["x"] + at["w"] <= 24
-        taken |= cells
+        occupied |= cells
 
 
 def test_the_metrics_page_names_every_metric() -> None:

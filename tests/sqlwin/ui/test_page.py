@@ -1,4 +1,4 @@
-"""The page of what runs, as a browser shows it."""
+"""The monitoring page in a browser."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from runtime.frames.reports import report_of
 from sqlwin.execution.activity import TimeSpan
 from sqlwin.ui.server import serve
 from sqlwin.ui.snapshot import Watched
-from tests.sqlwin.display.browser import CONTRAST, chromium, opened
+from tests.sqlwin.display.browser import CONTRAST, chromium, open_page
 from tests.sqlwin.ui.sessions import (
     SECOND,
     FakeJobs,
+    finished_statement,
     progress,
-    ran,
     rows_of_windows,
     stage,
     stream,
@@ -31,23 +31,23 @@ SCRIPT = "</script><script>hacked = 1</script><b>"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    with chromium() as result:
+        yield result
 
 
 def busy_session(text: str = SCRIPT) -> Watched:
-    """A stream of two sources, a batch that runs, and statements that are over.
+    """Return a session with a stream of two sources, a running batch, and finished statements.
 
     Args:
-        text: stands in the stream's statement, and is a key of its windows.
+        text: Text in the stream's statement, and a key of its windows.
     """
-    each, _ = stream(sources=("bids", "asks"), statement=f"INSERT INTO totals SELECT '{text}'")
+    item, _ = stream(sources=("bids", "asks"), statement=f"INSERT INTO totals SELECT '{text}'")
     now = time.time()
     for batch in range(40):
         at = now - 40 + batch
         mark = int((at - 4) * SECOND)
         asks = int((at - 4 - batch / 2) * SECOND)
-        each.run.n_rows = 30 * batch
+        item.run.n_rows = 30 * batch
         size = (100 + batch * 7 % 50, 50_000 + 900 * (batch * 7 % 50))
         reported = progress(
             batch,
@@ -59,26 +59,26 @@ def busy_session(text: str = SCRIPT) -> Watched:
             next_end_us=mark + 30 * SECOND,
         )
         reported["durationMs"]["addBatch"] += 20 * (batch % 5)
-        each.history.take(report_of(reported))
-    each.run.latest.take(
+        item.history.take(report_of(reported))
+    item.run.latest.take(
         "totals", rows_of_windows(int(now - 30) // 60 - 4, 4, ("apples", "pears", text))
     )
     jobs = FakeJobs()
-    session = watched(each, jobs=jobs, spark_ui="http://127.0.0.1:4040")
-    ran(
+    session = watched(item, jobs=jobs, spark_ui="http://127.0.0.1:4040")
+    finished_statement(
         session, "CREATE TABLE bids (k STRING, ts TIMESTAMP(3), v INT) WITH ('connector' = 'kafka')"
     )
-    ran(
+    finished_statement(
         session, f"INSERT INTO totals SELECT '{text}'", "insert", "stream 1 is running"
     ).record_stream(1)
-    done = ran(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
-    done.compute_rows(lambda: [1, 2, 3])
+    result = finished_statement(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
+    result.compute_rows(lambda: [1, 2, 3])
     spans = (
         TimeSpan("planning", now - 9, now - 8.6),
         TimeSpan("computing rows", now - 8.5, now - 2.1),
     )
-    done.record = replace(done.record, begun=now - 9, ended=now - 2, spans=spans)
-    jobs.found[done.record.tag] = (
+    result.record = replace(result.record, begun=now - 9, ended=now - 2, spans=spans)
+    jobs.found[result.record.tag] = (
         stage(0, "done", 8, 8, now - 8.5, 4.0),
         stage(1, "done", 4, 4, now - 4.4, 2.0),
     )
@@ -99,19 +99,19 @@ def page_of(session: Watched) -> Iterator[str]:
 
 
 def test_a_stream_shows_windows_watermarks_and_charts(browser: Any) -> None:
-    with page_of(busy_session()) as url, opened(browser, url) as tab:
+    with page_of(busy_session()) as url, open_page(browser, url) as tab:
         card = tab.locator("[data-stream]")
         card.wait_for()
         assert card.locator("h3").inner_text() == "totals"
         assert card.locator(".badge").inner_text() == "running"
         assert "held back by `asks`" in card.locator(".waits").first.inner_text()
-        found = dict(zip(
+        result = dict(zip(
             card.locator(".facts dt").all_inner_texts(),
             card.locator(".facts dd").all_inner_texts(),
             strict=True,
         ))  # fmt: skip
-        assert found["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
-        assert found["Emitted"] == "1,170" and found["Late"] == str(sum(b % 3 for b in range(40)))
+        assert result["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
+        assert result["Emitted"] == "1,170" and result["Late"] == str(sum(b % 3 for b in range(40)))
         sources = [row.split("\t") for row in card.locator(".wide tbody tr").all_inner_texts()]
         assert [(row[0], row[3]) for row in sources] == [
             ("bids", ""),
@@ -133,7 +133,7 @@ def test_a_stream_shows_windows_watermarks_and_charts(browser: Any) -> None:
 
 
 def test_the_pointer_on_a_chart_says_when_and_how_much(browser: Any) -> None:
-    with page_of(busy_session()) as url, opened(browser, url) as tab:
+    with page_of(busy_session()) as url, open_page(browser, url) as tab:
         figure = tab.locator(".chart").first
         figure.wait_for()
         before = figure.locator("figcaption").inner_text()
@@ -145,34 +145,34 @@ def test_the_pointer_on_a_chart_says_when_and_how_much(browser: Any) -> None:
 
 
 def test_a_batch_shows_its_stages_and_where_its_time_went(browser: Any) -> None:
-    with page_of(busy_session()) as url, opened(browser, url) as tab:
+    with page_of(busy_session()) as url, open_page(browser, url) as tab:
         running = tab.locator("[data-statement]").first
         running.wait_for()
         assert running.locator(".badge").inner_text() == "running"
         share = running.locator(".progress i").evaluate("e => e.style.width")
         assert share == "25%"
-        done = tab.locator("[data-statement]", has_text="COUNT(*)")
-        done.locator("summary").click()
-        assert done.locator("h4").first.inner_text() == "Time spent: 7.00 s"
-        names = done.locator(".gantt .name").all_inner_texts()
+        result = tab.locator("[data-statement]", has_text="COUNT(*)")
+        result.locator("summary").click()
+        assert result.locator("h4").first.inner_text() == "Time spent: 7.00 s"
+        names = result.locator(".gantt .name").all_inner_texts()
         assert {"planning", "stage 0", "stage 1"} <= set(names)
-        cells = done.locator("table tbody tr").first.locator("td").all_inner_texts()
+        cells = result.locator("table tbody tr").first.locator("td").all_inner_texts()
         assert [cells[0], cells[1], cells[2].strip()] == ["0 toArrow", "done", "8 / 8"]
-        # what is open stays open while the page goes on
+        # open parts stay open when the page updates
         tab.wait_for_timeout(1500)
-        assert done.locator(".gantt").is_visible()
+        assert result.locator(".gantt").is_visible()
         failed = tab.locator("[data-statement]", has_text="1 / 0")
         failed.locator("summary").click()
         assert failed.locator(".message").inner_text() == "division by zero"
 
 
 def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
-    each, query = stream()
-    each.history.take(report_of(progress(0, 100)))
-    with page_of(watched(each)) as url, opened(browser, url) as tab:
+    item, query = stream()
+    item.history.take(report_of(progress(0, 100)))
+    with page_of(watched(item)) as url, open_page(browser, url) as tab:
         tab.locator("[data-stream]").wait_for()
         assert tab.locator(".facts dd").first.inner_text() == "100"
-        each.history.take(report_of(progress(1, 23)))
+        item.history.take(report_of(progress(1, 23)))
         query.isActive = False
         tab.locator(".badge.stopped").wait_for()
         assert tab.locator(".facts dd").first.inner_text() == "123"
@@ -180,7 +180,7 @@ def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
 
 def test_the_page_says_when_all_is_over(browser: Any) -> None:
     page = serve(watched(), 0)
-    with opened(browser, page.url) as tab:
+    with open_page(browser, page.url) as tab:
         tab.get_by_text("No statement has run yet.").wait_for()
         assert tab.locator("#pulse").inner_text() == "live"
         page.close()
@@ -189,7 +189,7 @@ def test_the_page_says_when_all_is_over(browser: Any) -> None:
 
 
 def test_what_users_wrote_is_text_on_the_page(browser: Any) -> None:
-    with page_of(busy_session()) as url, opened(browser, url) as tab:
+    with page_of(busy_session()) as url, open_page(browser, url) as tab:
         tab.locator("[data-stream]").wait_for()
         tab.locator(".stream details summary").click()
         assert SCRIPT in tab.locator(".stream details pre").inner_text()
@@ -197,12 +197,12 @@ def test_what_users_wrote_is_text_on_the_page(browser: Any) -> None:
 
 
 def test_sparks_own_page_is_linked_where_it_is_on(browser: Any) -> None:
-    with page_of(busy_session()) as url, opened(browser, url) as tab:
+    with page_of(busy_session()) as url, open_page(browser, url) as tab:
         link = tab.get_by_role("link", name="Spark's UI")
         link.wait_for()
         assert link.get_attribute("href") == "http://127.0.0.1:4040"
         assert link.get_attribute("rel") == "noreferrer"
-    with page_of(watched()) as url, opened(browser, url) as tab:
+    with page_of(watched()) as url, open_page(browser, url) as tab:
         tab.get_by_text("Spark 4.3.0 local[2]").wait_for()
         assert tab.get_by_role("link").count() == 0
 
@@ -212,11 +212,11 @@ def test_sparks_own_page_is_linked_where_it_is_on(browser: Any) -> None:
 def test_the_page_fits_the_screen_and_can_be_read(browser: Any, theme: str, width: int) -> None:
     size = {"width": width, "height": 800}
     page = serve(busy_session(), 0)
-    with opened(browser, page.url, viewport=size, color_scheme=theme) as tab:
+    with open_page(browser, page.url, viewport=size, color_scheme=theme) as tab:
         tab.locator("[data-stream]").wait_for()
         tab.locator("[data-statement]", has_text="COUNT(*)").locator("summary").click()
         page.close()
-        # nothing is drawn anew from here on
+        # nothing is redrawn from here on
         tab.locator("#pulse.over").wait_for()
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         for place in (

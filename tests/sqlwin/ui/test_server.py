@@ -1,4 +1,4 @@
-"""Who gets to see the page, and how it comes and goes."""
+"""Access to the monitoring page, and its start and stop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 
 from runtime.errors import SetupError
 from runtime.frames.reports import report_of
-from sqlwin.ui.server import TOKEN_VARIABLE, Watchers, application, is_own_host, serve
+from sqlwin.ui.server import TOKEN_VARIABLE, Watchers, application, is_this_machine, serve
 from tests.observing import wait_until
-from tests.sqlwin.ui.sessions import progress, ran, rows_of_windows, stream, watched
+from tests.sqlwin.ui.sessions import finished_statement, progress, rows_of_windows, stream, watched
 
 TOKEN = "a token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -25,14 +25,14 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    each, _ = stream()
-    each.history.take(report_of(progress(0, 100, late=2)))
-    each.run.latest.take("totals", rows_of_windows(0))
-    session = watched(each)
-    ran(session, "SELECT 'x'")
+    item, _ = stream()
+    item.history.take(report_of(progress(0, 100, late=2)))
+    item.run.latest.take("totals", rows_of_windows(0))
+    session = watched(item)
+    finished_statement(session, "SELECT 'x'")
     app = application(Watchers([session]), TOKEN)
-    with TestClient(app, base_url="http://127.0.0.1:4050") as found:
-        yield found
+    with TestClient(app, base_url="http://127.0.0.1:4050") as result:
+        yield result
 
 
 PATHS = ("/", "/api/state", "/metrics", "/plan/1.1", "/nothing")
@@ -59,8 +59,8 @@ def test_a_name_that_is_not_this_machine_is_refused(
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:99", "[::1]:4050"])
 def test_this_machine_may_have_any_port(host: str) -> None:
-    # one may be forwarded to it
-    assert is_own_host(host)
+    # a port may be forwarded to it
+    assert is_this_machine(host)
 
 
 def test_the_page_has_all_in_it_and_loads_nothing(client: TestClient) -> None:
@@ -76,33 +76,39 @@ def test_the_page_has_all_in_it_and_loads_nothing(client: TestClient) -> None:
 
 
 def test_the_state_is_the_snapshot(client: TestClient) -> None:
-    found = client.get("/api/state", headers=HEADERS).json()
-    (each,) = found["streams"]
-    assert (each["name"], each["rows_in"], each["late"]) == ("totals", 100, 2)
-    assert each["latest"][0]["rows"][0] == ["a", "1970-01-01 00:01:00", "1970-01-01 00:02:00", "10"]
-    assert [s["text"] for s in found["statements"]] == ["SELECT 'x'"]
-    assert found["is_over"] is False
+    result = client.get("/api/state", headers=HEADERS).json()
+    (item,) = result["streams"]
+    assert (item["name"], item["rows_in"], item["late"]) == ("totals", 100, 2)
+    assert item["latest"][0]["rows"][0] == ["a", "1970-01-01 00:01:00", "1970-01-01 00:02:00", "10"]
+    assert [s["text"] for s in result["statements"]] == ["SELECT 'x'"]
+    assert result["is_over"] is False
 
 
 def test_what_is_not_there_is_said(client: TestClient) -> None:
     assert client.get("/plan/1.99", headers=HEADERS).status_code == 404
     assert client.get("/plan/77.1", headers=HEADERS).status_code == 404
     assert client.get("/nothing", headers=HEADERS).status_code == 404
-    # there is nothing to be changed
+    # the page cannot change anything
     assert client.post("/api/state", headers=HEADERS).status_code == 405
 
 
 def test_metrics_are_prometheus(client: TestClient) -> None:
     answer = client.get("/metrics", headers=HEADERS)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    families = {each.name: each for each in text_string_to_metric_families(answer.text)}
+    families = {
+        text_string_to_metric_family.name: text_string_to_metric_family
+        for text_string_to_metric_family in text_string_to_metric_families(answer.text)
+    }
     (rows,) = families["sqlwin_stream_rows_in"].samples
     assert (rows.name, rows.value) == ("sqlwin_stream_rows_in_total", 100.0)
     assert rows.labels["name"] == "totals"
     (late,) = families["sqlwin_stream_rows_late"].samples
     assert late.value == 2.0
     lag = families["sqlwin_stream_watermark_lag_seconds"].samples
-    assert [(each.labels["source"], each.value > 0) for each in lag] == [("bids", True)]
+    assert [
+        (text_string_to_metric_family.labels["source"], text_string_to_metric_family.value > 0)
+        for text_string_to_metric_family in lag
+    ] == [("bids", True)]
     batches = {s.name: s.value for s in families["sqlwin_stream_batch_seconds"].samples}
     assert batches == {
         "sqlwin_stream_batch_seconds_count": 1.0,
@@ -112,24 +118,24 @@ def test_metrics_are_prometheus(client: TestClient) -> None:
 
 def test_an_error_that_nobody_thought_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     session = replace(watched(), mask=lambda: 1 // 0)  # type: ignore[arg-type, return-value]
-    ran(session, "SELECT 1")
+    finished_statement(session, "SELECT 1")
     app = application(Watchers([session]), TOKEN)
-    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as found:
-        answer = found.get("/api/state", headers=HEADERS)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as result:
+        answer = result.get("/api/state", headers=HEADERS)
     assert answer.status_code == 500
     assert answer.text.startswith("internal error: ZeroDivisionError")
 
 
 def test_looking_at_metrics_fetches_no_rows() -> None:
-    each, _ = stream()
+    item, _ = stream()
     with TestClient(
-        application(Watchers([watched(each)]), TOKEN), base_url="http://localhost"
-    ) as found:
-        found.get("/metrics", headers=HEADERS)
-        assert not each.run.latest.is_due("totals")
-        found.get("/api/state", headers=HEADERS)
-    # a snapshot that is fresh is shown again, and the next one fetches
-    assert not each.run.latest.is_due("totals")
+        application(Watchers([watched(item)]), TOKEN), base_url="http://localhost"
+    ) as result:
+        result.get("/metrics", headers=HEADERS)
+        assert not item.run.latest.is_due("totals")
+        result.get("/api/state", headers=HEADERS)
+    # a fresh snapshot is reused; the next one is fetched
+    assert not item.run.latest.is_due("totals")
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -137,8 +143,8 @@ def test_looking_at_metrics_fetches_no_rows() -> None:
 
 def state_at(url: str) -> dict[str, object]:
     with urllib.request.urlopen(url.replace("/?", "/api/state?"), timeout=10) as answer:
-        found: dict[str, object] = json.load(answer)
-    return found
+        result: dict[str, object] = json.load(answer)
+    return result
 
 
 def test_sessions_share_a_server_until_the_last_one_leaves() -> None:
@@ -159,22 +165,22 @@ def test_a_page_that_is_open_sees_the_end() -> None:
     session = watched()
     page = serve(session, 0)
     assert state_at(page.url)["is_over"] is False
-    seen: list[object] = []
+    states: list[object] = []
 
     import threading
     import time
 
     def look() -> None:
-        while True not in seen:
-            seen.append(state_at(page.url)["is_over"])
+        while True not in states:
+            states.append(state_at(page.url)["is_over"])
             time.sleep(0.05)
 
     looking = threading.Thread(target=look)
     looking.start()
-    wait_until(lambda: seen)
+    wait_until(lambda: states)
     page.close()
     looking.join()
-    assert seen[0] is False and seen[-1] is True
+    assert states[0] is False and states[-1] is True
 
 
 def test_a_port_in_use_gets_a_line() -> None:

@@ -1,4 +1,4 @@
-"""What runs, as data."""
+"""The monitoring data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sqlwin.ui.snapshot import latest_view, plan_of, snapshot, thin_points
 from tests.sqlwin.ui.sessions import (
     SECOND,
     FakeJobs,
+    finished_statement,
     progress,
-    ran,
     rows_of_windows,
     stage,
     stream,
@@ -32,12 +32,12 @@ from tests.sqlwin.ui.sessions import (
 
 
 def test_a_stream_is_what_its_reports_say() -> None:
-    each, _ = stream(sources=("bids", "asks"))
+    item, _ = stream(sources=("bids", "asks"))
     now = time.time()
     soon = int((now - 30) * SECOND)
-    for batch in (0, 1, 2, 2):  # Spark may say the same twice
-        each.run.n_rows = 5 * batch
-        each.history.take(
+    for batch in (0, 1, 2, 2):  # Spark may repeat a report
+        item.run.n_rows = 5 * batch
+        item.history.take(
             report_of(
                 progress(
                     batch,
@@ -48,7 +48,7 @@ def test_a_stream_is_what_its_reports_say() -> None:
                 )
             )
         )
-    (view,) = snapshot([watched(each)]).streams
+    (view,) = snapshot([watched(item)]).streams
     assert (view.rows_in, view.rows_out, view.batches) == (600, 10, 3)
     assert view.busy_seconds == pytest.approx(1.5)
     assert view.phases == pytest.approx(
@@ -64,47 +64,47 @@ def test_a_stream_is_what_its_reports_say() -> None:
 
 
 def test_the_row_that_ends_the_input_is_no_row_of_it() -> None:
-    each, _ = stream()
+    item, _ = stream()
     report = progress(0, 101)
     report["sources"] = [
         {"description": "Rows[1]", "numInputRows": 100, "startOffset": 0, "endOffset": 1},
         {"description": "FileStreamSource[/checkpoint/end-of-input]", "numInputRows": 1},
     ]
-    each.history.take(report_of(report))
-    assert snapshot([watched(each)]).streams[0].rows_in == 100
+    item.history.take(report_of(report))
+    assert snapshot([watched(item)]).streams[0].rows_in == 100
 
 
 def test_late_rows_that_are_kept_are_not_dropped() -> None:
-    each, _ = stream(late_table="late_bids")
-    each.history.take(report_of(progress(0, late=4)))
-    (view,) = snapshot([watched(each)]).streams
+    item, _ = stream(late_table="late_bids")
+    item.history.take(report_of(progress(0, late=4)))
+    (view,) = snapshot([watched(item)]).streams
     assert (view.late, view.dropped, view.late_table) == (4, 0, "late_bids")
 
 
 def test_a_stream_without_a_report_is_there_too() -> None:
-    each, _ = stream()
-    (view,) = snapshot([watched(each)]).streams
+    item, _ = stream()
+    (view,) = snapshot([watched(item)]).streams
     assert (view.state, view.batch, view.points) == ("running", None, ())
     assert view.waits_for == "the first micro-batch is still running"
 
 
 def test_an_idle_report_keeps_how_the_operators_stand() -> None:
-    each, _ = stream()
-    each.history.take(report_of(progress(0)))
+    item, _ = stream()
+    item.history.take(report_of(progress(0)))
     idle = progress(0, 0)
     del idle["durationMs"]["addBatch"], idle["observedMetrics"]["sqlwin.window.0"]
-    each.history.take(report_of(idle))
-    (view,) = snapshot([watched(each)]).streams
+    item.history.take(report_of(idle))
+    (view,) = snapshot([watched(item)]).streams
     assert view.operators[0].watermark == "1970-01-01 00:01:00"
     assert len(view.points) == 1
 
 
 def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
-    each, _ = stream()
-    each.history.take(
+    item, _ = stream()
+    item.history.take(
         report_of(progress(0, watermarks_us=(2**62,), next_end_us=None, has_ended=True))
     )
-    (view,) = snapshot([watched(each)]).streams
+    (view,) = snapshot([watched(item)]).streams
     (operator,) = view.operators
     assert (operator.watermark, operator.watermark_us, operator.lag_seconds) == (
         "end of input",
@@ -115,16 +115,16 @@ def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
 
 
 def test_a_long_chart_has_fewer_points_and_no_row_less() -> None:
-    each, _ = stream()
+    item, _ = stream()
     for batch in range(1_000):
-        each.history.take(report_of(progress(batch, 3)))
-    _, _, points = each.history.seen()
-    found = thin_points(points, 100)
-    assert len(found) <= 101
-    assert sum(point.rows_in for point in found) == 3_000
-    assert found[-1].batch == 999
-    # what stands for micro-batches stays the same when others follow
-    assert thin_points(points[:-5], 100)[:90] == found[:90]
+        item.history.take(report_of(progress(batch, 3)))
+    _, _, points = item.history.seen()
+    result = thin_points(points, 100)
+    assert len(result) <= 101
+    assert sum(point.rows_in for point in result) == 3_000
+    assert result[-1].batch == 999
+    # the elements of micro-batches stay the same when others follow
+    assert thin_points(points[:-5], 100)[:90] == result[:90]
 
 
 def test_the_rows_of_the_latest_windows_stand_first() -> None:
@@ -133,7 +133,7 @@ def test_the_rows_of_the_latest_windows_stand_first() -> None:
     latest.take("t", rows_of_windows(5, 1))
     latest.take("t", rows_of_windows(3, 1))
     (rows,) = latest.tables().values()
-    assert [int(each.minute) for each in rows["window_end"].to_pylist()] == [6, 6, 4, 4, 2, 2, 1, 1]
+    assert [int(row.minute) for row in rows["window_end"].to_pylist()] == [6, 6, 4, 4, 2, 2, 1, 1]
     latest.take("t", rows_of_windows(100, 300))
     (rows,) = latest.tables().values()
     assert rows.num_rows == MOST_ROWS
@@ -180,7 +180,7 @@ def test_files_that_are_looked_at_for_a_plan_are_no_run_of_it() -> None:
     jobs = FakeJobs()
     session = watched(jobs=jobs)
     begun = time.time() - 1
-    run = ran(session, "SELECT * FROM 'f.parquet'", "query", "")
+    run = finished_statement(session, "SELECT * FROM 'f.parquet'", "query", "")
     jobs.found[run.record.tag] = (stage(1, "done", 1, 1, begun, 0.1),)
     assert snapshot([session]).statements[0].state == "planned"
 
@@ -197,7 +197,7 @@ def test_a_statement_that_failed_says_why_and_hides_secrets() -> None:
 
 def test_rows_that_are_asked_for_are_part_of_the_statement() -> None:
     session = watched()
-    run = ran(session, "SELECT 1", "query", "")
+    run = finished_statement(session, "SELECT 1", "query", "")
     assert snapshot([session]).statements[0].state == "planned"
     assert run.compute_rows(lambda: pa.table({"a": [1, 2, 3]})).num_rows == 3
     (view,) = snapshot([session]).statements
@@ -209,7 +209,7 @@ def test_rows_that_are_asked_for_are_part_of_the_statement() -> None:
 
 
 def test_pieces_of_rows_are_one_span() -> None:
-    run = ran(watched(), "SELECT 1", "query", "")
+    run = finished_statement(watched(), "SELECT 1", "query", "")
     for _ in range(3):
         run.compute_rows(lambda: None)
     assert [span.name for span in run.record.spans] == ["planning", "computing rows"]
@@ -239,13 +239,13 @@ def test_a_batch_has_the_progress_of_its_stages() -> None:
     jobs.found[run.record.tag] = (stage(1, "running", 8, 3, now, 1.0), skipped)
     (view,) = snapshot([session]).statements
     assert view.state == "running" and view.ended is None
-    assert [(each.id, each.tasks_done) for each in view.stages] == [(1, 3)]
+    assert [(item.id, item.tasks_done) for item in view.stages] == [(1, 3)]
 
 
 def test_whoever_runs_the_dataframe_of_a_query_is_seen() -> None:
     jobs = FakeJobs()
     session = watched(jobs=jobs)
-    run = ran(session, "SELECT 1", "query", "")
+    run = finished_statement(session, "SELECT 1", "query", "")
     jobs.found[run.record.tag] = (stage(1, "running", 8, 3, time.time(), 1.0),)
     assert snapshot([session]).statements[0].state == "running"
 
@@ -254,17 +254,17 @@ def test_spark_is_not_asked_about_statements_that_lie_back() -> None:
     jobs = FakeJobs()
     session = watched(jobs=jobs)
     for number in range(250):
-        ran(session, f"SELECT {number}")
-    found = snapshot([session])
-    assert len(found.statements) == 200
-    assert found.statements[0].text == "SELECT 249"
+        finished_statement(session, f"SELECT {number}")
+    result = snapshot([session])
+    assert len(result.statements) == 200
+    assert result.statements[0].text == "SELECT 249"
     assert len(jobs.asked) == 30
 
 
 def test_a_statement_goes_on_as_long_as_its_stream() -> None:
-    each, query = stream()
-    session = watched(each)
-    run = ran(session, "INSERT INTO totals SELECT ...", "insert", "stream 1 runs")
+    item, query = stream()
+    session = watched(item)
+    run = finished_statement(session, "INSERT INTO totals SELECT ...", "insert", "stream 1 runs")
     run.record_stream(1)
     assert snapshot([session]).statements[0].state == "running"
     query.isActive = False
@@ -273,7 +273,7 @@ def test_a_statement_goes_on_as_long_as_its_stream() -> None:
 
 def test_a_statement_without_a_plan_has_no_page() -> None:
     session = watched()
-    ran(session, "SET 'a' = 'b'")
+    finished_statement(session, "SET 'a' = 'b'")
     assert plan_of(session, 1) is None
     assert plan_of(session, 99) is None
 
@@ -295,7 +295,12 @@ def test_a_stage_is_read_as_spark_writes_it() -> None:
         "firstTaskLaunchedTime": "2026-01-31T08:05:00.250GMT",
         "completionTime": "2026-01-31T08:05:02.250GMT",
     }
-    found = stage_progress(record)
-    assert (found.state, found.tasks, found.rows_read, found.task_seconds) == ("done", 2, 10, 1.5)
-    assert found.begun is not None and found.ended is not None
-    assert found.ended - found.begun == pytest.approx(2.0)
+    result = stage_progress(record)
+    assert (result.state, result.tasks, result.rows_read, result.task_seconds) == (
+        "done",
+        2,
+        10,
+        1.5,
+    )
+    assert result.begun is not None and result.ended is not None
+    assert result.ended - result.begun == pytest.approx(2.0)

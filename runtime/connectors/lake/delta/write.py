@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
 from runtime.connectors.lake.delta.snapshot import delta_path, delta_schema, open_delta
-from runtime.connectors.lake.rows import made_schema, rows_of_table
+from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, missing_extra, unwritable
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
@@ -101,10 +101,10 @@ def write_delta(
         if table is not None:
             _check_writable(table, overwrite)
         if batch is not None and table is not None:
-            done = table.transaction_version(_transaction(batch[0]))
-            if done is not None and done >= batch[1]:
+            last_batch = table.transaction_version(_transaction(batch[0]))
+            if last_batch is not None and last_batch >= batch[1]:
                 return compute(dataframe)
-        schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
+        schema = schema_of_new_table(dataframe, spec) if table is None else delta_schema(table)
     except UnreadableError as error:
         raise unwritable(spec, error) from error
     check_seen_by_all(

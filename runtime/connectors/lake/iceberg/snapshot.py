@@ -408,9 +408,9 @@ def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpr
         case "in":
             column, *members = args
             each_of = [_comparison("=", column, member, names) for member in members]
-            whole = [part for part in each_of if part is not None]
-            if len(whole) == len(each_of):
-                return E.Or(*whole) if len(whole) > 1 else whole[0]
+            filters = [part for part in each_of if part is not None]
+            if len(filters) == len(each_of):
+                return E.Or(*filters) if len(filters) > 1 else filters[0]
     return None
 
 

@@ -64,7 +64,7 @@ class _IcebergReader(VersionReader):
             return []
         table = self._table()
         if start["snapshot"] == 0:
-            return self._whole(table, end["snapshot"])
+            return self._all_files(table, end["snapshot"])
         return [
             part
             for snapshot in self._snapshots_between(table, start["snapshot"], end["snapshot"])
@@ -77,7 +77,7 @@ class _IcebergReader(VersionReader):
         except UnreadableError as error:
             raise ExecutionError(f"table `{self._spec.name}`: {error.reason}") from error
 
-    def _whole(self, table: Table, snapshot_id: int) -> list[InputPartition]:
+    def _all_files(self, table: Table, snapshot_id: int) -> list[InputPartition]:
         options = (*self._spec.options, ("version", str(snapshot_id)))
         spec = replace(self._spec, options=options)
         try:

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.columns import find_column
 from runtime.connectors.lake.iceberg.snapshot import open_catalog, spark_schema, table_name
-from runtime.connectors.lake.rows import made_schema, rows_of_table
+from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, unwritable
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
@@ -117,7 +117,7 @@ def last_batch(table: Table, writer: str) -> int:
 def commit_files(
     transaction: Transaction,
     files: Sequence[WrittenFile],
-    there: Table | None,
+    table: Table | None,
     *,
     overwrite: bool,
     properties: dict[str, str],
@@ -127,7 +127,7 @@ def commit_files(
     Args:
         transaction: Transaction on the state of the table when the files were written.
         files: Files to add, below `data/` of the table.
-        there: The table in that state. None to create it.
+        table: The table in that state. None to create it.
         overwrite: Whether to replace all rows, or in a partitioned table the rows of the files'
             partitions.
         properties: Additional properties of the snapshot.
@@ -139,8 +139,8 @@ def commit_files(
     data_files = _data_files(transaction, files)
     is_partitioned = bool(metadata.spec().fields)
     old = []
-    if overwrite and there is not None and (data_files or not is_partitioned):
-        old = [task.file for task in there.scan().plan_files()]
+    if overwrite and table is not None and (data_files or not is_partitioned):
+        old = [task.file for task in table.scan().plan_files()]
     if is_partitioned:
         if any(file.spec_id != metadata.default_spec_id for file in old):
             raise ExecutionError(
@@ -203,7 +203,7 @@ def _create_table(
     """Return a transaction that creates the table."""
     from pyiceberg.transforms import IdentityTransform
 
-    columns = made_schema(dataframe, spec)
+    columns = schema_of_new_table(dataframe, spec)
     transaction: Transaction = catalog.create_table_transaction(
         name, schema=to_arrow_schema(columns, timezone="UTC")
     )

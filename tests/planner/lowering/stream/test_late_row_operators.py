@@ -1,4 +1,4 @@
-"""Which window operators of a stream keep late rows, and which let those of others pass."""
+"""Which window operators of a stream collect late rows, and which pass those of others through."""
 
 import pytest
 from sqlglot import exp
@@ -26,14 +26,14 @@ from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import SessionWindow, Tumble
 from tests.planner.catalog import Catalog
-from tests.planner.rules.test_share_window_slices import COLUMNS, MINUTE, call, filtered
+from tests.planner.rules.test_share_window_slices import COLUMNS, MINUTE, call, filter_node
 
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 MINUTES = Tumble(MINUTE)
 BOUNDS = (("window_start", "start"), ("window_end", "end"), ("window_time", "time"))
 
 
-# Late rows of `t` and `v` are kept; `clock` is processing time
+# `t` and `v` have a side output; `clock` is processing time
 CATALOG = Catalog(
     StreamTable("t", WATERMARK, late_rows="too_late"),
     StreamTable("v", WATERMARK, late_rows="others"),
@@ -48,7 +48,7 @@ def scan(name):
 
 
 def windows(over, window=MINUTES, time="ts"):
-    """A window aggregate by `k`: SUM(x) AS x, so that another one can follow."""
+    """Return a window aggregate by `k`, with SUM(x) AS x, so that another one can follow."""
     calls = (call("SUM", "x", "x"),)
     schema = (
         Column("k", "int"),
@@ -63,14 +63,14 @@ def windows(over, window=MINUTES, time="ts"):
     return split_window_aggregate(one_phase, Options(catalog=CATALOG))
 
 
-def named(query, **inputs):
-    """A text over other plans."""
+def sql_over(query, **inputs):
+    """Return SQL over other plans."""
     schema = next(iter(inputs.values())).schema
     return SqlQuery(schema, exp.maybe_parse(query), tuple(inputs.items()))
 
 
 def without_window(node):
-    """Its columns but for the window's, `window_time` as `at`."""
+    """Return the node's columns except the window's, with `window_time` as `at`."""
     items = tuple(
         NamedExpr(new, column(old)) for new, old in (("k", "k"), ("at", "window_time"), ("x", "x"))
     )
@@ -79,42 +79,45 @@ def without_window(node):
 
 
 def steps_in(step, kind):
-    found = [step] if isinstance(step, kind) else []
+    result = [step] if isinstance(step, kind) else []
     step = step.source if isinstance(step, LocalStep) else step
     below = dict(step.inputs).values() if isinstance(step, SqlStep) else [step.input]
-    for each in below:
-        if hasattr(each, "input") or isinstance(each, LocalStep | SqlStep):
-            found += steps_in(each, kind)
-    return found
+    for item in below:
+        if hasattr(item, "input") or isinstance(item, LocalStep | SqlStep):
+            result += steps_in(item, kind)
+    return result
 
 
-def kept(plan):
-    """{number of an operator: where rows that are late for it go}; all let others' rows pass."""
+def late_row_targets(plan):
+    """Return {operator number: target of late rows}; all operators pass others' rows through."""
     step = lower_stream(plan, CATALOG, "UTC").whole
     operators = steps_in(step, StreamWindowStep)
-    assert all(each.input.mode.carries_late_rows for each in operators)
-    return {each.number: each.input.mode.late_rows for each in operators}
+    assert all(operator.input.mode.carries_late_rows for operator in operators)
+    return {operator.number: operator.input.mode.late_rows for operator in operators}
 
 
 @pytest.mark.parametrize("window", [Tumble(MINUTE), SessionWindow(MINUTE, ("k",))])
 def test_an_operator_over_the_table_keeps_its_late_rows_also_behind_a_filter(window):
-    assert kept(windows(filtered("x > 1", scan("t")), window)) == {0: "too_late"}
+    assert late_row_targets(windows(filter_node("x > 1", scan("t")), window)) == {0: "too_late"}
 
 
 def test_of_windows_over_windows_the_inner_ones_keep_raw_rows_and_the_outer_ones_let_them_pass():
     inner = without_window(windows(scan("t")))
-    assert kept(windows(inner, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: None}
+    assert late_row_targets(windows(inner, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: None}
 
 
 def test_beside_windows_of_its_table_an_operator_keeps_its_own_late_rows_too():
     inner = without_window(windows(scan("t")))
-    both = named("SELECT k, at, x FROM a UNION ALL SELECT k, ts AS at, x FROM t", a=inner)
-    assert kept(windows(both, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: "too_late"}
+    both = sql_over("SELECT k, at, x FROM a UNION ALL SELECT k, ts AS at, x FROM t", a=inner)
+    assert late_row_targets(windows(both, Tumble(10 * MINUTE), "at")) == {
+        0: "too_late",
+        1: "too_late",
+    }
 
 
 def test_windows_of_another_table_beside_them_keep_none():
     sides = {"a": windows(scan("u")), "b": windows(scan("t"))}
-    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+    assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: None,
         1: "too_late",
     }
@@ -122,7 +125,7 @@ def test_windows_of_another_table_beside_them_keep_none():
 
 def test_windows_on_processing_time_beside_them_keep_none():
     sides = {"a": windows(scan("t")), "b": windows(scan("clock"))}
-    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+    assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: "too_late",
         1: None,
     }
@@ -136,28 +139,28 @@ def test_late_rows_pass_what_ranks_their_windows():
         (*below.schema, Column("place", "int")), below, attached, "ROW_NUMBER", 1, 3,
         ("window_start", "window_end"), (), order, "place",
     )  # fmt: skip
-    assert kept(ranked) == {0: "too_late"}
+    assert late_row_targets(ranked) == {0: "too_late"}
     step = lower_stream(ranked, CATALOG, "UTC").whole
     (rank,) = steps_in(step, StreamRankStep)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 
 
 def test_what_late_rows_do_not_come_through_is_refused():
-    joined = named("SELECT a.* FROM a JOIN names ON a.k = names.k", a=windows(scan("t")))
+    joined = sql_over("SELECT a.* FROM a JOIN names ON a.k = names.k", a=windows(scan("t")))
     with pytest.raises(AnalysisError, match="only filters and projections are supported above"):
-        kept(joined)
+        late_row_targets(joined)
     below = SqlQuery(COLUMNS, exp.maybe_parse("SELECT t.* FROM t JOIN names ON t.k = names.k"), ())
     with pytest.raises(AnalysisError, match="only filters and projections are supported below"):
-        kept(windows(below))
+        late_row_targets(windows(below))
     sides = {"a": windows(scan("t")), "b": windows(scan("v"))}
     with pytest.raises(AnalysisError, match="`t` and `v` have 'late-rows'"):
-        kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides))
+        late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides))
 
 
 def test_what_is_beside_the_table_need_not_let_late_rows_through():
     other = SqlQuery(COLUMNS, exp.maybe_parse("SELECT u.* FROM u JOIN names ON u.k = names.k"), ())
     sides = {"a": windows(scan("t")), "b": windows(other)}
-    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+    assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: "too_late",
         1: None,
     }

@@ -19,7 +19,7 @@ SESSIONS = COUNTED.replace(TUMBLE, SESSION)
 
 
 def order(sql: str, *, emits_updates: bool = False) -> list[RankOrder]:
-    """By what the rows of a micro-batch are sorted."""
+    """Return the sort order of a micro-batch's rows."""
     catalog = Catalog(is_stream=True)
     plan = plan_query(parse_query(sql), sql, Options(catalog))
     return list(lower_stream(plan.physical, catalog, "UTC", emits_updates).order)
@@ -54,9 +54,9 @@ def test_windows_are_sorted_by_their_time_first(sql: str, keys: list[RankOrder])
         f"{COUNTED} ORDER BY window_end DESC",
         f"{COUNTED} ORDER BY window_end, n + 1",
         f"{COUNTED} ORDER BY window_end LIMIT 3",
-        # one that began later may end, and be emitted, earlier
+        # a session that began later may end, and be emitted, earlier
         f"{SESSIONS} ORDER BY window_start",
-        # each side has a watermark of its own
+        # each side has its own watermark
         f"SELECT * FROM ({COUNTED} UNION ALL {COUNTED}) ORDER BY window_end",
         f"SELECT * FROM ({COUNTED} ORDER BY window_end) WHERE n > 1",
         "SELECT ts, x FROM t ORDER BY ts",

@@ -1,4 +1,4 @@
-"""Splits of a source that have watermarks of their own."""
+"""Source splits with their own watermarks."""
 
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream

@@ -1,4 +1,4 @@
-"""Which INSERTs of a set over streams share slices, and what EXPLAIN says of the one stream."""
+"""Which INSERTs of a set over streams share slices, and the EXPLAIN of their stream."""
 
 import pytest
 from sqlglot import exp
@@ -34,7 +34,7 @@ from tests.planner.rules.test_share_window_slices import (
     COLUMNS,
     MINUTE,
     call,
-    filtered,
+    filter_node,
     window_aggregate,
 )
 
@@ -43,7 +43,7 @@ WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 
 
 def streams(late_rows=None):
-    """The streams `t` and `u`, and `clock`, whose `ts` is processing time; `names` is bounded."""
+    """Return the streams `t`, `u` and `clock`, whose `ts` is processing time; `names` is bounded."""
     return Catalog(
         StreamTable("t", WATERMARK, late_rows=late_rows),
         StreamTable("u", WATERMARK),
@@ -59,8 +59,8 @@ def scan(name):
     return TableScan(COLUMNS, name, exp.select("*").from_(name))
 
 
-def shared(*plans, apart=(), catalog=None):
-    """(the plans after the rule, the last thing that it noted for each plan)."""
+def share(*plans, apart=(), catalog=None):
+    """Return (plans after the rule, the rule's last note for each plan)."""
     traces = [Trace() for _ in plans]
     options = Options(catalog=catalog or CATALOG)
     after = share_window_slices(plans, traces, options, apart)
@@ -68,14 +68,14 @@ def shared(*plans, apart=(), catalog=None):
 
 
 def names_in(plan):
-    """A filter and a renaming of windows, as HAVING and a select list make them."""
+    """Return a filter and a renaming of windows, as HAVING and a select list make them."""
     kept = Filter(plan.schema, plan, (exp.maybe_parse("s > 1"),))
     text = exp.select("*").from_("below")
     return SqlQuery(plan.schema, text, (("below", kept),))
 
 
 def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_made_of():
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Tumble(10 * MINUTE)),
         names_in(window_aggregate(Hop(15 * MINUTE, HOUR), call("MAX", "y", "m"))),
         window_aggregate(Cumulate(20 * MINUTE, 2 * HOUR)),
@@ -84,20 +84,20 @@ def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_mad
     first, second, third = (shared_below(plan, CATALOG) for plan in after)
     assert isinstance(first, SharedExchange)
     assert first is second is third
-    # wider slices are made in the state, so that one level alone travels
+    # the state computes wider slices, so only one level is exchanged
     assert [level.width_us for level in first.levels] == [5 * MINUTE]
     assert first.input.window == Tumble(5 * MINUTE)
     assert shared_stream_groups(after, CATALOG) == [[0, 1, 2]]
 
 
 def test_inserts_are_put_to_the_streams_that_they_go_with():
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(MINUTE), over=scan("u")),
         window_aggregate(SessionWindow(MINUTE, ("k",))),
         window_aggregate(Hop(MINUTE, 5 * MINUTE)),
         window_aggregate(Tumble(MINUTE), keys=("j",)),
-        window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),
+        window_aggregate(Tumble(MINUTE), over=filter_node("x > 0")),
         window_aggregate(Tumble(MINUTE, 1)),
     )
     assert shared_stream_groups(after, CATALOG) == [[0, 3], [1], [2], [4], [5], [6]]
@@ -120,8 +120,8 @@ def ranked(plan):
     return WindowRank(schema, plan, attached, "ROW_NUMBER", 1, 3, keys, (), order, "rn")
 
 
-def above(plan):
-    """The windows of a plan as rows with a time."""
+def rows_above(plan):
+    """Return the windows of a plan as rows with a time."""
     names = {"window_end": "ts"}
     schema = tuple(Column(names.get(c.name, c.name), c.type) for c in plan.schema)
     items = tuple(NamedExpr(names.get(c.name, c.name), column(c.name)) for c in plan.schema)
@@ -140,7 +140,7 @@ def above(plan):
             window_aggregate(
                 Tumble(HOUR),
                 call("MAX", "s", "m"),
-                over=above(window_aggregate(Tumble(MINUTE))),
+                over=rows_above(window_aggregate(Tumble(MINUTE))),
                 keys=(),
             ),
             "the input is a stream of other windows",
@@ -150,7 +150,7 @@ def above(plan):
 )
 def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
     other = window_aggregate(Hop(MINUTE, 5 * MINUTE))
-    after, notes = shared(plan, other)
+    after, notes = share(plan, other)
     assert shared_stream_groups(after, CATALOG) == [[0], [1]]
     assert reason in notes[0][0]
 
@@ -161,22 +161,22 @@ def test_processing_time_updates_and_bounded_tables_keep_streams_apart():
     ]
     pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
     at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
-    for found, reason in (
-        (shared(*on_processing_time), "the windows of the stream use processing time"),
-        (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
+    for result, reason in (
+        (share(*on_processing_time), "the windows of the stream use processing time"),
+        (share(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
         (
-            shared(*pair, at_rest),
+            share(*pair, at_rest),
             "the input is a stream, but other INSERTs of the set read none",
         ),
     ):
-        after, notes = found
+        after, notes = result
         assert all(len(group) == 1 for group in shared_stream_groups(after, CATALOG))
         assert notes[0] == [reason]
 
 
 def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     catalog = streams(late_rows="too_late")
-    after, notes = shared(
+    after, notes = share(
         window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR)), catalog=catalog
     )
     assert notes == [[None], [None]]
@@ -191,30 +191,30 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
     windows = Hop(HOUR, 24 * HOUR), Hop(HOUR, 24 * HOUR, 10 * MINUTE)
-    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0], CATALOG) == [[0], [1]]
+    assert shared_stream_groups(share(*map(window_aggregate, windows))[0], CATALOG) == [[0], [1]]
     tables = [window_aggregate(window, over=scan("names")) for window in windows]
-    after, notes = shared(*tables)
+    after, notes = share(*tables)
     assert notes == [[None], [None]]
-    # those of a batch are no stream's
+    # INSERTs of a batch are not on a stream
     assert shared_stream_groups(after, CATALOG) == [[0], [1]]
 
 
 def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
     assert MOST_READERS == MOST_IN_STATE
     plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MOST_READERS + 3)]
-    groups = shared_stream_groups(shared(*plans)[0], CATALOG)
+    groups = shared_stream_groups(share(*plans)[0], CATALOG)
     assert sorted(map(len, groups)) == [3, MOST_READERS]
 
 
 def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
-    after, _ = shared(
+    after, _ = share(
         window_aggregate(Tumble(MINUTE)),
         names_in(window_aggregate(Hop(MINUTE, 5 * MINUTE), call("SUM", "x", "t"))),
     )
     steps = lower_stream_set(after, ["a", "b"], CATALOG, "UTC")
     assert [reader.name for reader in steps.shared.readers] == ["a", "b"]
     assert [reader.slices for reader in steps.shared.readers] == [Tumble(MINUTE)] * 2
-    # the same sum is computed once, and has the name that each gave it
+    # the same sum is computed once, and keeps both names
     assert [partial.columns for partial in steps.shared.input.source.partials] == [("s$0",)]
     assert dict(steps.shared.readers[1].columns)["s$0"] == "t$0"
     assert steps.shared.readers[1].aggregation.window == Hop(MINUTE, 5 * MINUTE)
@@ -225,7 +225,7 @@ def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
 
 
 def test_explain_shows_the_stream_once_and_who_reads_it():
-    after, _ = shared(
+    after, _ = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Hop(MINUTE, HOUR), call("MAX", "y", "m")),
         window_aggregate(Cumulate(10 * MINUTE, HOUR)),

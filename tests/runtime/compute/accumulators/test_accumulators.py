@@ -1,4 +1,4 @@
-"""Accumulators: combine, reduce and scan against merging the same rows one by one."""
+"""Accumulators: combine, reduce and scan, compared with merging the same rows one by one."""
 
 import math
 from decimal import Decimal
@@ -37,9 +37,9 @@ def runs(lengths):
     return [(int(e) - n, int(e)) for n, e in zip(lengths, ends, strict=True)]
 
 
-def assert_all_same(found, expected):
-    assert len(found) == len(expected)
-    wrong = [pair for pair in zip(found, expected, strict=True) if not same(*pair)]
+def assert_all_same(actual, expected):
+    assert len(actual) == len(expected)
+    wrong = [pair for pair in zip(actual, expected, strict=True) if not same(*pair)]
     assert not wrong
 
 
@@ -126,7 +126,7 @@ def test_a_sum_in_a_narrow_column_must_fit_that_column():
 def test_a_decimal_sum_has_no_more_digits_than_its_type(precision):
     type_ = pa.decimal128(precision, 2)
     nines = "9" * (precision - 2) + ".99"
-    # Written, not computed: Python's decimals round to 28 digits.
+    # Literals, because Python's decimals round to 28 digits.
     largest, smallest = Decimal(nines), Decimal("-" + nines)
     cent = Decimal("0.01")
     assert sum_of([largest, cent, -cent], type_) == largest
@@ -147,14 +147,14 @@ def test_extremes_of_timestamps_keep_unit_and_zone(unit, zone):
     type_ = pa.timestamp(unit, zone)
     column = pa.array([5, None, -7, 3]).cast(type_)
     merge = accumulator(Merge(("t",), MergeOp.MIN), [type_])
-    (found,) = merge.to_arrow(merge.reduce_runs(merge.from_arrow([column]), np.array([0, 1, 2])))
-    assert found.equals(pa.array([5, None, -7]).cast(type_))
+    (table,) = merge.to_arrow(merge.reduce_runs(merge.from_arrow([column]), np.array([0, 1, 2])))
+    assert table.equals(pa.array([5, None, -7]).cast(type_))
 
 
 def test_extremes_of_a_column_without_a_type_are_null():
     merge = accumulator(Merge(("x",), MergeOp.MAX), [pa.null()])
-    (found,) = merge.to_arrow(merge.from_arrow([pa.nulls(2)]))
-    assert found.equals(pa.nulls(2))
+    (table,) = merge.to_arrow(merge.from_arrow([pa.nulls(2)]))
+    assert table.equals(pa.nulls(2))
 
 
 def test_sums_of_doubles_do_not_cancel_what_others_lost():

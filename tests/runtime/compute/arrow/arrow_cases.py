@@ -1,4 +1,4 @@
-"""Rows full of boundary values, and expressions over them, for both Arrow and Spark to evaluate."""
+"""Rows full of boundary values, and expressions over them, for Arrow and Spark to evaluate."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _VALUES = {
 
 
 def table(seed: int, n_rows: int) -> pa.Table:
-    """Random rows of SCHEMA, about every seventh value NULL, with `id` as the first column."""
+    """Return random rows of SCHEMA, about every seventh value NULL, with `id` as the first column."""
     source = random.Random(seed)
     columns = {"id": pa.array(range(n_rows), pa.int64())}
     for name, type_ in _TYPES.items():
@@ -126,16 +126,16 @@ def table(seed: int, n_rows: int) -> pa.Table:
 
 
 def parse(sql: str) -> sqlglot.exp.Expr:
-    """The tree of one scalar expression."""
+    """Parse one scalar expression."""
     return sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWinQueries).expressions[0]
 
 
 def translate(sql: str) -> Expression | str:
-    """`sql` for the scan, over SCHEMA."""
+    """Translate `sql` for the scan over SCHEMA; return the reason as text if that is impossible."""
     return to_arrow_expression(parse(sql), SCHEMA, TIME_ZONE)
 
 
-# Each line a few expressions; none of them is an error for any row.
+# Expressions that are valid for every row.
 SUCCEEDING = [
     sql.strip()
     for line in """
@@ -172,7 +172,7 @@ SUCCEEDING = [
     for sql in line.split(";")
 ]
 
-# Each is an error for some row.
+# Each fails for some row.
 FAILING = [
     "i / j",
     "d / e",
@@ -196,7 +196,9 @@ FAILING = [
 
 
 class RandomExpressions:
-    """Makes SQL of a wanted kind; small values, so that few overflow, and divisors never zero."""
+    """Generates SQL of a requested type, with small values that rarely overflow and non-zero
+    divisors.
+    """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

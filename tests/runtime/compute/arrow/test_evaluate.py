@@ -1,4 +1,4 @@
-"""Expressions over Arrow batches: row by row, in any cut, and against Spark itself."""
+"""Expressions over Arrow batches: row by row, split in any way, and compared with Spark."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_batch_fails_if_and_only_if_one_of_its_rows_does(seed, cut):
 
 
 def exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
-    """Values that are equal only if they are the same: -0.0 is not 0.0, NaN is NaN."""
+    """Return values that are equal only if identical: -0.0 differs from 0.0, NaN equals NaN."""
     if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
         column = column.cast(pa.int64() if column.type != pa.date32() else pa.int32())
     values = column.to_pylist()
@@ -172,10 +172,10 @@ def exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    """A Spark session in a zone of its own.
+    """Provide a Spark session in another time zone.
 
-    What expressions have in common Spark may evaluate ahead of the conditions that guard it, an
-    error included; that is turned off, since which error a row gives would depend on its neighbours.
+    Spark may evaluate common subexpressions ahead of the conditions that guard them, and raise
+    their errors. That is turned off, because a row's error would depend on its neighbours.
     """
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", TIME_ZONE)
@@ -185,7 +185,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def rows(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
-    """Rows that Spark knows as `boundary_rows`."""
+    """Register rows with Spark as `boundary_rows`."""
     path: Path = tmp_path_factory.mktemp("arrow") / "rows.parquet"
     result = table(seed=7, n_rows=300)
     pq.write_table(result, path)
@@ -205,14 +205,16 @@ def assert_same_as_spark(session: SparkSession, rows: pa.Table, expressions: lis
     for i, sql in enumerate(expressions):
         expression = translate(sql)
         assert not isinstance(expression, str), f"{sql}: {expression}"
-        wanted = expected.column(i)
-        if pa.types.is_timestamp(wanted.type) and wanted.type.tz is not None:
-            wanted = wanted.cast(pa.timestamp("us", tz="UTC"))
+        expected_rows = expected.column(i)
+        if pa.types.is_timestamp(expected_rows.type) and expected_rows.type.tz is not None:
+            expected_rows = expected_rows.cast(pa.timestamp("us", tz="UTC"))
         actual = evaluate(expression, rows)
-        if actual.type != wanted.type or exact(actual) != exact(wanted):
-            pairs = zip(exact(actual), exact(wanted), strict=True)
+        if actual.type != expected_rows.type or exact(actual) != exact(expected_rows):
+            pairs = zip(exact(actual), exact(expected_rows), strict=True)
             first = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-            differences.append((sql, actual.type, wanted.type, first, rows.slice(first or 0, 1)))
+            differences.append(
+                (sql, actual.type, expected_rows.type, first, rows.slice(first or 0, 1))
+            )
     assert not differences, differences
 
 

@@ -1,4 +1,4 @@
-"""Packed tables: what is written is what is read, bit for bit, and it is small."""
+"""Packed tables are read back bit for bit, and they are small."""
 
 import datetime
 import decimal
@@ -87,14 +87,14 @@ def tables(draw):
     table = pa.Table.from_arrays(columns, schema=pa.schema(fields, {"made": "here"}))
     if not columns or n_rows < 3:
         return table
-    # arrays that begin in the middle of their buffers, and columns of several chunks
+    # arrays that begin inside their buffers, and columns of several chunks
     start = draw(st.sampled_from([0, 1, n_rows // 2]))
     cut = table.slice(start)
     return pa.concat_tables([cut, table.slice(0, start)]) if draw(st.booleans()) else cut
 
 
 def bits(column):
-    """Values that are equal if their bits are, which NaNs and zeros are not by themselves."""
+    """Return values that are equal if their bits are, unlike NaNs and zeros."""
     if isinstance(column, float):
         return struct.pack("<d", column)
     if isinstance(column, list):
@@ -103,7 +103,7 @@ def bits(column):
 
 
 def plain(column):
-    """Python values; of times, which may be out of Python's range, their numbers."""
+    """Return Python values; times, which may exceed Python's range, as numbers."""
     type_ = column.type
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_) or pa.types.is_time64(type_):
         column = column.cast(pa.int64())
@@ -124,24 +124,24 @@ def plain(column):
 @given(tables())
 @settings(max_examples=300, deadline=None)
 def test_a_packed_table_comes_back_bit_for_bit(table):
-    found = unpack(pack(table))
-    found.validate(full=True)
-    assert found.schema.equals(table.schema, check_metadata=True)
-    assert found.num_rows == table.num_rows or not table.num_columns
+    result = unpack(pack(table))
+    result.validate(full=True)
+    assert result.schema.equals(table.schema, check_metadata=True)
+    assert result.num_rows == table.num_rows or not table.num_columns
     for name in table.column_names:
-        assert plain(found.column(name)) == plain(table.column(name))
+        assert plain(result.column(name)) == plain(table.column(name))
 
 
 @given(st.lists(integers(64), min_size=1, max_size=200), st.integers(1, 1 << 40))
 def test_integers_come_back_whatever_their_distance_and_divisor(values, factor):
     multiples = [v * factor for v in range(len(values))]
-    given = {
+    columns = {
         "as they are": pa.array(values, pa.int64()),
         "in order": pa.array(sorted(values), pa.int64()),
         "multiples": pa.array(multiples, pa.int64()),
         "downwards": pa.array(multiples[::-1], pa.int64()),
     }
-    table = pa.table(given)
+    table = pa.table(columns)
     assert unpack(pack(table)).equals(table)
 
 
@@ -149,8 +149,8 @@ def test_zeros_and_nans_keep_their_sign_and_payload():
     payload = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_DEAD_BEEF))[0]
     values = [0.0, -0.0, math.nan, -math.nan, payload, math.inf, -math.inf, 5e-324] * 20
     table = pa.table({"v": pa.array(np.array(values))})
-    found = unpack(pack(table))
-    assert found.column("v").to_numpy().tobytes() == np.array(values).tobytes()
+    result = unpack(pack(table))
+    assert result.column("v").to_numpy().tobytes() == np.array(values).tobytes()
 
 
 def test_the_extremes_of_integers_side_by_side_come_back():
@@ -189,7 +189,7 @@ def live_slices(n_keys=250, n_slices=8):
 def test_slices_in_order_take_little_more_than_the_noise_in_them():
     table = live_slices()
     n_bytes = len(pack(table)) / table.num_rows
-    # 6.6 bytes of a random double, 2.1 of a sum, half a byte of a count; key and slice hardly any
+    # bytes: 6.6 per random double, 2.1 per sum, 0.5 per count; key and slice hardly any
     assert n_bytes < 9.9
     assert len(to_blob(table, "zstd")) / table.num_rows > 1.3 * n_bytes
 

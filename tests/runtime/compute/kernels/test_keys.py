@@ -83,7 +83,7 @@ def test_buckets_do_not_depend_on_chunks_slices_or_dictionaries(values, cut):
 
 def test_buckets_are_the_same_in_every_process():
     columns = [pa.array(["a", "b", None]), pa.array([1, 2, 3])]
-    # Written down once; a change would send keys of one query to different buckets.
+    # Fixed values: a change would send keys of one query to different buckets.
     assert bucket_of(columns, 3, 1 << 20).tolist() == [1014709, 415828, 266781]
 
 
@@ -100,7 +100,7 @@ def test_buckets_are_the_same_in_every_process():
 )
 def test_keys_spread_evenly_over_buckets(keys):
     sizes = np.bincount(bucket_of([keys], len(keys), 64), minlength=64)
-    # Mean 312, standard deviation 18 if it were chance.
+    # Mean 312, standard deviation 18 for random buckets.
     assert sizes.min() > 312 - 6 * 18 and sizes.max() < 312 + 6 * 18
 
 

@@ -1,4 +1,4 @@
-"""The global stage against brute force: every row in every window of the definition."""
+"""The global stage, compared with brute force: every row in every window of the definition."""
 
 from collections import defaultdict
 
@@ -51,7 +51,7 @@ def canonical(key):
 
 
 def brute_force(window, rows, cases):
-    """{(key, start, end): (the merge of the rows, for each case)}."""
+    """Return {(key, start, end): merged rows of each case}."""
     members = defaultdict(list)
     for key, t, values in rows:
         for bounds in windows_of(window, t):
@@ -76,7 +76,7 @@ def aggregation(window, key_types, cases):
 
 
 def partials(window, key_types, rows, cases):
-    """One partial a row: several of a key and slice, in the order of the rows."""
+    """Return one partial per row, several for a key and slice, in the order of the rows."""
     columns = {}
     for i, type_ in enumerate(key_types):
         columns[f"k{i}"] = pa.array([key[i] for key, _, _ in rows], type_)
@@ -88,9 +88,9 @@ def partials(window, key_types, rows, cases):
     return pa.table(columns)
 
 
-def merged(table, spec, key_types, cases, max_rows=65_536, part_rows=PART_ROWS):
-    """{(key, start, end): results}, checked for types, duplicates, batch sizes and validity."""
-    found = {}
+def merge_windows(table, spec, key_types, cases, max_rows=65_536, part_rows=PART_ROWS):
+    """Return {(key, start, end): results}, after checking types, duplicates, batch sizes, validity."""
+    result = {}
     for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
         assert batch.schema == merged_schema(table.schema, spec)
@@ -106,18 +106,20 @@ def merged(table, spec, key_types, cases, max_rows=65_536, part_rows=PART_ROWS):
             per_case.append(case.results([columns.pop(0) for _ in range(n_outputs)]))
         for row in range(batch.num_rows):
             where = (canonical(key[row] for key in keys), start[row], end[row])
-            assert where not in found
-            found[where] = [results[row] for results in per_case]
-    return found
+            assert where not in result
+            result[where] = [results[row] for results in per_case]
+    return result
 
 
 def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536, part_rows=PART_ROWS):
     spec = aggregation(window, key_types, cases)
     table = partials(window, key_types, rows, cases)
-    found = merged(table, spec, key_types, cases, max_rows, part_rows)
+    result = merge_windows(table, spec, key_types, cases, max_rows, part_rows)
     expected = brute_force(window, rows, cases)
-    assert set(found) == set(expected)
-    wrong = [(w, found[w], expected[w]) for w in found if not all(map(same, found[w], expected[w]))]
+    assert set(result) == set(expected)
+    wrong = [
+        (w, result[w], expected[w]) for w in result if not all(map(same, result[w], expected[w]))
+    ]
     assert not wrong
 
 
@@ -192,11 +194,11 @@ def test_cells_sort_whatever_their_range_and_order(n_cells, order):
         cells = np.concatenate(
             [np.sort(run) for run in np.split(cells, 1 if order == "ascending" else 10)]
         )
-    found = ascending_order(cells, n_cells)
-    assert (found is None) == (order == "ascending")
-    sorted_cells = cells if found is None else cells[found]
+    result = ascending_order(cells, n_cells)
+    assert (result is None) == (order == "ascending")
+    sorted_cells = cells if result is None else cells[result]
     assert sorted_cells.tolist() == sorted(cells.tolist())
-    assert found is None or sorted(found.tolist()) == list(range(len(cells)))
+    assert result is None or sorted(result.tolist()) == list(range(len(cells)))
 
 
 NAN, INF = float("nan"), float("inf")
@@ -231,11 +233,11 @@ def test_cumulate_repeats_a_step_without_rows_up_to_the_end_of_the_maximal_windo
     case = CASES["count"]
     for update_only, ends in [(False, [6, 9, 12]), (True, [6, 12])]:
         window = Cumulate(3, 12, 0, update_only)
-        found = merged(
+        result = merge_windows(
             partials(window, (), rows, [case]), aggregation(window, (), [case]), (), [case]
         )
-        assert [end for _, _, end in found] == ends
-        assert found[((), 0, 12)] == [2]
+        assert [end for _, _, end in result] == ends
+        assert result[((), 0, 12)] == [2]
 
 
 def test_windows_come_key_by_key_in_order_of_time():
@@ -258,13 +260,13 @@ def test_dictionary_encoded_and_chunked_partials_merge_like_plain_ones():
     case, window = CASES["max string"], Hop(5, 15)
     spec = aggregation(window, (pa.string(),), [case])
     plain = partials(window, (pa.string(),), rows, [case])
-    expected = merged(plain, spec, (pa.string(),), [case])
+    expected = merge_windows(plain, spec, (pa.string(),), [case])
     encoded = plain
     for name in ("k0", *case.spec.columns):
         column = encoded.column(name).dictionary_encode()
         encoded = encoded.set_column(encoded.schema.get_field_index(name), name, column)
     chunked = pa.concat_tables([encoded.slice(0, 1), encoded.slice(1, 3)])
-    assert merged(chunked, spec, (pa.string(),), [case]) == expected
+    assert merge_windows(chunked, spec, (pa.string(),), [case]) == expected
 
 
 def test_no_partials_and_partials_in_gaps_make_no_windows():

@@ -1,4 +1,4 @@
-"""Slices rolled up from finer ones give the windows that they would give by themselves."""
+"""Slices rolled up from finer ones give the same windows as slices computed directly."""
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.runtime.compute.aggregates import CASES, same
 
-# Windows whose slices are all made of slices of 2 that begin at 1.
+# Windows whose slices consist of slices of 2 that begin at 1.
 WINDOWS = [
     Tumble(10, 1),
     Tumble(6, -5),
@@ -36,13 +36,13 @@ NUMBERS = st.one_of(st.none(), st.lists(st.integers(0, 3), max_size=4))
 KEY = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, -0.0, float("nan"), 1.5]))
 
 
-# Those that the planner makes, and without sums that overflow in some windows.
+# Accumulators that the planner creates, without sums that could overflow.
 KINDS = [case for name, case in CASES.items() if name not in ("first wide", "sum int64 huge")]
 
 
 @st.composite
 def fine_partials(draw):
-    """(partials on slices of 2 that begin at 1, their accumulators)."""
+    """Draw (partials on slices of 2 that begin at 1, their accumulators)."""
     rows = draw(st.lists(st.tuples(KEY, st.integers(-30, 30)), max_size=25))
     n_rows = len(rows)
     columns = {
@@ -63,7 +63,7 @@ def fine_partials(draw):
         if name == "ints":
             accumulators.append(Distinct((name,), Column("sum", "bigint"), MergeOp.SUM))
     if draw(st.booleans()):
-        # times of a slice lie in it
+        # a slice contains its times
         lists = [
             numbers and [{"o": 2 * end - n % 2, "v": "x" * n} for n in numbers]
             for (_, end), numbers in zip(
@@ -76,23 +76,23 @@ def fine_partials(draw):
 
 
 def windows(table, window, accumulators):
-    """{(key, start, end): results}."""
+    """Return {(key, start, end): results}."""
     spec = WindowAggregation(window, ("k", "f"), "s", accumulators)
-    found = {}
+    result = {}
     for batch in merge_slices(table, spec):
         columns = [column.to_pylist() for column in batch.columns]
         for k, f, start, end, *results in zip(*columns, strict=True):
             key = (k, "NaN" if f != f else f, start, end)
-            assert key not in found
-            found[key] = results
-    return found
+            assert key not in result
+            result[key] = results
+    return result
 
 
-def assert_same_windows(found, wanted):
-    assert found.keys() == wanted.keys()
-    for where, results in wanted.items():
-        for each, other in zip(found[where], results, strict=True):
-            assert same(each, other), where
+def assert_same_windows(actual, expected):
+    assert actual.keys() == expected.keys()
+    for where, results in expected.items():
+        for item, other in zip(actual[where], results, strict=True):
+            assert same(item, other), where
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
@@ -158,11 +158,11 @@ def test_only_what_is_read_comes_out_each_level_from_its_source():
         SliceLevel(8, 0, 2),
     ]
     accumulators = [Merge(("n",), MergeOp.COUNT), Merge(("m",), MergeOp.MAX)]
-    found = {
+    result = {
         number: sorted(tuple(row.values()) for row in part.to_pylist())
         for number, part in roll_up_levels(table, [], "s", accumulators, levels)
     }
-    assert found == {
+    assert result == {
         1: [(2, 2), (4, 2), (8, 1)],
         2: [(4, 8, 4), (8, 9, 1)],
         3: [(8,)],

@@ -1,4 +1,4 @@
-"""Sessions from partials against a model: rows in order of time, cut wherever a gap is too long."""
+"""Sessions from partials, compared with a model: rows in order of time, cut at gaps."""
 
 import math
 from collections import defaultdict
@@ -22,8 +22,8 @@ GAP = 10
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
 
 
-def cut(rows, partition_of=lambda key: key):
-    """{(partition, start, end): the rows of a session}; rows are (key, time, values)."""
+def cut_sessions(rows, partition_of=lambda key: key):
+    """Return {(partition, start, end): rows of the session}; rows are (key, time, values)."""
     partitions = defaultdict(list)
     for row in rows:
         partitions[canonical(partition_of(row[0]))].append(row)
@@ -40,7 +40,7 @@ def cut(rows, partition_of=lambda key: key):
 
 
 def table_of(key_types, partials, cases):
-    """A row for each of (key, first time, last time, values of the cases)."""
+    """Return a row for each (key, first time, last time, values of the cases)."""
     columns = {
         f"k{i}": pa.array([partial[0][i] for partial in partials], type_)
         for i, type_ in enumerate(key_types)
@@ -53,9 +53,9 @@ def table_of(key_types, partials, cases):
     return pa.table(columns)
 
 
-def merged(table, spec, cases, max_rows=65_536):
-    """{(key, start, end): results}."""
-    found = {}
+def merge_windows(table, spec, cases, max_rows=65_536):
+    """Return {(key, start, end): results}."""
+    result = {}
     for batch in merge_sessions(table, spec, max_rows):
         batch.validate(full=True)
         assert batch.schema == merged_schema(table.schema, spec)
@@ -71,39 +71,41 @@ def merged(table, spec, cases, max_rows=65_536):
             results.append(case.results([columns.pop(0) for _ in range(n_outputs)]))
         for row in range(batch.num_rows):
             where = (canonical(key[row] for key in keys), start[row], end[row])
-            assert where not in found
-            found[where] = [of_case[row] for of_case in results]
-    return found
+            assert where not in result
+            result[where] = [of_case[row] for of_case in results]
+    return result
 
 
-def assert_same(found, wanted):
-    assert set(found) == set(wanted)
-    wrong = [(w, found[w], wanted[w]) for w in found if not all(map(same, found[w], wanted[w]))]
+def assert_same(actual, expected):
+    assert set(actual) == set(expected)
+    wrong = [
+        (w, actual[w], expected[w]) for w in actual if not all(map(same, actual[w], expected[w]))
+    ]
     assert not wrong
 
 
 def test_rows_exactly_the_gap_apart_are_one_session():
     #  0        10        20 21       31
     #  a---------a----------)|a--------)
-    found = find_sessions(*map(np.array, ([0, 0, 0], [0, 10, 21], [0, 10, 21])), GAP)
-    assert found.first_us.tolist() == [0, 21]
-    assert found.last_us.tolist() == [10, 21]
+    result = find_sessions(*map(np.array, ([0, 0, 0], [0, 10, 21], [0, 10, 21])), GAP)
+    assert result.first_us.tolist() == [0, 21]
+    assert result.last_us.tolist() == [10, 21]
 
 
 def test_a_partial_inside_another_does_not_end_the_session():
-    # the row at 55 is within the gap of 50, though not of 6
-    found = find_sessions(*map(np.array, ([0, 0, 0], [0, 5, 55], [50, 6, 55])), GAP)
-    assert (found.first_us.tolist(), found.last_us.tolist()) == ([0], [55])
+    # the row at 55 is within the gap of 50, but not of 6
+    result = find_sessions(*map(np.array, ([0, 0, 0], [0, 5, 55], [50, 6, 55])), GAP)
+    assert (result.first_us.tolist(), result.last_us.tolist()) == ([0], [55])
 
 
 def test_partitions_far_apart_in_time_are_distinguished():
-    # times and partitions do not fit into one number of 64 bits
+    # times and partitions together exceed 64 bits
     late = 2**61
     partition = np.arange(200).repeat(2)
     first = np.tile([late, -late], 200)
-    found = find_sessions(partition, first, first, GAP)
-    assert found.first_us.tolist() == [-late, late] * 200
-    assert found.of_partial().tolist() == [n ^ 1 for n in range(400)]
+    result = find_sessions(partition, first, first, GAP)
+    assert result.first_us.tolist() == [-late, late] * 200
+    assert result.session_of_partial().tolist() == [n ^ 1 for n in range(400)]
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
@@ -130,14 +132,14 @@ def test_any_split_of_rows_into_partials_gives_the_sessions_of_the_rows(keys, da
     spec = WindowAggregation(
         SessionWindow(GAP, names), names, "s", tuple(case.spec for case in cases)
     )
-    found = merged(
+    result = merge_windows(
         table_of(key_types, partials, cases), spec, cases, data.draw(st.sampled_from([1, 3, 99]))
     )
-    wanted = {
+    expected = {
         where: [case.merge([vs[i] for _, _, vs in session]) for i, case in enumerate(cases)]
-        for where, session in cut(rows).items()
+        for where, session in cut_sessions(rows).items()
     }
-    assert_same(found, wanted)
+    assert_same(result, expected)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -147,14 +149,15 @@ def test_every_accumulator_merges_inside_sessions(name, data):
     rows = data.draw(st.lists(st.tuples(key, times, st.tuples(case.values)), max_size=12))
     partials = [(key, t, t, values) for key, t, values in rows]
     spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (case.spec,))
-    found = merged(table_of(key_types, partials, [case]), spec, [case])
-    wanted = {
-        where: [case.merge([vs[0] for _, _, vs in session])] for where, session in cut(rows).items()
+    result = merge_windows(table_of(key_types, partials, [case]), spec, [case])
+    expected = {
+        where: [case.merge([vs[0] for _, _, vs in session])]
+        for where, session in cut_sessions(rows).items()
     }
-    assert_same(found, wanted)
+    assert_same(result, expected)
 
 
-# a buffer's partials of FIRST and LAST have one column of order
+# the buffer's partials of FIRST and LAST have one order column
 @pytest.mark.parametrize("name", [name for name in CASES if name != "first wide"])
 @given(data=st.data())
 def test_partials_that_a_task_chains_make_the_same_sessions(name, data):
@@ -168,7 +171,9 @@ def test_partials_that_a_task_chains_make_the_same_sessions(name, data):
     at = data.draw(st.integers(0, len(rows)))
     tasks = [table.slice(0, at), table.slice(at)]
     chained = [chain_partials(task, ("k0",), (case.spec, *bounds), GAP) for task in tasks]
-    assert_same(merged(pa.concat_tables(chained), spec, [case]), merged(table, spec, [case]))
+    assert_same(
+        merge_windows(pa.concat_tables(chained), spec, [case]), merge_windows(table, spec, [case])
+    )
 
 
 def test_partials_in_order_of_time_are_one_where_they_follow_within_the_gap():
@@ -194,14 +199,14 @@ def test_sessions_are_of_the_partition_and_groups_of_all_keys(partition, data):
     rows = data.draw(st.lists(st.tuples(key, times, st.tuples(case.values)), max_size=25))
     partials = [(key, t, t, values) for key, t, values in rows]
     spec = WindowAggregation(SessionWindow(GAP, partition), ("k0", "k1"), "s", (case.spec,))
-    found = merged(table_of((pa.string(), pa.string()), partials, [case]), spec, [case])
+    result = merge_windows(table_of((pa.string(), pa.string()), partials, [case]), spec, [case])
     members = defaultdict(list)
     places = [int(name[1]) for name in partition]
-    sessions = cut(rows, lambda key: tuple(key[place] for place in places))
+    sessions = cut_sessions(rows, lambda key: tuple(key[place] for place in places))
     for (_, start, end), session in sessions.items():
         for row in session:
             members[(row[0], start, end)].append(row[2][0])
-    assert_same(found, {where: [case.merge(values)] for where, values in members.items()})
+    assert_same(result, {where: [case.merge(values)] for where, values in members.items()})
 
 
 @given(data=st.data())
@@ -214,18 +219,18 @@ def test_distinct_values_are_distinguished_inside_sessions(data):
     count = Distinct(("v",), Column("n", "bigint"), MergeOp.COUNT)
     total = Distinct(("v",), Column("total", "bigint"), MergeOp.SUM)
     spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (total, count))
-    found = {}
+    result = {}
     for batch in merge_sessions(table, spec, 3):
         assert batch.schema == merged_schema(table.schema, spec)
         for row in batch.to_pylist():
-            found[(row["k0"], row["window_start"])] = (row["total"], row["n"])
-    wanted = {}
+            result[(row["k0"], row["window_start"])] = (row["total"], row["n"])
+    expected = {}
     epoch = np.datetime64(0, "us")
-    for ((k,), start, _), session in cut(rows).items():
+    for ((k,), start, _), session in cut_sessions(rows).items():
         values = {value for row in session for value in row[2]}
         at = (epoch + np.timedelta64(start, "us")).item()
-        wanted[(k, at)] = (sum(values) if values else None, len(values))
-    assert found == wanted
+        expected[(k, at)] = (sum(values) if values else None, len(values))
+    assert result == expected
 
 
 def test_the_buffer_puts_rows_of_a_piece_together_and_keeps_their_times():

@@ -1,4 +1,4 @@
-"""Slices of times at the ends of what TIMESTAMP holds."""
+"""Slices of times at the limits of TIMESTAMP."""
 
 from __future__ import annotations
 

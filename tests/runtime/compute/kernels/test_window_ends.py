@@ -1,4 +1,4 @@
-"""Windows whose ends lie in a range: those of all windows that do, with the same results."""
+"""Restricting windows to a range of ends selects the windows of an unrestricted run."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Counts and sums of distinct values over windows, against brute force."""
+"""Counts and sums of distinct values over windows, compared with brute force."""
 
 import math
 from decimal import Decimal
@@ -38,7 +38,7 @@ def sum_of(column, type_):
 
 
 def lists(window, key_types, rows, types):
-    """One row of lists for each row, several of a key and slice; `rows` are (key, time, lists)."""
+    """Return one row of lists per input row (key, time, lists), several for a key and slice."""
     columns = {
         f"k{i}": pa.array([key[i] for key, _, _ in rows], t) for i, t in enumerate(key_types)
     }
@@ -48,18 +48,18 @@ def lists(window, key_types, rows, types):
     return pa.table(columns)
 
 
-def merged(table, window, n_keys, accumulators, max_rows=65_536, part_rows=PART_ROWS):
-    """{(key, start, end): results} in the order of the accumulators."""
+def merge_windows(table, window, n_keys, accumulators, max_rows=65_536, part_rows=PART_ROWS):
+    """Return {(key, start, end): results} in the order of the accumulators."""
     spec = WindowAggregation(window, tuple(f"k{i}" for i in range(n_keys)), "s", accumulators)
-    found = {}
+    result = {}
     for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
         assert batch.schema == merged_schema(table.schema, spec)
         for row in zip(*(_plain(column) for column in batch.columns), strict=True):
             where = (canonical(row[:n_keys]), row[n_keys], row[n_keys + 1])
-            assert where not in found
-            found[where] = list(row[n_keys + 2 :])
-    return found
+            assert where not in result
+            result[where] = list(row[n_keys + 2 :])
+    return result
 
 
 def _plain(column):
@@ -71,7 +71,7 @@ def _plain(column):
 
 
 def distinct(values):
-    """NaN equals NaN and -0.0 equals 0.0; structs as tuples."""
+    """Return the distinct values: NaN equals NaN, -0.0 equals 0.0, structs are tuples."""
 
     def plain(value):
         if isinstance(value, dict):
@@ -88,21 +88,21 @@ def double_sum(values):
     return sum(numbers)
 
 
-def same(found, expected):
-    if isinstance(expected, float) and found is not None:
-        both_nan = math.isnan(expected) and math.isnan(found)
-        return both_nan or math.isclose(found, expected, rel_tol=1e-12, abs_tol=1e-9)
-    return found == expected
+def same(actual, expected):
+    if isinstance(expected, float) and actual is not None:
+        both_nan = math.isnan(expected) and math.isnan(actual)
+        return both_nan or math.isclose(actual, expected, rel_tol=1e-12, abs_tol=1e-9)
+    return actual == expected
 
 
 class Lists:
-    """A case for `brute_force` that keeps the lists of the rows inside."""
+    """A case for `brute_force` that keeps the rows' lists."""
 
     merge = staticmethod(list)
 
 
 def expected(window, rows, results):
-    """`results` of the distinct values of each column, for each window with rows."""
+    """Return `results` of each column's distinct values, for each window with rows."""
     n_columns = len(rows[0][2]) if rows else 0
     return {
         where: results(*(distinct(v for one in column for v in one or ()) for column in columns))
@@ -110,12 +110,12 @@ def expected(window, rows, results):
     }
 
 
-def assert_same(found, wanted):
-    assert set(found) == set(wanted)
+def assert_same(actual, wanted):
+    assert set(actual) == set(wanted)
     wrong = [
-        (where, found[where], wanted[where])
-        for where in found
-        if not all(map(same, found[where], wanted[where]))
+        (where, actual[where], wanted[where])
+        for where in actual
+        if not all(map(same, actual[where], wanted[where]))
     ]
     assert not wrong
 
@@ -136,7 +136,7 @@ def test_a_value_counts_once_in_every_window_that_it_is_in(window, keys, data):
     table = lists(window, key_types, rows, {"i": pa.int64(), "d": pa.float64()})
     max_rows = data.draw(st.sampled_from([1, 7, 65_536]))
     assert_same(
-        merged(table, window, len(key_types), accumulators, max_rows),
+        merge_windows(table, window, len(key_types), accumulators, max_rows),
         expected(
             window,
             rows,
@@ -173,8 +173,8 @@ def test_values_of_every_type_are_distinguished(type_, data):
     values = st.tuples(st.lists(value, max_size=3))
     rows = data.draw(st.lists(st.tuples(key, times, values), max_size=10))
     table = lists(window, key_types, rows, {"x": arrow_type})
-    found = merged(table, window, 1, (count_of("x"),))
-    assert_same(found, expected(window, rows, lambda x: [len(x)]))
+    result = merge_windows(table, window, 1, (count_of("x"),))
+    assert_same(result, expected(window, rows, lambda x: [len(x)]))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows
     table = lists(window, (pa.string(),), rows, {"i": pa.int16(), "d": pa.float64()})
     accumulators = (sum_of("d", "double"), count_of("i"), sum_of("i", "double"))
     assert_same(
-        merged(table, window, 1, accumulators, part_rows=part_rows),
+        merge_windows(table, window, 1, accumulators, part_rows=part_rows),
         expected(
             window,
             rows,
@@ -216,14 +216,14 @@ def test_integers_sum_up_exactly_and_only_a_window_can_overflow(points):
     window = Hop(3, 10)
     rows = [((), t, (values,)) for t, values in points]
     table = lists(window, (), rows, {"i": pa.int64()})
-    wanted = expected(window, rows, lambda i: [sum(i) if i else None])
-    if any(total is not None and abs(total) > LARGEST for (total,) in wanted.values()):
+    expected_rows = expected(window, rows, lambda i: [sum(i) if i else None])
+    if any(total is not None and abs(total) > LARGEST for (total,) in expected_rows.values()):
         with pytest.raises(ExecutionError, match="SUM overflows BIGINT in column i"):
-            merged(table, window, 0, (sum_of("i", "bigint"),))
+            merge_windows(table, window, 0, (sum_of("i", "bigint"),))
     else:
-        assert merged(table, window, 0, (sum_of("i", "bigint"),)) == wanted
-    as_double = {where: [None if v is None else float(v)] for where, (v,) in wanted.items()}
-    assert_same(merged(table, window, 0, (sum_of("i", "double"),)), as_double)
+        assert merge_windows(table, window, 0, (sum_of("i", "bigint"),)) == expected_rows
+    as_double = {where: [None if v is None else float(v)] for where, (v,) in expected_rows.items()}
+    assert_same(merge_windows(table, window, 0, (sum_of("i", "double"),)), as_double)
 
 
 @given(
@@ -236,8 +236,8 @@ def test_decimals_sum_up_exactly_to_the_wider_type(points):
     window = Cumulate(3, 12)
     rows = [((), t, (values,)) for t, values in points]
     table = lists(window, (), rows, {"m": pa.decimal128(34, 2)})
-    wanted = expected(window, rows, lambda m: [sum(m) if m else None])
-    assert merged(table, window, 0, (sum_of("m", "decimal(38,2)"),)) == wanted
+    expected_rows = expected(window, rows, lambda m: [sum(m) if m else None])
+    assert merge_windows(table, window, 0, (sum_of("m", "decimal(38,2)"),)) == expected_rows
 
 
 def test_a_value_that_comes_back_before_it_has_left_is_present_throughout():
@@ -247,8 +247,8 @@ def test_a_value_that_comes_back_before_it_has_left_is_present_throughout():
     rows = [((), 0, ([5],)), ((), 20, ([5],)), ((), 50, ([6],))]
     window = Hop(10, 30)
     table = lists(window, (), rows, {"x": pa.int64()})
-    found = merged(table, window, 0, (count_of("x"), sum_of("x", "bigint")))
-    assert [results for _, results in sorted(found.items())] == [
+    result = merge_windows(table, window, 0, (count_of("x"), sum_of("x", "bigint")))
+    assert [results for _, results in sorted(result.items())] == [
         [1, 5], [1, 5], [1, 5], [1, 5], [1, 5], [1, 6], [1, 6], [1, 6]
     ]  # fmt: skip
 
@@ -257,8 +257,8 @@ def test_a_window_whose_lists_are_empty_counts_zero_and_sums_up_to_null():
     rows = [((), 0, ([],)), ((), 100, (None,)), ((), 200, ([1],))]
     table = lists(Tumble(10), (), rows, {"x": pa.int64()})
     accumulators = (count_of("x"), sum_of("x", "bigint"), sum_of("x", "double"))
-    found = merged(table, Tumble(10), 0, accumulators)
-    assert [results for _, results in sorted(found.items())] == [
+    result = merge_windows(table, Tumble(10), 0, accumulators)
+    assert [results for _, results in sorted(result.items())] == [
         [0, None, None], [0, None, None], [1, 1, 1.0]
     ]  # fmt: skip
 
@@ -267,11 +267,11 @@ def test_distinct_and_other_accumulators_come_in_the_order_they_are_asked_for():
     table = lists(Hop(10, 20), (), [((), 0, ([1, 2],)), ((), 10, ([2],))], {"x": pa.int64()})
     table = table.append_column("n", pa.array([4, 1]))
     accumulators = (count_of("x"), Merge(("n",), MergeOp.COUNT), sum_of("x", "bigint"))
-    found = merged(table, Hop(10, 20), 0, accumulators)
-    assert [results for _, results in sorted(found.items())] == [[2, 4, 3], [2, 5, 3], [1, 1, 2]]
+    result = merge_windows(table, Hop(10, 20), 0, accumulators)
+    assert [results for _, results in sorted(result.items())] == [[2, 4, 3], [2, 5, 3], [1, 1, 2]]
 
 
 def test_strings_do_not_sum_up():
     table = lists(Tumble(10), (), [((), 0, (["a"],))], {"x": pa.string()})
     with pytest.raises(ExecutionError, match="cannot merge column x of type string"):
-        merged(table, Tumble(10), 0, (sum_of("x", "bigint"),))
+        merge_windows(table, Tumble(10), 0, (sum_of("x", "bigint"),))

@@ -1,4 +1,4 @@
-"""Summaries for APPROX_PERCENTILE keep their promise however often they are merged."""
+"""Summaries for APPROX_PERCENTILE stay within their error bound after any number of merges."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,29 +11,29 @@ from runtime.compute.values.percentile_summaries import merge_summaries, summari
 
 
 def summaries(groups, values, accuracy, condition=None):
-    found = group_cells(np.array(groups, np.int64), max(groups) + 1)
-    return summaries_of_rows(found, pa.array(values, pa.float64()), condition, accuracy)
+    result = group_cells(np.array(groups, np.int64), max(groups) + 1)
+    return summaries_of_rows(result, pa.array(values, pa.float64()), condition, accuracy)
 
 
 def plain(lists):
-    return [[tuple(item.values()) for item in each] for each in lists.to_pylist()]
+    return [[tuple(item.values()) for item in row] for row in lists.to_pylist()]
 
 
 def assert_within_promise(summary, values, accuracy):
-    """Every rank is given too low by at most one part in `accuracy`, and never too high."""
+    """Check that ranks are underestimated by at most 1 / `accuracy`, and never overestimated."""
     values = np.sort(values)
     kept = [item["value"] for item in summary]
     weights = np.cumsum([item["weight"] for item in summary])
     assert kept == sorted(kept)
     assert weights[-1] == len(values)
     assert set(kept) <= set(values.tolist())
-    # just before and at every value; of equal ones that are kept, the last counts them all
+    # just below and at every value; of equal kept values, the last counts them all
     for side in ("left", "right"):
         rank = np.searchsorted(values, values, side)
         place = np.searchsorted(kept, values, side)
-        given = np.where(place > 0, weights[place - 1], 0)
-        assert (given <= rank).all()
-        assert (rank - given <= len(values) / accuracy).all()
+        rank_below = np.where(place > 0, weights[place - 1], 0)
+        assert (rank_below <= rank).all()
+        assert (rank - rank_below <= len(values) / accuracy).all()
 
 
 @settings(max_examples=50)
@@ -78,28 +78,28 @@ def test_a_slice_that_grows_for_ever_keeps_few_values(order):
 
 
 def test_groups_are_summed_up_by_themselves_without_nulls_and_what_is_filtered():
-    found = summaries(
+    result = summaries(
         [1, 0, 1, 2, 1, 0],
         [5.0, 2.0, None, None, -0.0, 1.0],
         10,
         np.array([True, True, True, True, True, False]),
     )
-    assert plain(found) == [[(2.0, 1, 0)], [(0.0, 1, 0), (5.0, 1, 0)], []]
+    assert plain(result) == [[(2.0, 1, 0)], [(0.0, 1, 0), (5.0, 1, 0)], []]
 
 
 def test_few_values_are_kept_as_they_are_when_summaries_merge():
     parts = summaries([0, 0, 1, 2, 2], [3.0, 1.0, 7.0, 2.0, float("nan")], 10)
     merged = merge_summaries(group_cells(np.array([1, 0, 1]), 2), parts, 10)
-    assert [[v for v, _, _ in each] for each in plain(merged)] == [
+    assert [[v for v, _, _ in entry] for entry in plain(merged)] == [
         [7.0],
         [1.0, 2.0, 3.0, pytest.approx(float("nan"), nan_ok=True)],
     ]
-    assert all(w == 1 and s == 0 for each in plain(merged) for _, w, s in each)
+    assert all(w == 1 and s == 0 for entry in plain(merged) for _, w, s in entry)
 
 
 def test_a_run_of_values_is_described_by_its_last_one():
-    found = summaries([0] * 12, np.arange(12.0), 3)
-    assert plain(found) == [[(0.0, 1, 0), (3.0, 3, 0), (7.0, 4, 0), (11.0, 4, 0)]]
+    result = summaries([0] * 12, np.arange(12.0), 3)
+    assert plain(result) == [[(0.0, 1, 0), (3.0, 3, 0), (7.0, 4, 0), (11.0, 4, 0)]]
 
 
 def test_nothing_makes_an_empty_summary():

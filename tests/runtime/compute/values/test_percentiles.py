@@ -1,4 +1,4 @@
-"""APPROX_PERCENTILE by weighted values: every window's percentile is within the promised rank."""
+"""APPROX_PERCENTILE from weighted values: every window's percentile is within the rank error bound."""
 
 import math
 
@@ -20,21 +20,21 @@ PERCENTAGES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.999, 1.0)
 
 
 def percentiles_of(table, window, accuracy, type_="double"):
-    """The percentiles of each (key, window end), with the values of slices thinned out."""
+    """Return the percentiles of each (key, window end), with the slices' values condensed."""
     output = Column("p", f"array<{type_}>")
     call = ApproxPercentile(("v",), output, accuracy, PERCENTAGES)
     lists = condense(table["v"], accuracy)
     assert max(map(len, lists.to_pylist()), default=0) <= 2 * accuracy
     thin = table.set_column(table.schema.get_field_index("v"), "v", lists)
-    found = {}
+    result = {}
     for batch in merge_slices(thin, WindowAggregation(window, ("key",), "slice", (call,)), 7):
         keys, ends = batch["key"].to_pylist(), batch["window_end"].cast(pa.int64()).to_pylist()
-        found |= dict(zip(zip(keys, ends, strict=True), batch["p"].to_pylist(), strict=True))
-    return found
+        result |= dict(zip(zip(keys, ends, strict=True), batch["p"].to_pylist(), strict=True))
+    return result
 
 
 def partials(rng, n_partials, longest, make):
-    """Partials of random slices, several of a slice; (key, slice end, values) of each."""
+    """Return (key, slice end, values) of random partials, several for a slice."""
     rows = [
         (int(rng.integers(3)), int(rng.integers(-8, 8)) * 10, make(int(rng.integers(longest))))
         for _ in range(n_partials)
@@ -56,21 +56,21 @@ def test_percentiles_are_within_the_promised_rank_in_every_window(window, seed, 
     rows, table = partials(rng, 40, 60, lambda n: rng.integers(0, 50, n).astype(float).tolist())
     rows = [(k, end - 5, v) for k, end, v in rows]
     if window == Hop(10, 35):
-        # its slices are of two widths: these times are in the wider one
+        # its slices have two widths; these times are in the wider one
         table = table.set_column(1, "slice", pa.array([t + 5 for _, t, _ in rows], pa.int64()))
-    wanted = {}
+    expected = {}
     for key, time, values in rows:
         for _, end in windows_of(window, time):
-            wanted.setdefault((key, end), []).extend(values)
-    found = percentiles_of(table, window, accuracy)
-    assert found.keys() == wanted.keys()
-    for group, values in wanted.items():
+            expected.setdefault((key, end), []).extend(values)
+    result = percentiles_of(table, window, accuracy)
+    assert result.keys() == expected.keys()
+    for group, values in expected.items():
         if not values:
-            assert found[group] is None
+            assert result[group] is None
             continue
         values.sort()
         n = len(values)
-        for percentage, value in zip(PERCENTAGES, found[group], strict=True):
+        for percentage, value in zip(PERCENTAGES, result[group], strict=True):
             rank = max(math.ceil(percentage * n), 1)
             lowest, highest = (
                 np.searchsorted(values, value),
@@ -86,7 +86,7 @@ def test_percentiles_are_within_the_promised_rank_in_every_window(window, seed, 
 def test_values_are_thinned_out_to_the_last_of_each_run():
     lists = pa.array([[5, 1, 3, 2, 4, 7, 6], [9, 8], [], None], pa.list_(pa.int64()))
     thin = condense(lists, 3)
-    assert [[(i["value"], i["weight"]) for i in each] for each in thin.to_pylist()] == [
+    assert [[(i["value"], i["weight"]) for i in row] for row in thin.to_pylist()] == [
         [(2, 2), (4, 2), (6, 2), (7, 1)],
         [(8, 1), (9, 1)],
         [],
@@ -103,5 +103,5 @@ def test_nan_is_the_largest_value_and_weights_are_counted():
             "v": pa.array([values], pa.list_(pa.float64())),
         }
     )
-    (found,) = percentiles_of(table, Tumble(10), 10_000).values()
-    assert found[:5] == [0.0, 0.0, 0.0, 1.0, pytest.approx(math.nan, nan_ok=True)]
+    (result,) = percentiles_of(table, Tumble(10), 10_000).values()
+    assert result[:5] == [0.0, 0.0, 0.0, 1.0, pytest.approx(math.nan, nan_ok=True)]

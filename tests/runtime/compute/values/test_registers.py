@@ -1,4 +1,4 @@
-"""APPROX_COUNT_DISTINCT by registers: windows estimate what their rows' registers say."""
+"""APPROX_COUNT_DISTINCT from registers equals the estimate from the windows' rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ def count_of(precision):
 
 
 def by_definition(codes, precision):
-    """The estimate from all registers, one by one."""
+    """Return the estimate from all registers, one by one."""
     registers = np.zeros(1 << precision, np.int64)
     for code in codes:
         registers[code >> 6] = max(registers[code >> 6], code & 63)
@@ -38,12 +38,12 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
     schema = [("key", pa.int32()), ("slice", pa.int64()), ("registers", pa.list_(pa.int32()))]
     registers = (CollectRegisters(("registers",), 9),)
     buffer = WindowBuffer(window, ("key",), "slice", registers, pa.schema(schema), buffer_bytes)
-    tables, wanted = [], {}
+    tables, expected = [], {}
     for batch in range(n_batches):
         time = rng.integers(-100, 100, n_rows // n_batches)
         key = rng.integers(0, 3, len(time))
         value = rng.integers(0, 1 << rng.integers(2, 40), len(time))
-        # A batch without a value, and rows that the FILTER leaves out.
+        # A batch without values, and rows that the FILTER excludes.
         valid = (rng.random(len(time)) < 0.8) & (batch != 1)
         condition = rng.random(len(time)) < 0.7
         codes = register_codes(pa.array(value, mask=~valid), precision)
@@ -52,16 +52,16 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
         assert buffer.pending_bytes <= buffer_bytes
         for t, k, c, f in zip(time, key, codes.to_pylist(), condition, strict=True):
             for _, end in windows_of(window, int(t)):
-                group = wanted.setdefault((int(k), end), [])
+                group = expected.setdefault((int(k), end), [])
                 group += [c] if f and c is not None else []
     tables += buffer.flush()
     spec = WindowAggregation(window, ("key",), "slice", (count_of(precision),))
-    found = {}
+    result = {}
     for batch in merge_slices(pa.concat_tables(tables), spec):
         ends = batch["window_end"].cast(pa.int64()).to_pylist()
         keys, counts = batch["key"].to_pylist(), batch["count"].to_pylist()
-        found |= dict(zip(zip(keys, ends, strict=True), counts, strict=True))
-    assert found == {group: by_definition(codes, precision) for group, codes in wanted.items()}
+        result |= dict(zip(zip(keys, ends, strict=True), counts, strict=True))
+    assert result == {group: by_definition(codes, precision) for group, codes in expected.items()}
 
 
 def test_a_register_is_kept_once_with_its_largest_rank():

@@ -1,4 +1,4 @@
-"""LISTAGG: texts of windows in the order of time, against the definition, row by row."""
+"""LISTAGG: texts of windows in order of time, compared with the definition row by row."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ ROWS = st.lists(
 
 
 class Joined:
-    """A case for `brute_force`: the texts by time, then by their bytes."""
+    """A case for `brute_force`: texts by time, then by their bytes."""
 
     @staticmethod
     def merge(rows):
@@ -37,7 +37,7 @@ class Joined:
 
 
 class JoinedOnce:
-    """The same, each text at its first time alone."""
+    """The same, each text only at its first time."""
 
     @staticmethod
     def merge(rows):
@@ -47,17 +47,17 @@ class JoinedOnce:
 
 
 def lists_of(rows, group, n_groups):
-    """(groups, their rows as lists), put together from lists of three batches."""
+    """Return (groups, their rows as lists), concatenated from the lists of three batches."""
     group = np.array(group, np.int64)
     columns = [pa.array([t for _, t, _ in rows], TIME), pa.array([v for *_, v in rows])]
     columns[1] = columns[1].cast(pa.string()).dictionary_encode()
     cells, lists = [], []
     for number in range(min(3, len(rows))):
-        here = np.arange(number, len(rows), 3)
-        groups = SortedGroups(group[here], n_groups)
-        taken = [column.take(pa.array(here)) for column in columns]
+        batch_rows = np.arange(number, len(rows), 3)
+        groups = SortedGroups(group[batch_rows], n_groups)
+        batch_columns = [column.take(pa.array(batch_rows)) for column in columns]
         cells.append(groups.cells)
-        lists.append(rows_of_groups(groups, taken, None, LISTS))
+        lists.append(rows_of_groups(groups, batch_columns, None, LISTS))
     merged = SortedGroups(np.concatenate(cells), n_groups)
     return merged.cells, merge_rows(merged, pa.concat_arrays(lists))
 
@@ -67,11 +67,11 @@ def lists_of(rows, group, n_groups):
 def test_texts_of_a_window_stand_in_the_order_of_time(window, rows):
     of_row = [(key, slice_end_of(window, t)) for key, t, _ in rows]
     slices = sorted(set(of_row))
-    cells, lists = lists_of(rows, [slices.index(each) for each in of_row], len(slices))
+    cells, lists = lists_of(rows, [slices.index(item) for item in of_row], len(slices))
     keys, ends = zip(*(slices[cell] for cell in cells), strict=True)
     table = pa.table({"k": pa.array(keys), "s": pa.array(ends, pa.int64()), "rows": lists})
     spec = WindowAggregation(window, ("k",), "s", (LISTED, LISTED_ONCE))
-    found = {}
+    result = {}
     for batch in merge_slices(table, spec, 5):
         batch.validate(full=True)
         key, start, end, *texts = (
@@ -79,14 +79,16 @@ def test_texts_of_a_window_stand_in_the_order_of_time(window, rows):
             for i, column in enumerate(batch.columns)
         )
         windows = zip(key, start, end, strict=True)
-        found |= dict(zip(windows, zip(*texts, strict=True), strict=True))
+        result |= dict(zip(windows, zip(*texts, strict=True), strict=True))
     timed = [((key,), t, ((t, v),) * 2) for key, t, v in rows]
-    wanted = brute_force(window, timed, [Joined, JoinedOnce])
-    assert found == {(k, start, end): tuple(texts) for ((k,), start, end), texts in wanted.items()}
+    expected = brute_force(window, timed, [Joined, JoinedOnce])
+    assert result == {
+        (k, start, end): tuple(texts) for ((k,), start, end), texts in expected.items()
+    }
 
 
 def test_rows_without_a_text_or_against_the_condition_are_left_out() -> None:
     groups = SortedGroups(np.array([1, 0, 1, 1]), 2)
     args = [pa.array([1, 2, 3, 4], TIME), pa.array(["a", "b", None, "d"])]
-    found = rows_of_groups(groups, args, np.array([True, False, True, True]), LISTS)
-    assert [[row["v"] for row in rows] for rows in found.to_pylist()] == [[], ["a", "d"]]
+    result = rows_of_groups(groups, args, np.array([True, False, True, True]), LISTS)
+    assert [[row["v"] for row in rows] for rows in result.to_pylist()] == [[], ["a", "d"]]

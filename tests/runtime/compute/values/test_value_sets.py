@@ -1,4 +1,4 @@
-"""Sets of values in the window buffer: DISTINCT aggregates of the rows, whatever the batches."""
+"""Sets of values in the window buffer: DISTINCT aggregates for any batch sizes."""
 
 import math
 import random
@@ -42,7 +42,7 @@ def buffer_of(name, key_types, buffer_bytes):
 
 
 def random_rows(rng, name, n_rows, n_keys, n_times):
-    """(time, key, arguments, condition)"""
+    """Return (time, key, arguments, condition)."""
     types, values = VALUES[name]
     more = [None, 0.0, -0.0, math.nan, 1.0]
     return [
@@ -56,7 +56,7 @@ def random_rows(rng, name, n_rows, n_keys, n_times):
     ]
 
 
-def as_rows(rows, name, key_type, filtered, dictionaries):
+def buffer_rows(rows, name, key_type, filtered, dictionaries):
     types, _ = VALUES[name]
     args = [
         pa.array([row[2][i] for row in rows], arrow_type(type_)) for i, type_ in enumerate(types)
@@ -77,7 +77,7 @@ def plain(value):
 
 
 def expected(rows, filtered):
-    """(key, window end) -> (rows, distinct values), by definition."""
+    """Return (key, window end) -> (rows, distinct values), by definition."""
     sets = {}
     for time, key, args, condition in rows:
         end = time // 10 * 10 + 10
@@ -89,7 +89,7 @@ def expected(rows, filtered):
     return {group: (n, len(values)) for group, (n, values) in sets.items()}
 
 
-def merged(tables):
+def merge_tables(tables):
     count = Distinct(("values",), Column("distinct", "bigint"), MergeOp.COUNT)
     spec = WindowAggregation(WINDOW, ("key0",), "slice", (Merge(("n",), MergeOp.COUNT), count))
     return {
@@ -113,14 +113,14 @@ def test_windows_count_the_distinct_values_of_their_rows(name, buffer_bytes, fil
     tables = []
     cuts = sorted(rng.sample(range(1, len(rows)), 12))
     for number, (start, end) in enumerate(pairwise([0, *cuts, len(rows)])):
-        batch = as_rows(rows[start:end], name, pa.string(), filtered, number % 3 > 0)
+        batch = buffer_rows(rows[start:end], name, pa.string(), filtered, number % 3 > 0)
         tables += buffer.add(batch)
         assert buffer.pending_bytes <= buffer_bytes
     tables += buffer.flush()
     for table in tables:
         table.validate(full=True)
         assert table.schema == buffer.schema
-    assert merged(tables) == expected(rows, filtered)
+    assert merge_tables(tables) == expected(rows, filtered)
 
 
 def test_keys_that_hardly_repeat_keep_the_values_of_each_row():
@@ -130,10 +130,10 @@ def test_keys_that_hardly_repeat_keep_the_values_of_each_row():
     buffer = buffer_of("words", [pa.string()], 64 << 20)
     tables = []
     for start in range(0, len(rows), 500):
-        part = as_rows(rows[start : start + 500], "words", pa.string(), False, False)
+        part = buffer_rows(rows[start : start + 500], "words", pa.string(), False, False)
         tables += buffer.add(part)
     tables += buffer.flush()
-    assert merged(tables) == expected(rows, False)
+    assert merge_tables(tables) == expected(rows, False)
 
 
 def test_a_value_that_repeats_in_a_slice_is_kept_once():
@@ -163,7 +163,7 @@ def test_values_that_are_all_different_leave_the_buffer_when_it_is_full():
         assert buffer.pending_bytes <= 1 << 20
     tables += buffer.flush()
     assert len(tables) > 5
-    assert merged(tables)["k", 10] == (20 * n, 20 * n)
+    assert merge_tables(tables)["k", 10] == (20 * n, 20 * n)
 
 
 def test_rows_in_a_gap_between_windows_leave_no_values():

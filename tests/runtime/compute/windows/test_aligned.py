@@ -1,4 +1,4 @@
-"""Slice assigners against the definition of the windows, in plain Python integers."""
+"""Slice assigners, compared with the windows' definition in plain Python integers."""
 
 import duckdb
 import numpy as np
@@ -28,8 +28,8 @@ times = st.lists(st.integers(-300, 300), min_size=1, max_size=30)
 @given(windows, times)
 def test_a_row_belongs_to_exactly_the_windows_of_the_definition(window, ts):
     rows, ends = slice_assigner(window).window_ends(np.array(ts))
-    found = list(zip(rows.tolist(), ends.tolist(), strict=True))
-    assert found == [(i, end) for i, t in enumerate(ts) for _, end in windows_of(window, t)]
+    result = list(zip(rows.tolist(), ends.tolist(), strict=True))
+    assert result == [(i, end) for i, t in enumerate(ts) for _, end in windows_of(window, t)]
 
 
 @given(windows, times)
@@ -53,7 +53,7 @@ def test_all_times_of_a_slice_belong_to_the_same_windows_and_a_slice_ends_as_lat
 ):
     #     t'          t' + 1 = slice end of t'
     #  ---|-----------|---
-    #  windows differ across a slice end, unless the slices on both sides belong to none
+    # windows differ across a slice end, unless neither side is in a window
     assigner = slice_assigner(window)
     end = int(assigner.slice_end(np.array([t]))[0])
     assert end > t
@@ -64,10 +64,10 @@ def test_all_times_of_a_slice_belong_to_the_same_windows_and_a_slice_ends_as_lat
 @given(windows, st.integers(-300, 300))
 def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
     assigner = slice_assigner(window)
-    found = assigner.next_window_end(t)
+    result = assigner.next_window_end(t)
     ends = {end for u in range(t - 100, t + 200) for _, end in windows_of(window, u)}
-    assert found == min(end for end in ends if end > t)
-    assert assigner.next_window_end(found) == found + assigner.window_end_stride_us
+    assert result == min(end for end in ends if end > t)
+    assert assigner.next_window_end(result) == result + assigner.window_end_stride_us
 
 
 @given(windows, times)
@@ -95,7 +95,7 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     database.execute('CREATE MACRO "if"(c, a, b) AS CASE WHEN c THEN a ELSE b END')
 
     def run(sql):
-        # Spark's spelling, as far as it is not DuckDB's.
+        # Spark's SQL, where DuckDB's differs.
         for spark, duck in [("sequence(", "generate_series("), ("array(", "list_value(")]:
             sql = sql.replace(spark, duck)
         sql = sql.replace("list_value() AS list_value<bigint>", "list_value() AS bigint[]")

@@ -1,4 +1,4 @@
-"""Calendar slice assigners against plain Python dates, one row and one window at a time."""
+"""Calendar slice assigners, compared with plain Python dates, one row and window at a time."""
 
 import re
 from datetime import date
@@ -44,8 +44,8 @@ def test_a_row_belongs_to_exactly_the_windows_of_the_definition(window, ts):
     assigner = slice_assigner(window)
     rows, ends = assigner.window_ends(np.array(ts))
     starts = assigner.window_start(ends)
-    found = list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
-    assert found == [(i, *bounds) for i, t in enumerate(ts) for bounds in windows_of(window, t)]
+    result = list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
+    assert result == [(i, *bounds) for i, t in enumerate(ts) for bounds in windows_of(window, t)]
 
 
 @given(windows, times)
@@ -75,7 +75,7 @@ def test_windows_are_numbered_in_the_order_of_their_ends(window, t):
     assert assigner.window_end_of(numbers).tolist() == ends[1:]
     steps = np.diff(numbers)
     assert (steps >= 1).all()
-    # numbers are left out only where the step is no part of the month
+    # numbers are skipped only if the step does not divide the month
     if not (isinstance(window, CalendarCumulate) and window.step_us):
         assert (steps == 1).all()
 
@@ -83,13 +83,13 @@ def test_windows_are_numbered_in_the_order_of_their_ends(window, t):
 @given(windows, times)
 def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
     assigner = slice_assigner(window)
-    found = assigner.next_window_end(t)
-    assert found > t
-    assert found in {end for _, end in windows_of(window, found - 1)}
-    assert assigner.previous_window_end(found) == found
-    assert assigner.previous_window_end(t) == assigner.previous_window_end(found - 1) <= t
-    # nothing ends between: the windows that hold the time and end first end no earlier
-    assert all(end >= found for _, end in windows_of(window, t))
+    result = assigner.next_window_end(t)
+    assert result > t
+    assert result in {end for _, end in windows_of(window, result - 1)}
+    assert assigner.previous_window_end(result) == result
+    assert assigner.previous_window_end(t) == assigner.previous_window_end(result - 1) <= t
+    # the next window end after the time is the first end of its windows
+    assert all(end >= result for _, end in windows_of(window, t))
 
 
 @given(windows, st.lists(times, min_size=1, max_size=30))
@@ -106,19 +106,19 @@ def test_slices_merge_to_the_windows_of_the_definition(window, ts, max_rows):
     spec = WindowAggregation(
         window, (), "s", (Merge(("n",), MergeOp.COUNT), Merge(("m",), MergeOp.MAX))
     )
-    found = {}
+    result = {}
     for batch in merge_slices(table, spec, max_rows):
         columns = [batch.column(0).cast(pa.int64()), batch.column(1).cast(pa.int64())]
         columns += batch.columns[2:]
         for start, end, n, latest in zip(*(c.to_pylist() for c in columns), strict=True):
-            assert (start, end) not in found
-            found[(start, end)] = (n, latest)
-    wanted = {}
+            assert (start, end) not in result
+            result[(start, end)] = (n, latest)
+    expected_rows = {}
     for t in ts:
         for bounds in windows_of(window, t):
-            n, latest = wanted.get(bounds, (0, t))
-            wanted[bounds] = (n + 1, max(latest, t))
-    assert found == wanted
+            n, latest = expected_rows.get(bounds, (0, t))
+            expected_rows[bounds] = (n + 1, max(latest, t))
+    assert result == expected_rows
 
 
 def test_month_to_date_by_day_in_a_leap_year_and_in_another():
@@ -154,7 +154,7 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     ts = np.arange(-900, 900, 11) * DAY_US + 7 * HOUR_US
 
     def run(sql, values):
-        # Spark's spelling, as far as it is not DuckDB's
+        # Spark's SQL, where DuckDB's differs
         sql = re.sub(r"\b(\d+)L\b", r"\1", sql).replace(" DIV ", " // ")
         sql = re.sub("sequence", "generate_series", sql, flags=re.IGNORECASE)
         sql = re.sub("TRANSFORM", "list_transform", sql).replace("array<bigint>", "bigint[]")
@@ -167,8 +167,8 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     ends = [end for t in ts.tolist() for _, end in windows_of(window, t)]
     starts = [start for t in ts.tolist() for start, _ in windows_of(window, t)]
     assert run(assigner.window_start_sql("t"), np.array(ends)) == starts
-    found = run(assigner.window_ends_sql("t"), ts)
-    assert found == [[end for _, end in windows_of(window, t)] for t in ts.tolist()]
+    result = run(assigner.window_ends_sql("t"), ts)
+    assert result == [[end for _, end in windows_of(window, t)] for t in ts.tolist()]
 
 
 @pytest.mark.parametrize(

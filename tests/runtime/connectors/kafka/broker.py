@@ -1,4 +1,4 @@
-"""librdkafka's mock of a broker, which other processes reach over TCP."""
+"""librdkafka's mock broker, reachable from other processes over TCP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARTITIONS = 4
 
 
 class Broker:
-    """A cluster of one broker. It makes topics as they are written, with PARTITIONS partitions."""
+    """A cluster of one broker. Writing to a topic creates it with PARTITIONS partitions."""
 
     def __init__(self) -> None:
         self.producer = Producer(

@@ -1,4 +1,4 @@
-"""A schema registry of this process, over HTTP."""
+"""A schema registry in this process, over HTTP."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from cryptography.x509.oid import NameOID
 
 
 class Registry:
-    """Schemas by their ids, for those who say the right name and password.
+    """Schemas by id, for clients with the right name and password.
 
     Args:
-        login: name:password; empty: anybody may ask.
+        login: name:password; empty: no login is needed.
     """
 
     def __init__(self, login: str = "") -> None:
@@ -32,7 +32,7 @@ class Registry:
         self.authorizations: list[str] = []
         self.login = login
         self.n_asked = 0
-        # so often it answers first that it cannot
+        # number of requests that it first answers with an error
         self.n_failures = 0
         self.url = ""
 
@@ -41,14 +41,14 @@ class Registry:
 
     def put_version(self, subject: str, version: int, schema: Any, **more: Any) -> None:
         path = f"/subjects/{subject}/versions/{version}"
-        given = {"subject": subject, "version": version, "id": 100 + len(self.schemas)}
-        self.schemas[path] = {"schema": json.dumps(schema), **given, **more}
+        entry = {"subject": subject, "version": version, "id": 100 + len(self.schemas)}
+        self.schemas[path] = {"schema": json.dumps(schema), **entry, **more}
 
     def answer(self, path: str, authorization: str) -> tuple[int, dict[str, Any]]:
         self.n_asked += 1
         self.authorizations.append(authorization)
-        wanted = "Basic " + base64.b64encode(self.login.encode()).decode()
-        if self.login and authorization != wanted:
+        expected = "Basic " + base64.b64encode(self.login.encode()).decode()
+        if self.login and authorization != expected:
             return 401, {"error_code": 401, "message": "Unauthorized"}
         if self.n_failures:
             self.n_failures -= 1
@@ -61,12 +61,12 @@ class Registry:
 
 
 @contextmanager
-def served(registry: Registry, certificate: Path | None = None) -> Iterator[Registry]:
-    """Serve a registry in this context; its `url` says where.
+def serve_registry(registry: Registry, certificate: Path | None = None) -> Iterator[Registry]:
+    """Serve a registry in this context; its `url` is the address.
 
     Args:
-        registry: what answers.
-        certificate: a PEM file with a certificate and its key, for HTTPS.
+        registry: Registry.
+        certificate: PEM file with a certificate and its key, for HTTPS.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -95,12 +95,12 @@ def served(registry: Registry, certificate: Path | None = None) -> Iterator[Regi
 
 
 def self_signed(path: Path, address: str = "127.0.0.1") -> Path:
-    """A PEM file with a certificate for an address, which nobody else has signed, and its key."""
+    """Write a PEM file with a self-signed certificate for an address, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry of tests")])
     now = datetime.now(UTC)
     names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -115,5 +115,5 @@ def self_signed(path: Path, address: str = "127.0.0.1") -> Path:
     form = serialization.Encoding.PEM
     plain = serialization.NoEncryption()
     secret = key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain)
-    path.write_bytes(made.public_bytes(form) + secret)
+    path.write_bytes(builder.public_bytes(form) + secret)
     return path

@@ -1,4 +1,4 @@
-"""Messages of Avro as columns, against the values that fastavro wrote."""
+"""Avro messages as columns, compared with the values that fastavro wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.avro.decoding import (
     BrokenMessageError,
-    decoded_avro,
+    decode_avro,
     decoding,
     schema_of,
 )
@@ -64,18 +64,18 @@ def schema(parts: list[tuple[str, Any, Any, Any]]) -> dict[str, Any]:
     return {"type": "record", "name": "row", "fields": fields}
 
 
-def written(said: Any, *rows: dict[str, Any]) -> list[bytes]:
-    parsed = fastavro.parse_schema(said)
-    found = []
+def encode(message: Any, *rows: dict[str, Any]) -> list[bytes]:
+    parsed = fastavro.parse_schema(message)
+    result = []
     for row in rows:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, parsed, row)
-        found.append(stream.getvalue())
-    return found
+        result.append(stream.getvalue())
+    return result
 
 
 def columns(**fields: Any) -> StructType:
-    """Columns by Spark's names of their types, as its schemas in JSON have them."""
+    """Return columns by Spark's type names, as in its schemas in JSON."""
     names = {"int": "integer", "bigint": "long"}
     return StructType.fromJson(
         {
@@ -87,10 +87,10 @@ def columns(**fields: Any) -> StructType:
     )
 
 
-def read(values: list[bytes | None], said: Any, **fields: Any) -> dict[str, list[Any]]:
-    how = decoding(columns(**fields), json.dumps(said))
-    found = decoded_avro(values, how)
-    return {name: array.to_pylist() for name, array in zip(fields, found, strict=True)}
+def read(values: list[bytes | None], message: Any, **fields: Any) -> dict[str, list[Any]]:
+    how = decoding(columns(**fields), json.dumps(message))
+    result = decode_avro(values, how)
+    return {name: array.to_pylist() for name, array in zip(fields, result, strict=True)}
 
 
 def expected(name: str, value: Any) -> Any:
@@ -113,26 +113,28 @@ def test_columns_are_what_was_written(data: st.DataObject) -> None:
     parts = [*PARTS, *NESTED]
     row = st.fixed_dictionaries({name: values for name, _, _, values in parts})
     rows = data.draw(st.lists(row, min_size=1, max_size=6))
-    wanted = {name: type_ for name, _, type_, _ in parts if type_}
-    some = data.draw(st.sets(st.sampled_from(sorted(wanted)), min_size=1))
-    found = read([*written(schema(parts), *rows)], schema(parts), **{n: wanted[n] for n in some})
+    expected_rows = {name: type_ for name, _, type_, _ in parts if type_}
+    some = data.draw(st.sets(st.sampled_from(sorted(expected_rows)), min_size=1))
+    result = read(
+        [*encode(schema(parts), *rows)], schema(parts), **{n: expected_rows[n] for n in some}
+    )
     for name in some:
-        assert found[name] == [expected(name, row[name]) for row in rows], name
+        assert result[name] == [expected(name, row[name]) for row in rows], name
 
 
 def test_a_message_without_a_value_is_a_row_of_nulls_and_so_is_a_field_that_is_not_there() -> None:
-    said = schema([("i", "int", "", None)])
-    first, second = written(said, {"i": 1}, {"i": 2})
-    assert read([first, None, second], said, i="int", later="string") == {
+    writer_schema = schema([("i", "int", "", None)])
+    first, second = encode(writer_schema, {"i": 1}, {"i": 2})
+    assert read([first, None, second], writer_schema, i="int", later="string") == {
         "i": [1, None, 2], "later": [None] * 3,
     }  # fmt: skip
-    assert read([None], said, i="int") == {"i": [None]}
+    assert read([None], writer_schema, i="int") == {"i": [None]}
 
 
 def test_columns_are_found_in_another_case_and_may_be_wider() -> None:
-    said = schema([("Id", "int", "", None), ("v", "long", "", None)])
-    (value,) = written(said, {"Id": 7, "v": 2})
-    assert read([value], said, id="bigint", v="double") == {"id": [7], "v": [2.0]}
+    writer_schema = schema([("Id", "int", "", None), ("v", "long", "", None)])
+    (value,) = encode(writer_schema, {"Id": 7, "v": 2})
+    assert read([value], writer_schema, id="bigint", v="double") == {"id": [7], "v": [2.0]}
 
 
 @pytest.mark.parametrize(
@@ -148,9 +150,9 @@ def test_columns_are_found_in_another_case_and_may_be_wider() -> None:
     ids=["narrower", "text", "union", "local", "items"],
 )  # fmt: skip
 def test_a_type_that_does_not_fit_is_named(type_: Any, column: Any, why: str) -> None:
-    said = schema([("x", type_, "", None)])
+    writer_schema = schema([("x", type_, "", None)])
     with pytest.raises(ExecutionError) as caught:
-        read([b"\0\0"], said, x=column)
+        read([b"\0\0"], writer_schema, x=column)
     assert caught.value.message == (
         f"column x cannot hold its value in the 'avro.schema' of the messages: {why}"
     )
@@ -170,10 +172,10 @@ def test_a_type_that_does_not_fit_is_named(type_: Any, column: Any, why: str) ->
     ids=["empty", "cut", "negative", "text", "longer", "endless", "wide"],
 )
 def test_a_broken_message_is_named_by_its_place(value: bytes, why: str) -> None:
-    said = schema([("i", "int", "", None), ("s", "string", "", None)])
-    good = written(said, *({"i": i, "s": "é" * i} for i in range(5)))
+    writer_schema = schema([("i", "int", "", None), ("s", "string", "", None)])
+    good = encode(writer_schema, *({"i": i, "s": "é" * i} for i in range(5)))
     with pytest.raises(BrokenMessageError, match=why) as caught:
-        read([*good, value, *good, value], said, i="int", s="string")
+        read([*good, value, *good, value], writer_schema, i="int", s="string")
     assert caught.value.number == 5
 
 
@@ -181,15 +183,15 @@ def test_a_schema_of_the_columns_is_flinks() -> None:
     strings = {"type": "array", "elementType": "string", "containsNull": True}
     fields = {"k": "int", "at": "timestamp_ntz", "c": "decimal(5,2)", "a": strings}
     text = schema_of(columns(**fields))
-    said = json.loads(text)
-    assert said["fields"][1]["type"] == [
+    parsed = json.loads(text)
+    assert parsed["fields"][1]["type"] == [
         "null",
         {"type": "long", "logicalType": "timestamp-millis"},
     ]
     at = dt.datetime(2026, 5, 1, 10, 0, 0, 123000, tzinfo=UTC)
-    values = written(said, {"k": 1, "at": at, "c": Decimal("1.25"), "a": ["x", None]}, {"k": None})
-    found = read([*values], said, **fields)
-    assert found == {
+    values = encode(parsed, {"k": 1, "at": at, "c": Decimal("1.25"), "a": ["x", None]}, {"k": None})
+    result = read([*values], parsed, **fields)
+    assert result == {
         "k": [1, None], "at": [at.replace(tzinfo=None), None], "c": [Decimal("1.25"), None],
         "a": [["x", None], None],
     }  # fmt: skip

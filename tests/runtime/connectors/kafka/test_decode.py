@@ -1,4 +1,4 @@
-"""Messages that Arrow decodes, beside what Spark makes of the same ones."""
+"""Messages decoded by Arrow equal those decoded by Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.kafka.decode import Decoding, decode_values
 from runtime.connectors.kafka.table import decoding_of
-from runtime.connectors.messages import decoded_fields as decoded_by_spark
+from runtime.connectors.messages import decode_fields as decoded_by_spark
 from runtime.connectors.registry import validate_table
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -97,7 +97,7 @@ def test_what_arrow_decodes_is_what_spark_decodes(file_format: str, spark: Spark
     rows = spark.createDataFrame(list(enumerate(messages)), "id int, value binary")
     spec = table(format=file_format, **{f"{file_format}.ignore-parse-errors": "true"})
     whole, columns = decoded_by_spark(rows, F.col("value"), schema, file_format, spec)
-    # as numbers, so that no zone of this process has a part in it, nor what Python has dates for
+    # as numbers, to avoid this process's zone and the limits of Python's dates
     columns |= {"z": F.unix_micros(columns["z"]), "day": F.unix_date(columns["day"])}
     expected = {
         row.id: [repr(row[name]) for name in fields]
@@ -107,10 +107,10 @@ def test_what_arrow_decodes_is_what_spark_decodes(file_format: str, spark: Spark
     }
     decoded_here, differing = [], []
     for number, message in enumerate(messages):
-        found = decode_values([message], how)
-        if found is None:
+        result = decode_values([message], how)
+        if result is None:
             continue
-        values = dict(zip(fields, found, strict=True))
+        values = dict(zip(fields, result, strict=True))
         values |= {"z": values["z"].cast(pa.int64()), "day": values["day"].cast(pa.int32())}
         decoded_here.append(message)
         if expected.get(number) != [repr(values[name][0].as_py()) for name in fields]:
@@ -129,8 +129,8 @@ def test_usual_messages_are_not_left_to_spark() -> None:
         is not None
     )
     of_csv = Decoding("csv", (("a", "int"), ("b", "string"), ("c", "timestamp_ntz")), ";")
-    found = decode_values([b"1;x, y;2026-05-01 10:00:00", b";;"], of_csv)
-    assert found is not None and [column.null_count for column in found] == [1, 1, 1]
+    result = decode_values([b"1;x, y;2026-05-01 10:00:00", b";;"], of_csv)
+    assert result is not None and [column.null_count for column in result] == [1, 1, 1]
 
 
 @given(st.lists(st.lists(st.sampled_from(['{"i": 1}', "{}", "{", "}", ",", '"', '"i"', ":", "1", " ", "\n", "[", "]"]), max_size=6), min_size=1, max_size=4))  # fmt: skip
@@ -139,12 +139,12 @@ def test_usual_messages_are_not_left_to_spark() -> None:
 @example([["{", '"i"', ":", "{}"], ["{}", "}"]])
 def test_messages_are_decoded_together_as_one_by_one(parts: list[list[str]]) -> None:
     how = Decoding("json", (("i", "int"),))
-    messages = ["".join(each).encode() for each in parts]
+    messages = ["".join(part).encode() for part in parts]
     together = decode_values(messages, how)
     if together is not None:
         alone = [decode_values([message], how) for message in messages]
         assert together[0].to_pylist() == [None if a is None else a[0][0].as_py() for a in alone]
-        assert all(each is not None for each in alone)
+        assert all(part is not None for part in alone)
 
 
 def test_options_that_arrow_does_not_know_leave_messages_to_spark(spark: SparkSession) -> None:

@@ -1,4 +1,4 @@
-"""Columns of a Kafka table to messages and back, without a Kafka."""
+"""Columns of a Kafka table to messages and back, without a broker."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def test_rows_come_back_from_messages(options: dict[str, str], spark: SparkSessi
     rows = spark.createDataFrame(
         [(1, "a", AT), (2, None, AT)], "id bigint, name string, at timestamp_ntz"
     )
-    sent = kafka.messages(rows, spec)
-    received = sent.select(
-        *(F.col(name).cast("binary").alias(name) for name in sent.columns),
+    messages = kafka.messages(rows, spec)
+    received = messages.select(
+        *(F.col(name).cast("binary").alias(name) for name in messages.columns),
         F.lit(7).alias("partition"),
     )
-    found = sorted(map(tuple, kafka.columns_of(received, spec).collect()))
-    assert found == [(1, "a", AT, 7), (2, None, AT, 7)]
+    result = sorted(map(tuple, kafka.columns_of(received, spec).collect()))
+    assert result == [(1, "a", AT, 7), (2, None, AT, 7)]
 
 
 @pytest.mark.parametrize("file_format", ["json", "raw"])
 def test_columns_may_have_any_name(file_format: str, spark: SparkSession) -> None:
     options = {"topic": "t", "properties.bootstrap.servers": "h:1", "format": file_format}
     spec = TableSpec("k", "kafka", (TableColumn("a`b", "STRING"),), tuple(options.items()))
-    sent = kafka.messages(spark.sql("SELECT 'x' AS `a``b`"), spec)
-    received = sent.select(F.col("value").cast("binary"))
+    messages = kafka.messages(spark.sql("SELECT 'x' AS `a``b`"), spec)
+    received = messages.select(F.col("value").cast("binary"))
     assert [tuple(row) for row in kafka.columns_of(received, spec).collect()] == [("x",)]
 
 

@@ -1,4 +1,4 @@
-"""Flink's options of Kafka tables, and what librdkafka reads and writes for them."""
+"""Flink's options of Kafka tables, and the reads and writes of librdkafka for them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
 def test_a_missing_package_is_named_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # what `import` finds of a package that is not installed
+    # makes `import` fail as for a package that is not installed
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(
         SetupError, match="connector 'kafka' requires the package confluent-kafka"

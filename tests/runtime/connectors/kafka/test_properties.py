@@ -1,4 +1,4 @@
-"""Properties of Kafka's Java client in librdkafka's names."""
+"""Properties of Kafka's Java client, translated to librdkafka's names."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def kafka(**properties: str) -> TableSpec:
     return TableSpec("t", "kafka", (TableColumn("a", "INT"),), tuple(options.items()))
 
 
-def taken(**properties: str) -> dict[str, str]:
-    """What a consumer gets beside what it always has."""
+def consumer_settings(**properties: str) -> dict[str, str]:
+    """Return the consumer configuration in addition to its constant part."""
     always = consumer_config(kafka())
-    found = consumer_config(kafka(**properties))
-    # librdkafka knows them all
-    Consumer(found).close()
-    return {name: value for name, value in found.items() if always.get(name) != value}
+    result = consumer_config(kafka(**properties))
+    # librdkafka accepts them all
+    Consumer(result).close()
+    return {name: value for name, value in result.items() if always.get(name) != value}
 
 
 def test_user_and_password_come_out_of_the_login_module() -> None:
     config = f'{SCRAM} required username="reader" password="a\\"b;c";'
-    found = taken(**{
+    result = consumer_settings(**{
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": config,
     })  # fmt: skip
-    assert found == {
+    assert result == {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": "reader",
@@ -66,16 +66,16 @@ def test_stores_and_names_become_those_of_librdkafka() -> None:
 
 
 def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
-    found = producer_config(kafka(**{"buffer.memory": "2048000", "group.id": "g"}))
-    assert found["enable.idempotence"] == "true"
-    assert found["queue.buffering.max.kbytes"] == "2000"
-    assert "group.id" not in found
-    Producer(found)
+    result = producer_config(kafka(**{"buffer.memory": "2048000", "group.id": "g"}))
+    assert result["enable.idempotence"] == "true"
+    assert result["queue.buffering.max.kbytes"] == "2000"
+    assert "group.id" not in result
+    Producer(result)
     assert "enable.idempotence" not in producer_config(kafka(acks="1"))
 
 
 @pytest.mark.parametrize(
-    ("property_", "value", "said"),
+    ("property_", "value", "message"),
     [
         (
             "interceptor.classes",
@@ -88,20 +88,20 @@ def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
         ("sasl.jaas.config", f'{PLAIN} required serviceName="x";', "sets serviceName"),
     ],
 )
-def test_what_has_no_match_is_refused_by_name(property_: str, value: str, said: str) -> None:
-    with pytest.raises(CatalogError, match=said):
+def test_what_has_no_match_is_refused_by_name(property_: str, value: str, message: str) -> None:
+    with pytest.raises(CatalogError, match=message):
         validate_table(kafka(**{property_: value}))
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
         ("groupIdPrefix", "x", "unknown option 'groupIdPrefix'"),
         ("maxOffsetsPerTrigger", "none", "invalid value 'none' for option 'maxOffsetsPerTrigger'"),
         ("failOnDataLoss", "no", "invalid value 'no' for option 'failOnDataLoss'"),
     ],
 )
-def test_options_named_as_spark_s_are_checked(option: str, value: str, said: str) -> None:
+def test_options_named_as_spark_s_are_checked(option: str, value: str, message: str) -> None:
     spec = kafka()
-    with pytest.raises(CatalogError, match=said):
+    with pytest.raises(CatalogError, match=message):
         validate_table(TableSpec("t", "kafka", spec.columns, (*spec.options, (option, value))))

@@ -1,4 +1,4 @@
-"""Ranges of offsets and their messages, against a mock of a broker and without Spark."""
+"""Ranges of offsets and their messages, from a mock broker and without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.connectors.kafka.offsets import (
     Offsets,
     Range,
     Reading,
-    _limited,
+    _limit,
     batch_ranges,
     find_start,
     first_offset,
@@ -52,13 +52,13 @@ def reading(broker: Broker, *topics: str, **more: Any) -> Reading:
 
 @pytest.fixture
 def client(broker: Broker) -> Iterator[Client]:
-    found = Client(config(broker))
-    yield found
-    found.kafka.close()
+    result = Client(config(broker))
+    yield result
+    result.kafka.close()
 
 
 def values(client: Client, asked: Reading, *ranges: Range) -> list[bytes]:
-    batches = [batch for each in ranges for batch in read_range(client, asked, each)]
+    batches = [batch for item in ranges for batch in read_range(client, asked, item)]
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
@@ -69,8 +69,8 @@ def test_a_batch_reads_what_is_there_and_each_message_once(broker: Broker, clien
     ranges = batch_ranges(client, asked)
     assert len(ranges) >= 5
     broker.send("batch", [b"later"])
-    found = values(client, asked, *ranges)
-    assert sorted(found) == sorted(b"%d-%d" % (p, i) for p in range(2) for i in range(2500))
+    result = values(client, asked, *ranges)
+    assert sorted(result) == sorted(b"%d-%d" % (p, i) for p in range(2) for i in range(2500))
 
 
 def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
@@ -84,11 +84,11 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
             sent[topic, partition] = values
     asked = reading(broker, "turn-a", "turn-b")
     ranges = [part for task in portions(batch_ranges(client, asked), 1, 4) for part in task]
-    found = [(each.source, each.values()) for each in read_ranges(asked, ranges)]
-    assert [source for source, _ in found] == ranges
-    for source, messages in found:
+    result = [(item.source, item.values()) for item in read_ranges(asked, ranges)]
+    assert [source for source, _ in result] == ranges
+    for source, messages in result:
         assert messages == sent[source.topic, source.partition][source.start : source.end]
-    assert sum(len(messages) for _, messages in found) == 6 * 700
+    assert sum(len(messages) for _, messages in result) == 6 * 700
     assert list(read_ranges(asked, [])) == []
     broken = [ranges[0], Range("turn-b", 1, 900, 901), ranges[1]]
     with pytest.raises(ExecutionError, match="topic 'turn-b', partition 1: messages were lost"):
@@ -96,7 +96,7 @@ def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
 
 
 class Answers:
-    """A consumer that brings what it is given, a list at each call."""
+    """A consumer that returns prepared lists of messages, one per call."""
 
     def __init__(self, *lists: list[Message[Any, Any]]) -> None:
         self.kafka = self
@@ -117,16 +117,16 @@ def test_messages_of_a_compacted_topic_keep_their_offsets(more: tuple[str, ...])
         return Message(topic="t", partition=3, offset=offset, value=value, key=b"k")
 
     offsets = [[2, 3, 4], [6, 9], [10, 11, 12], [30]]
-    client: Any = Answers(*([message(offset) for offset in each] for each in offsets))
+    client: Any = Answers(*([message(offset) for offset in item] for item in offsets))
     asked = Reading("t", {}, ("t",), columns=("topic", "partition", "offset", "value", *more))
-    (found,) = read_range(client, asked, Range("t", 3, 2, 20))
-    wanted = [offset for each in offsets[:3] for offset in each]
-    assert found.column("offset").to_pylist() == wanted
-    values = [None if offset == 6 else b"%d" % offset for offset in wanted]
-    assert found.column("value").to_pylist() == values
-    assert set(found.column("topic").to_pylist()) == {"t"}
-    assert set(found.column("partition").to_pylist()) == {3}
-    assert not more or set(found.column("key").to_pylist()) == {b"k"}
+    (result,) = read_range(client, asked, Range("t", 3, 2, 20))
+    expected_rows = [offset for item in offsets[:3] for offset in item]
+    assert result.column("offset").to_pylist() == expected_rows
+    values = [None if offset == 6 else b"%d" % offset for offset in expected_rows]
+    assert result.column("value").to_pylist() == values
+    assert set(result.column("topic").to_pylist()) == {"t"}
+    assert set(result.column("partition").to_pylist()) == {3}
+    assert not more or set(result.column("key").to_pylist()) == {b"k"}
 
 
 @given(
@@ -140,11 +140,11 @@ def test_tasks_share_messages_evenly(sizes: list[int], n_tasks: int, least: int)
     shares = portions(ranges, n_tasks, least)
     # each offset is in one of them, in order
     joined: list[Range] = []
-    for each in (part for share in shares for part in share):
-        if joined and (joined[-1].partition, joined[-1].end) == (each.partition, each.start):
-            joined[-1] = Range("t", each.partition, joined[-1].start, each.end)
+    for item in (part for share in shares for part in share):
+        if joined and (joined[-1].partition, joined[-1].end) == (item.partition, item.start):
+            joined[-1] = Range("t", item.partition, joined[-1].start, item.end)
         else:
-            joined.append(each)
+            joined.append(item)
     assert joined == ranges
     loads = [sum(part.end - part.start for part in share) for share in shares]
     assert max(loads, default=0) - min(loads, default=0) <= 1
@@ -177,9 +177,9 @@ def test_values_are_decoded_or_left_to_spark_a_record_batch_at_a_time(
     columns = ("partition", "offset", "key", "value")
     asked = reading(broker, columns=columns, decoding=how, for_errors=("value", "partition"))
     assert Reading.of(asked.text()) == asked
-    found = [b for p in (0, 1) for b in read_range(client, asked, Range("decoded", p, 0, 2))]
+    result = [b for p in (0, 1) for b in read_range(client, asked, Range("decoded", p, 0, 2))]
     names = (*columns, "field_0", "field_1")
-    assert [[tuple(row[n] for n in names) for row in batch.to_pylist()] for batch in found] == [
+    assert [[tuple(row[n] for n in names) for row in batch.to_pylist()] for batch in result] == [
         [(None, 0, None, None, 1, "x"), (None, 1, None, None, None, None)],
         [(1, 0, None, b'{"a": 2}', None, None), (1, 1, None, b'{"a": "two"}', None, None)],
     ]
@@ -188,18 +188,18 @@ def test_values_are_decoded_or_left_to_spark_a_record_batch_at_a_time(
 def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: Client) -> None:
     asked = reading(broker, "going", most=3)
     broker.send("going", [b"%d" % i for i in range(7)])
-    there = client.partitions(("going",), "")
+    existing = client.partitions(("going",), "")
     offset: Any = first_offset(find_start(client, asked))
-    found = []
+    result = []
     for expected in (3, 3, 1):
-        last, offset = offset, next_offset(client, asked, offset, there, asked.most)
+        last, offset = offset, next_offset(client, asked, offset, existing, asked.most)
         planned = planned_ranges(asked, last, offset)
         # whatever the micro-batch before is said to be, it is the same: a restart may not know it
         assert planned == planned_ranges(asked, first_offset({}), offset)
-        assert sum(each.end - each.start for each in planned) == expected
-        found += values(client, asked, *planned)
-    assert found == [b"%d" % i for i in range(7)]
-    assert next_offset(client, asked, offset, there, asked.most) is offset
+        assert sum(item.end - item.start for item in planned) == expected
+        result += values(client, asked, *planned)
+    assert result == [b"%d" % i for i in range(7)]
+    assert next_offset(client, asked, offset, existing, asked.most) is offset
 
 
 def test_each_partition_gets_on_within_the_limit() -> None:
@@ -207,9 +207,9 @@ def test_each_partition_gets_on_within_the_limit() -> None:
         return {("t", partition): offset for partition, offset in enumerate(each)}
 
     begin, end = offsets(0, 5, 7, 9), offsets(1000, 6, 8, 9)
-    assert _limited(begin, end, 10) == offsets(8, 6, 8, 9)
-    assert _limited(begin, end, 2) == offsets(1, 6, 7, 9)
-    assert _limited(begin, end, 5000) == end
+    assert _limit(begin, end, 10) == offsets(8, 6, 8, 9)
+    assert _limit(begin, end, 2) == offsets(1, 6, 7, 9)
+    assert _limit(begin, end, 5000) == end
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(
     assert list(offset["to"]) == ["pattern-a"]
     broker.send("pattern-b", [b"b"])
     broker.send("no-pattern-b", [b"c"])
-    found = next_offset(client, asked, offset, client.partitions((), asked.pattern), None)
-    assert values(client, asked, *planned_ranges(asked, offset, found)) == [b"b"]
+    result = next_offset(client, asked, offset, client.partitions((), asked.pattern), None)
+    assert values(client, asked, *planned_ranges(asked, offset, result)) == [b"b"]
 
 
 def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
@@ -256,17 +256,17 @@ def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: 
     with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages were lost"):
         values(client, reading(broker, "short"), Range("short", 0, 7, 9))
     assert values(client, reading(broker, skips_lost=True), Range("short", 0, 7, 9)) == []
-    there = client.partitions(("short",), "")
+    existing = client.partitions(("short",), "")
     ahead = first_offset({("short", p): 5 if p == 0 else 0 for p in range(PARTITIONS)})
     with pytest.raises(
         ExecutionError, match="ends at offset 2, before offset 5, which is next to read"
     ):
-        next_offset(client, reading(broker, "short"), ahead, there, None)
+        next_offset(client, reading(broker, "short"), ahead, existing, None)
     gone = first_offset({("short", 17): 5})
     with pytest.raises(
         ExecutionError, match="partition 17: messages were lost: the partition no longer exists"
     ):
-        next_offset(client, reading(broker, "short"), gone, there, None)
+        next_offset(client, reading(broker, "short"), gone, existing, None)
 
 
 def test_what_is_wrong_is_one_line(broker: Broker, client: Client) -> None:
@@ -310,8 +310,12 @@ def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Clie
     rows = pa.record_batch({"key": [b"k", None], "value": ["v", None]})
     assert send(config(broker), "sent", [rows, rows.slice(0, 0)]) == 2
     asked = reading(broker, "sent", columns=("topic", "partition", "offset", "key", "value"))
-    found = [b for each in batch_ranges(client, asked) for b in read_range(client, asked, each)]
-    pairs = [(row["key"], row["value"]) for batch in found for row in batch.to_pylist()]
+    result = [
+        b
+        for batch_range in batch_ranges(client, asked)
+        for b in read_range(client, asked, batch_range)
+    ]
+    pairs = [(row["key"], row["value"]) for batch in result for row in batch.to_pylist()]
     assert sorted(pairs, key=str) == [(None, None), (None, b"before"), (b"k", b"v")]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from runtime.connectors.avro.decoding import decoded_avro, decoding
+from runtime.connectors.avro.decoding import decode_avro, decoding
 from runtime.connectors.avro.options import registry_of
 from runtime.connectors.avro.registry import schema_texts
 from runtime.connectors.kafka.client import Client
@@ -20,8 +20,8 @@ from runtime.connectors.kafka.offsets import Range, Reading
 from runtime.connectors.kafka.source import read_table
 from runtime.errors import CatalogError, ExecutionError
 from tests.runtime.connectors.kafka.broker import Broker, broker
-from tests.runtime.connectors.kafka.registry_server import Registry, self_signed, served
-from tests.runtime.connectors.kafka.test_avro import columns, schema, written
+from tests.runtime.connectors.kafka.registry_server import Registry, self_signed, serve_registry
+from tests.runtime.connectors.kafka.test_avro import columns, encode, schema
 from tests.runtime.connectors.kafka.test_options import kafka
 
 __all__ = ["broker"]
@@ -39,17 +39,17 @@ def reference(subject: str) -> dict[str, object]:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    with served(Registry("reader:secret-of-mine")) as found:
-        found.put(7, FIRST)
-        found.put(300, SECOND)
-        found.put(8, FIRST, schemaType="PROTOBUF")
-        found.put(9, NAMING, references=[reference("point"), reference("line")])
-        found.put_version("line", 1, LINE, references=[reference("point")])
-        found.put_version("point", 1, POINT)
-        yield found
+    with serve_registry(Registry("reader:secret-of-mine")) as result:
+        result.put(7, FIRST)
+        result.put(300, SECOND)
+        result.put(8, FIRST, schemaType="PROTOBUF")
+        result.put(9, NAMING, references=[reference("point"), reference("line")])
+        result.put_version("line", 1, LINE, references=[reference("point")])
+        result.put_version("point", 1, POINT)
+        yield result
 
 
-def asked(registry: Registry, **more: str) -> dict[str, str]:
+def requests_to(registry: Registry, **more: str) -> dict[str, str]:
     return {"url": registry.url, "user_info": registry.login, **more}
 
 
@@ -57,28 +57,28 @@ def test_messages_of_several_schemas_come_in_their_order(registry: Registry) -> 
     def headed(number: int, *values: bytes) -> list[bytes]:
         return [b"\0" + number.to_bytes(4, "big") + value for value in values]
 
-    old = headed(7, *written(FIRST, *({"k": i, "v": 10 * i} for i in range(3))))
-    new = headed(300, *written(SECOND, {"k": 7, "v": 1.5}, {"k": 8, "v": None}))
-    how = decoding(columns(k="int", v="double"), registry=asked(registry))
-    found = decoded_avro([old[0], new[0], None, old[1], new[1], old[2]], how)
-    assert found[0].to_pylist() == [0, 7, None, 1, 8, 2]
-    assert found[1].to_pylist() == [0.0, 1.5, None, 10.0, None, 20.0]
-    decoded_avro([*old, *new], how)
+    old = headed(7, *encode(FIRST, *({"k": i, "v": 10 * i} for i in range(3))))
+    new = headed(300, *encode(SECOND, {"k": 7, "v": 1.5}, {"k": 8, "v": None}))
+    how = decoding(columns(k="int", v="double"), registry=requests_to(registry))
+    result = decode_avro([old[0], new[0], None, old[1], new[1], old[2]], how)
+    assert result[0].to_pylist() == [0, 7, None, 1, 8, 2]
+    assert result[1].to_pylist() == [0.0, 1.5, None, 10.0, None, 20.0]
+    decode_avro([*old, *new], how)
     assert registry.n_asked == 2, "a schema is asked for once"
 
 
 def test_a_schema_may_name_types_of_other_subjects(registry: Registry) -> None:
     whole = [POINT, LINE, NAMING]
-    assert [*map(json.loads, schema_texts(asked(registry), 9))] == whole
+    assert [*map(json.loads, schema_texts(requests_to(registry), 9))] == whole
     named: dict[str, object] = {}
-    for each in whole:
-        parsed = fastavro.parse_schema(each, named)
+    for item in whole:
+        parsed = fastavro.parse_schema(item, named)
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, parsed, {"p": {"x": 3}, "l": {"start": {"x": 4}}})
     point = struct("x", "long")
-    how = decoding(columns(p=point, l=struct("start", point)), registry=asked(registry))
-    found = decoded_avro([b"\0\0\0\0\x09" + stream.getvalue()], how)
-    assert [array.to_pylist() for array in found] == [[{"x": 3}], [{"start": {"x": 4}}]]
+    how = decoding(columns(p=point, l=struct("start", point)), registry=requests_to(registry))
+    result = decode_avro([b"\0\0\0\0\x09" + stream.getvalue()], how)
+    assert [array.to_pylist() for array in result] == [[{"x": 3}], [{"start": {"x": 4}}]]
 
 
 def struct(name: str, type_: object) -> dict[str, object]:
@@ -87,30 +87,30 @@ def struct(name: str, type_: object) -> dict[str, object]:
 
 
 def test_no_id_of_a_schema_is_taken_for_a_message_without_a_value(registry: Registry) -> None:
-    how = decoding(columns(k="int"), registry=asked(registry))
+    how = decoding(columns(k="int"), registry=requests_to(registry))
     with pytest.raises(ExecutionError, match="has no schema 4294967295"):
-        decoded_avro([None, b"\0\xff\xff\xff\xff\x02"], how)
+        decode_avro([None, b"\0\xff\xff\xff\xff\x02"], how)
 
 
 def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     registry: Registry, broker: Broker
 ) -> None:
     head = b"\0" + (7).to_bytes(4, "big")
-    values = [head + each for each in written(FIRST, {"k": 1, "v": 2}, {"k": 3, "v": 4})]
+    values = [head + item for item in encode(FIRST, {"k": 1, "v": 2}, {"k": 3, "v": 4})]
     broker.send("avro-read", [*values, None, b"\0\0"], 2)
     reading = Reading(
         "t",
         {"bootstrap.servers": broker.address, "group.id": "x"},
         ("avro-read",),
         columns=("offset", "value"),
-        decoding=decoding(columns(k="int", v="bigint"), registry=asked(registry)),
+        decoding=decoding(columns(k="int", v="bigint"), registry=requests_to(registry)),
         for_errors=("value",),
     )
     reading = Reading.of(reading.text())
     client = Client(reading.config)
-    (found,) = read_range(client, reading, Range("avro-read", 2, 0, 3))
+    (result,) = read_range(client, reading, Range("avro-read", 2, 0, 3))
     client.kafka.close()
-    assert found.to_pylist() == [
+    assert result.to_pylist() == [
         {"offset": 0, "value": None, "field_0": 1, "field_1": 2},
         {"offset": 1, "value": None, "field_0": 3, "field_1": 4},
         {"offset": 2, "value": None, "field_0": None, "field_1": None},
@@ -127,7 +127,7 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
 
 
 @pytest.mark.parametrize(
-    ("number", "more", "said"),
+    ("number", "more", "message"),
     [
         (5, {}, "has no schema 5: Schema 5 not found"),
         (7, {"user_info": "reader:wrong"}, "rejected the login: 401 Unauthorized"),
@@ -136,11 +136,11 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     ids=["id", "login", "kind"],
 )
 def test_what_is_wrong_is_said(
-    registry: Registry, number: int, more: dict[str, str], said: str
+    registry: Registry, number: int, more: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ExecutionError) as caught:
-        schema_texts(asked(registry, **more), number)
-    assert said in caught.value.message
+        schema_texts(requests_to(registry, **more), number)
+    assert message in caught.value.message
     assert "\n" not in caught.value.message
 
 
@@ -154,7 +154,7 @@ def test_a_registry_that_does_not_answer_is_named() -> None:
 def test_a_registry_that_keeps_failing_is_asked_four_times(registry: Registry) -> None:
     registry.n_failures = 1_000
     with pytest.raises(ExecutionError, match="rejected the request for schema 7: 503"):
-        schema_texts(asked(registry), 7)
+        schema_texts(requests_to(registry), 7)
     assert registry.n_failures == 996
 
 
@@ -199,14 +199,14 @@ def test_a_registry_with_a_certificate_of_its_own_is_asked_where_that_is_trusted
 ) -> None:
     own = self_signed(tmp_path / "own.pem")
     other = self_signed(tmp_path / "other.pem")
-    with served(Registry("reader:secret"), own) as found:
-        found.put(7, FIRST)
+    with serve_registry(Registry("reader:secret"), own) as result:
+        result.put(7, FIRST)
         for trusted in ({}, {"ca": str(other)}):
             with pytest.raises(ExecutionError) as caught:
-                schema_texts(asked(found, **trusted), 7)
+                schema_texts(requests_to(result, **trusted), 7)
             assert caught.value.message.startswith(
-                f"the certificate of the schema registry at {found.url} is not trusted: self"
+                f"the certificate of the schema registry at {result.url} is not trusted: self"
             )
             assert "avro-confluent.ssl.truststore.location" in (caught.value.hint or "")
-        assert found.n_asked == 0, "the login is not sent to whom nobody trusts"
-        assert '"long"' in schema_texts(asked(found, ca=str(own)), 7)[-1]
+        assert result.n_asked == 0, "the login is not sent to whom nobody trusts"
+        assert '"long"' in schema_texts(requests_to(result, ca=str(own)), 7)[-1]

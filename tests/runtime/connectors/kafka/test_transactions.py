@@ -1,8 +1,8 @@
-"""Messages in transactions, over TCP against librdkafka's mock of a broker.
+"""Messages in transactions, over TCP against librdkafka's mock broker.
 
-The mock speaks the protocol, but keeps no offsets that a transaction commits, marks no messages as
-aborted and lets producers with the same identifier be. An offset that is committed by itself stands
-for the first of these here; the others are not shown.
+The mock speaks the protocol, but does not store offsets that a transaction commits, does not mark
+messages as aborted, and does not fence producers with the same identifier. Here, an offset
+committed without a transaction replaces the first of these; the others are not tested.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def consumer(broker: Broker, group: str) -> Consumer:
 def read(broker: Broker, topic: str) -> list[bytes]:
     reader = consumer(broker, "reader")
     reader.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    found, n_ended = [], 0
+    result, n_ended = [], 0
     while n_ended < PARTITIONS:
         for message in reader.consume(1, timeout=5):
             if message.error() is None:
-                found.append(message.value())
+                result.append(message.value())
             else:
                 n_ended += 1
     reader.close()
-    return sorted(found)
+    return sorted(result)
 
 
 def rows(*values: bytes) -> pa.RecordBatch:
@@ -64,27 +64,27 @@ def send(broker: Broker, topic: str, batch: int | None, batches: Iterator[pa.Rec
 def test_a_micro_batch_that_was_committed_is_not_sent_again(broker: Broker) -> None:
     assert send(broker, "once", 4, iter([rows(b"a"), rows(), rows(b"b", b"c")])) == 3
     assert read(broker, "once") == [b"a", b"b", b"c"]
-    # what the transaction has committed, and the mock does not keep
+    # the transaction's offset, which the mock does not store
     group = consumer(broker, "sqlwin-once")
     group.commit(offsets=[TopicPartition("once", 0, 5)], asynchronous=False)
     group.close()
-    taken = []
+    consumed = []
 
     def again() -> Iterator[pa.RecordBatch]:
-        for each in (rows(b"b", b"a"), rows(b"c")):
-            taken.append(each)
-            yield each
+        for item in (rows(b"b", b"a"), rows(b"c")):
+            consumed.append(item)
+            yield item
 
     assert send(broker, "once", 4, again()) == 0
-    assert len(taken) == 2, "its rows are computed all the same"
+    assert len(consumed) == 2, "its rows are computed all the same"
     assert send(broker, "once", 5, iter([rows(b"d")])) == 1
     assert read(broker, "once") == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_task_of_spark_s_sends_what_its_option_says(broker: Broker) -> None:
     broker.send("by-task", [b"before"])
-    said = Writing(config(broker), "by-task", config_of_reader(broker), "sqlwin-by-task", 3)
-    source = KafkaSource({OPTION: json.dumps(asdict(said))})
+    writing = Writing(config(broker), "by-task", config_of_reader(broker), "sqlwin-by-task", 3)
+    source = KafkaSource({OPTION: json.dumps(asdict(writing))})
     assert source.writer(StructType(), False).write(iter([rows(b"a", b"b")])) == SentMessages(2)
     assert read(broker, "by-task") == [b"a", b"b", b"before"]
 

@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables in Azure: the libraries get what Hadoop's settings say of the account."""
+"""Delta and Iceberg tables in Azure: the libraries get the account options of Hadoop's settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ROWS = pa.table({"k": range(10)})
 
 @pytest.fixture(params=["flat", "hierarchical"])
 def azure(request: pytest.FixtureRequest) -> Iterator[AzureStore]:
-    with azure_store(is_hierarchical=request.param == "hierarchical") as found:
-        yield found
+    with azure_store(is_hierarchical=request.param == "hierarchical") as result:
+        yield result
 
 
 def test_a_delta_table_is_read_with_a_key_and_with_a_sas_token(
@@ -46,12 +46,12 @@ def test_an_iceberg_table_is_read_by_its_path(azure: AzureStore, tmp_path: Path)
     uri = f"sqlite:///{tmp_path}/catalog.db"
     catalog = SqlCatalog("c", uri=uri, warehouse=azure.uri("ice"), **properties)
     catalog.create_namespace("db")
-    made = catalog.create_table("db.t", schema=ROWS.schema)
-    made.append(ROWS)
-    spec = TableSpec("t", "iceberg", options=(("path", made.location()),))
+    table = catalog.create_table("db.t", schema=ROWS.schema)
+    table.append(ROWS)
+    spec = TableSpec("t", "iceberg", options=(("path", table.location()),))
     for store in (azure.store(), azure.store(sas=SAS)):
-        found = from_path(spec, TablePlace(made.location(), store))
-        assert found.scan().to_arrow() == ROWS
+        result = from_path(spec, TablePlace(table.location(), store))
+        assert result.scan().to_arrow() == ROWS
 
 
 def test_a_key_that_is_refused_is_named(azure: AzureStore) -> None:

@@ -1,4 +1,4 @@
-"""What CREATE TABLE may say of tables of lakes, and what is said without their packages."""
+"""Options of lake tables in CREATE TABLE, and the errors without their packages."""
 
 import sys
 
@@ -66,7 +66,9 @@ def test_these_are_refused(spec, message):
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
-    for name in [each for each in sys.modules if each.split(".")[0] in ("deltalake", "pyiceberg")]:
+    for name in [
+        module for module in sys.modules if module.split(".")[0] in ("deltalake", "pyiceberg")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.setitem(sys.modules, "pyiceberg", None)

@@ -1,4 +1,4 @@
-"""Rows that are kept for a Top-N: what goes cannot be in it, and late rows are counted all the same."""
+"""Rows stored for a Top-N: dropped rows cannot be in it, and late rows are still counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = st.lists(
         st.one_of(st.none(), st.integers(-3, 3)),
         # -0.0 and 0.0 tie, and either may be first
         st.floats(allow_nan=True, width=16).map(lambda x: x + 0.0),
-        st.integers(1, 4),  # how often the row came
+        st.integers(1, 4),  # number of occurrences of the row
     ),
     min_size=1,
     max_size=40,
@@ -46,14 +46,14 @@ def table(rows: list[tuple[object, ...]]) -> pa.Table:
 
 
 def top(rows: pa.Table, first: FirstRows, by: list[str]) -> list[tuple[int, int]]:
-    """(the value of the first order column's code, rank) of what a window emits, rows copied."""
+    """Return (code of the first order column, rank) of the rows that a window emits."""
     copied = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), rows.column("rows"))))
     orders = [
         order_codes(copied.column(o.column), o.is_descending, o.nulls_first) for o in first.order
     ]
     groups = [copied.column(name) for name in by] or [pa.array(np.zeros(copied.num_rows))]
-    found, ranks = ranked_rows(groups, orders, copied.num_rows, first.function, (1, first.last))
-    kept = copied.take(pa.array(found)).select([*by, *(o.column for o in first.order)])
+    result, ranks = ranked_rows(groups, orders, copied.num_rows, first.function, (1, first.last))
+    kept = copied.take(pa.array(result)).select([*by, *(o.column for o in first.order)])
     return sorted(map(repr, zip(kept.to_pylist(), ranks.tolist(), strict=True)))
 
 
@@ -61,15 +61,15 @@ def choice(first: FirstRows) -> FirstRowsOfSlices:
     return FirstRowsOfSlices(first, WINDOW, ("id", "k", "v", "x"), "slice", "rows")
 
 
-def as_it_came(rows: pa.Table) -> BufferRows:
-    """Rows of which each came once."""
+def single_rows(rows: pa.Table) -> BufferRows:
+    """Return rows that each occurred once."""
     time_us = rows.column("slice").to_numpy() - 1
     keys = [rows.column(name).combine_chunks() for name in ("id", "k", "v", "x")]
     return BufferRows(time_us, keys, [], [])
 
 
 def counts(of: pa.Table) -> dict[int, int]:
-    """How many rows are counted in each slice."""
+    """Return the number of rows counted in each slice."""
     grouped = of.group_by("slice").aggregate([("rows", "sum")])
     return {row["slice"]: row["rows_sum"] for row in grouped.to_pylist()}
 
@@ -86,12 +86,12 @@ def test_the_first_of_a_window_are_among_the_first_of_its_slices(
     by = ("k",) if by_key else ()
     order = (RankOrder("v", is_descending, not is_descending), RankOrder("x", False, True))
     first = FirstRows(by, order, function, last)
-    # rows that are alike come once, as the local stage groups them
+    # equal rows are grouped, as in the local stage
     alike = {row[:-1] if row[3] == row[3] else (*row[:3], "nan"): row for row in rows}
     every = table(list(alike.values()))
-    counted = every.append_column("copies", every.column("rows"))
-    kept = choice(first).of(counted)
-    assert kept.schema == counted.schema
+    with_counts = every.append_column("copies", every.column("rows"))
+    kept = choice(first).of(with_counts)
+    assert kept.schema == with_counts.schema
     assert set(kept.column("id").to_pylist()) <= set(every.column("id").to_pylist())
     as_they_came = kept.drop_columns(["rows"]).rename_columns(
         ["rows" if n == "copies" else n for n in kept.column_names if n != "rows"]
@@ -111,10 +111,10 @@ def test_the_first_of_a_slice_are_among_the_first_of_each_of_its_batches(
     kept = []
     for part in (every.slice(0, cut), every.slice(cut)):
         if part.num_rows:
-            found = chosen.among(as_it_came(part))
-            columns = dict(zip(("id", "k", "v", "x"), found.keys, strict=True))
-            columns["slice"] = pa.array(found.time_us + 1)
-            kept.append(pa.table({**columns, "rows": pa.array(np.ones(len(found.time_us), int))}))
+            result = chosen.among(single_rows(part))
+            columns = dict(zip(("id", "k", "v", "x"), result.keys, strict=True))
+            columns["slice"] = pa.array(result.time_us + 1)
+            kept.append(pa.table({**columns, "rows": pa.array(np.ones(len(result.time_us), int))}))
     out = chosen.of(pa.concat_tables(kept))
     assert counts(out) == counts(every)
     ones = pa.array(np.ones(out.num_rows, int))

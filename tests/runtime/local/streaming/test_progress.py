@@ -1,4 +1,4 @@
-"""What a task says of its sources, and what operators that are joined make of it."""
+"""Source progress that tasks report, and the watermarks that joined operators derive from it."""
 
 import json
 import random
@@ -17,19 +17,19 @@ from runtime.streaming.watermarks import (
     no_watermarks,
     with_new_clocks,
 )
-from tests.runtime.streaming.model import decoded
+from tests.runtime.streaming.model import decode_messages
 
 S = 1_000_000
 RULES = WatermarkRules(idle_timeout_us=30 * S)
 
 
-def stored(marks: Watermarks) -> Watermarks:
-    """The watermarks as the next micro-batch reads them from state."""
+def stored_watermarks(marks: Watermarks) -> Watermarks:
+    """Return the watermarks as the next micro-batch reads them from state."""
     return from_json(Watermarks, json.loads(json.dumps(to_json(marks))))
 
 
-def seen(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
-    """What a task of two sources says of rows (whether it counts, source, watermark)."""
+def task_progress(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
+    """Return a task's progress in two sources for rows (whether it counts, source, watermark)."""
     kept, sources, marks = zip(*rows, strict=True)
     progress = TaskProgress(2, [0], [0])
     progress.observe(
@@ -41,25 +41,29 @@ def seen(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
             }
         )
     )
-    return [m for _, m in decoded([progress.control(wakes=True)]) if isinstance(m, SourceProgress)]
+    return [
+        m
+        for _, m in decode_messages([progress.control(wakes=True)])
+        if isinstance(m, SourceProgress)
+    ]
 
 
 def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -> None:
-    """The windows of the one are over source 0, those of the other over source 1."""
+    """One operator has windows over source 0, the other over source 1."""
     both: list[list[Watermarks]] = []
     for own in (0, 1):
         marks = no_watermarks(2)
         both.append([])
         for at in range(0, 100, 10):
-            # of the other source a mark comes with each row that has a time
+            # the other source sends a watermark with each row that has a time
             rows = [(own == 1, 1, at * S)] + ([(True, 0, None)] if own == 0 else [])
             if at == 0:
                 rows.append((own == 0, 0, 0))
-            marks = advance(marks, seen(rows), RULES, at * S)
+            marks = advance(marks, task_progress(rows), RULES, at * S)
             both[-1].append(marks)
     assert both[0] == both[1]
-    # from 30 s on the silent source does not hold the other one back
-    assert [each.combined_us for each in both[0]] == [0, 0, 0, *(n * 10 * S for n in range(3, 10))]
+    # after 30 s, the silent source no longer holds back the other one
+    assert [item.combined_us for item in both[0]] == [0, 0, 0, *(n * 10 * S for n in range(3, 10))]
 
 
 def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_has() -> None:
@@ -67,55 +71,59 @@ def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_
     held = advance(marks, [SourceProgress(0, 90, 9, 2)], WatermarkRules(), None, is_held=True)
     held = advance(held, [SourceProgress(0, 50, 50, 1)], WatermarkRules(), None, is_held=True)
     assert (marks.combined_us, held.combined_us) == (10, 10)
-    remembered = stored(held)
+    remembered = stored_watermarks(held)
     assert advance(remembered, [], WatermarkRules(), None).combined_us == 90
     assert advance(remembered, [EndOfInput()], WatermarkRules(), None).sources[0].held_us is None
 
 
 def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
-    # of source 1, splits 0 and 7
+    # source 1, splits 0 and 7
     zero, seven = 1 + SPLIT, 1 + 8 * SPLIT
-    said = seen(
+    progress = task_progress(
         [(True, zero, 100 * S), (True, seven, 40 * S), (True, zero, 90 * S), (True, 0, 200 * S)]
     )
-    assert SourceProgress(1, 100 * S, 90 * S, 2, 0) in said
-    assert SourceProgress(1, 40 * S, 40 * S, 1, 7) in said
-    marks = advance(no_watermarks(2), said, RULES, 0)
+    assert SourceProgress(1, 100 * S, 90 * S, 2, 0) in progress
+    assert SourceProgress(1, 40 * S, 40 * S, 1, 7) in progress
+    marks = advance(no_watermarks(2), progress, RULES, 0)
     assert [source.watermark_us for source in marks.sources] == [200 * S, 40 * S]
     assert marks.combined_us == 40 * S
-    # one that is ahead moves nothing, and what is remembered goes on where it was
-    marks = advance(marks, seen([(True, zero, 300 * S)]), RULES, 10 * S)
+    # a split that is ahead changes nothing, and its watermark is remembered
+    marks = advance(marks, task_progress([(True, zero, 300 * S)]), RULES, 10 * S)
     assert marks.combined_us == 40 * S
-    marks = stored(marks)
-    assert advance(marks, seen([(True, seven, 60 * S)]), RULES, 20 * S).combined_us == 60 * S
+    marks = stored_watermarks(marks)
+    assert (
+        advance(marks, task_progress([(True, seven, 60 * S)]), RULES, 20 * S).combined_us == 60 * S
+    )
     # the source has rows, but that split has been silent for long
-    later = advance(marks, seen([(True, zero, 310 * S), (True, 0, 500 * S)]), RULES, 30 * S)
+    later = advance(
+        marks, task_progress([(True, zero, 310 * S), (True, 0, 500 * S)]), RULES, 30 * S
+    )
     assert later.combined_us == 310 * S
-    # its rows come behind: the watermark does not fall
-    again = advance(later, seen([(True, seven, 70 * S)]), RULES, 31 * S)
+    # its rows are behind, but the watermark does not fall
+    again = advance(later, task_progress([(True, seven, 70 * S)]), RULES, 31 * S)
     assert again.combined_us == 310 * S
-    # in a new run its silence begins anew
+    # a new run restarts its idle time
     assert advance(with_new_clocks(marks), [], RULES, 99 * S).combined_us == 40 * S
-    # splits that are followed no more do not hold it back
-    alone = advance(marks, seen([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
+    # splits that are no longer tracked do not hold it back
+    alone = advance(marks, task_progress([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
     assert alone.combined_us == 320 * S and alone.sources[1].splits == ()
 
 
 def any_progress(rng: random.Random) -> list[Progress]:
-    """What some tasks saw of two sources and their splits."""
-    found: list[Progress] = []
+    """Return random progress of tasks in two sources and their splits."""
+    result: list[Progress] = []
     for _ in range(rng.randrange(12)):
         low = rng.randrange(200) * S
         high = low + rng.randrange(50) * S
         bounds = (high, low) if rng.random() < 0.8 else (None, None)
         split = rng.choice([None, 0, 1, 2])
         n_rows = rng.randrange(4)
-        found.append(
+        result.append(
             SourceProgress(rng.randrange(2), *bounds, n_rows, split if bounds[0] else None)
         )
     if rng.random() < 0.02:
-        found.append(EndOfInput())
-    return found
+        result.append(EndOfInput())
+    return result
 
 
 def test_watermarks_go_by_what_all_tasks_saw_as_by_what_each_of_them_did() -> None:

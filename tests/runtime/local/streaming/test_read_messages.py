@@ -1,4 +1,4 @@
-"""The local stage of a stream that consumes messages itself, against a mock of a broker."""
+"""The local stage of a stream that consumes messages itself, from a mock broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from runtime.connectors.kafka.offsets import Range, Reading
 from runtime.connectors.kafka.scan import KafkaSplits, scan
-from runtime.local.messages import is_left
+from runtime.local.messages import is_undecoded
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, NoRows, SourceProgress
 from runtime.local.streaming.scan import ScanTask
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
@@ -26,12 +26,12 @@ from tests.runtime.local.streaming.test_scan import (
     VALUE,
     plan_of,
     received_from,
-    sent,
+    split_rows,
     step_of,
 )
 
 __all__ = ["broker"]
-# the types of a table's columns are read by Spark
+# Spark determines the types of a table's columns
 pytestmark = pytest.mark.usefixtures("spark")
 
 
@@ -51,7 +51,7 @@ def splits_of(table: TableSpec) -> KafkaSplits:
 
 
 def messages_step(table: TableSpec):
-    """As `step_of`, of messages."""
+    """Return the step of `step_of` over messages."""
     step = step_of(HOP)
     old = step.source
     source = replace(old.source, table=table)
@@ -70,15 +70,15 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     plan = plan_of(step)
     reader = splits_of(table_of(broker.address)).reader(COLUMNS, is_stream=True)
     ranges = [Range("read", p, 0, n) for p, n in ((0, 3), (1, 1), (2, 2))]
-    batches = ScanTask(plan, step, reader).run([sent(*((r.text(), 0, None) for r in ranges))])
-    made: list[pa.RecordBatch] = []
+    batches = ScanTask(plan, step, reader).run([split_rows(*((r.text(), 0, None) for r in ranges))])
+    decoded_batches: list[pa.RecordBatch] = []
     left: list[pa.RecordBatch] = []
     for batch in batches:
-        (left if is_left(batch) else made).append(batch)
-    partials, control, n_read = received_from(made)
+        (left if is_undecoded(batch) else decoded_batches).append(batch)
+    partials, control, n_read = received_from(decoded_batches)
     assert n_read == 6
-    assert sum(each["n"] for group in partials.values() for each in group.values()) == 3
-    # the numbers are those of partitions among those of both topics; a filter moves no watermark
+    assert sum(item["n"] for group in partials.values() for item in group.values()) == 3
+    # partition numbers over both topics; a filter moves no watermark
     expected = [
         SourceProgress(0, 14 - DELAY_US, 10 - DELAY_US, 3, 1),
         SourceProgress(0, 31 - DELAY_US, 31 - DELAY_US, 1, 3),
@@ -89,28 +89,33 @@ def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker
     assert rest.select(["partition", "offset", WATERMARK_SPLIT]).to_pylist() == [
         {"partition": 2, "offset": offset, WATERMARK_SPLIT: 5} for offset in (0, 1)
     ]
-    # so Spark sends it: what was made before beside messages that it has decoded
+    # as Spark sends it: the first pass's messages together with decoded ones
     decoded = {
         "ts": pa.array([21], pa.timestamp("us")), "k": ["a"], "v": pa.array([7], pa.int64()),
         WATERMARK_SPLIT: pa.array([5], pa.int32()),
         **{f"${n}": pa.nulls(1, f.type) for n, f in enumerate(MESSAGE_SCHEMA)},
     }  # fmt: skip
-    passed = {f"${n}": c for n, c in enumerate(made[0].columns)}
-    empty = {c.name: pa.nulls(made[0].num_rows, decoded_type(decoded[c.name])) for c in COLUMNS}
-    split = {WATERMARK_SPLIT: pa.nulls(made[0].num_rows, pa.int32())}
+    passed = {f"${n}": c for n, c in enumerate(decoded_batches[0].columns)}
+    empty = {
+        c.name: pa.nulls(decoded_batches[0].num_rows, decoded_type(decoded[c.name]))
+        for c in COLUMNS
+    }
+    split = {WATERMARK_SPLIT: pa.nulls(decoded_batches[0].num_rows, pa.int32())}
     second = ScanTask(plan, step, reader).second(
         [pa.record_batch({**empty, **split, **passed}), pa.record_batch(decoded)]
     )
     first_again, *more = second
-    assert first_again.equals(made[0])
+    assert first_again.equals(decoded_batches[0])
     partials, control, n_read = received_from(more)
-    assert [each for group in partials.values() for each in group.values()] == [
+    assert [item for group in partials.values() for item in group.values()] == [
         {"n": 1, "total": 7, "$rows": 1}
     ]
     assert control == {g: [SourceProgress(0, 21 - DELAY_US, 21 - DELAY_US, 1, 5)] for g in GROUPS}
-    # all key groups were woken by the first pass
+    # the first pass has woken all key groups
     only_passed = pa.record_batch({**empty, **split, **passed})
-    assert [b.equals(made[0]) for b in ScanTask(plan, step, reader).second([only_passed])] == [True]
+    assert [
+        b.equals(decoded_batches[0]) for b in ScanTask(plan, step, reader).second([only_passed])
+    ] == [True]
     assert {type(m) for m in received_from(ScanTask(plan, step, reader).run([]))[1][3]} == {NoRows}
 
 
@@ -147,7 +152,7 @@ def test_values_that_nobody_reads_are_not_decoded() -> None:
     columns = (Column("part", "int"),)
     reading = splits_of(table_of()).reader(columns, is_stream=False).reading
     assert reading.decoding is None and reading.wanted == (("part", "partition"),)
-    # but where broken messages are left out they have to be found
+    # except if broken messages are skipped, because they must be found
     tolerant_table = table_of(**{"json.ignore-parse-errors": "true"})
     tolerant = splits_of(tolerant_table).reader(columns, is_stream=False).reading
     assert tolerant.decoding is not None and Reading.of(tolerant.text()) == tolerant

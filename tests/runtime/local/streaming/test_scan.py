@@ -1,4 +1,4 @@
-"""The local stage of a stream that reads files itself: as if Spark had sent it their rows."""
+"""The local stage of a stream that reads files itself, as if Spark had sent their rows."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from runtime.spec.source import SplitTable
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
-from tests.runtime.streaming.model import decoded
+from tests.runtime.streaming.model import decode_messages
 
 TS, KEY, VALUE = Column("ts", "timestamp_ntz"), Column("k", "string"), Column("v", "bigint")
 COLUMNS = (TS, KEY, VALUE)
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("v", pa.int64())])
 DELAY_US = 7
 GROUPS = (3, 5, 8)
-# how partial columns merge that are no sums
+# merge operations of partial columns other than sums
 MERGES = {FIRST_TIME: min, LAST_TIME: max}
 HOP, GAP = Hop(5, 20), SessionWindow(6, ("k",))
 
@@ -50,7 +50,7 @@ def ref(column: Column) -> ColumnRef:
 
 
 def step_of(window: Window, columns=COLUMNS, time=TS, zone="UTC"):
-    """COUNT(*), SUM(v) FILTER (WHERE v > 0) by k, of rows WHERE v <> 5."""
+    """Return COUNT(*), SUM(v) FILTER (WHERE v > 0) by k, over rows WHERE v <> 5."""
     positive = Call(">", (ref(VALUE), Constant(0, "bigint")), "boolean")
     not_five = Call("<>", (ref(VALUE), Constant(5, "bigint")), "boolean")
     partials = (
@@ -71,8 +71,8 @@ def plan_of(step):
     return local_plan(step, *scan_projection(step.source), GROUPS)
 
 
-def sent(*rows) -> pa.RecordBatch:
-    """(path, source, watermark) of rows that bring a file or a message, as Spark sends them."""
+def split_rows(*rows) -> pa.RecordBatch:
+    """Return rows (path, source, watermark) that stand for a file or message, as Spark sends them."""
     columns = list(zip(*rows, strict=True))
     numbers = [NOT_KEPT - source for source in columns[1]]
     arrays = [pa.array(columns[0], pa.string()), pa.array(numbers, pa.int32())]
@@ -81,18 +81,18 @@ def sent(*rows) -> pa.RecordBatch:
 
 
 def received_from(messages):
-    """(merged partials by key group, control messages by key group, how many rows were read)."""
+    """Return (merged partials and control messages, each by key group; number of rows read)."""
     partials: dict[int, dict[tuple[str, int], dict[str, int | None]]] = {}
     control: dict[int, list[Message]] = {}
     n_read = 0
-    for group, message in decoded(messages):
+    for group, message in decode_messages(messages):
         if isinstance(message, Partials):
-            for each in message.rows.to_pylist():
-                place = each.pop("k"), each.pop("$slice_end")
+            for item in message.rows.to_pylist():
+                place = item.pop("k"), item.pop("$slice_end")
                 merged = partials.setdefault(group, {}).setdefault(place, {})
-                for name, value in each.items():
-                    known = [v for v in (merged.get(name), value) if v is not None]
-                    merged[name] = MERGES.get(name, sum)(known) if known else None
+                for name, value in item.items():
+                    values = [v for v in (merged.get(name), value) if v is not None]
+                    merged[name] = MERGES.get(name, sum)(values) if values else None
         elif isinstance(message, RowsRead):
             n_read += message.n_rows
         else:
@@ -100,8 +100,8 @@ def received_from(messages):
     return partials, control, n_read
 
 
-def as_spark_sends(table: pa.Table, plan) -> pa.RecordBatch:
-    """The rows of a file as `decode_sent` returns them, evaluated one by one."""
+def evaluate_rows(table: pa.Table, plan) -> pa.RecordBatch:
+    """Return the rows of a file as `decode_sent` would, evaluated one by one."""
     rows = table.to_pylist()
     times = table["ts"].cast(pa.int64()).to_pylist()
     keep = [row["v"] is not None and row["v"] != 5 for row in rows]
@@ -139,25 +139,30 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
         tables.append(pa.table(arrays, schema=SCHEMA))
         paths.append(str(tmp_path / f"{number}.parquet"))
         pq.write_table(tables[-1], paths[-1], row_group_size=11)
-    found = received_from(
-        ScanTask(plan, step, reader_of(step)).run([sent(*((path, 0, None) for path in paths))])
+    result = received_from(
+        ScanTask(plan, step, reader_of(step)).run(
+            [split_rows(*((path, 0, None) for path in paths))]
+        )
     )
     n_rows = sum(table.num_rows for table in tables)
-    batch = as_spark_sends(pa.concat_tables(tables), plan)
-    wanted = received_from(LocalTask(plan).run([batch]))
-    assert found == (*wanted[:2], n_rows)
+    batch = evaluate_rows(pa.concat_tables(tables), plan)
+    expected = received_from(LocalTask(plan).run([batch]))
+    assert result == (*expected[:2], n_rows)
 
 
 def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     path = str(tmp_path / "one.parquet")
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
     step = step_of(HOP)
-    batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
+    batches = [
+        split_rows((None, ALL_SOURCES, 1), (path, 0, None)),
+        split_rows((None, ALL_SOURCES, 1)),
+    ]
     partials, control, n_read = received_from(
         ScanTask(plan_of(step), step, reader_of(step)).run(batches)
     )
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
-    # the row that is filtered out carries its watermark
+    # the filtered row carries its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
     assert control == {group: [own, EndOfInput()] for group in GROUPS}
     assert n_read == 2
@@ -173,7 +178,7 @@ def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
     pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
     step = step_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
     partials, control, _ = received_from(
-        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
+        ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))])
     )
     assert [place for rows in partials.values() for place in rows] == [("a", 20 * hour)]
     mark = 10 * hour - DELAY_US
@@ -189,12 +194,14 @@ def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) 
     nulls = pa.nulls(3, SCHEMA.field(missing).type)
     pq.write_table(rows.set_column(position, SCHEMA.field(missing), nulls), full)
     step = step_of(HOP)
-    found, wanted = (
-        received_from(ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))]))
+    result, expected = (
+        received_from(
+            ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))])
+        )
         for path in (lacking, full)
     )
-    assert found == wanted
-    assert found[2] == 3
+    assert result == expected
+    assert result[2] == 3
 
 
 def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Path) -> None:
@@ -202,14 +209,14 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     pq.write_table(pa.table({"x": [1, 2]}), path)
     step = step_of(HOP)
     partials, control, n_read = received_from(
-        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
+        ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))])
     )
     assert (partials, n_read) == ({}, 2)
     assert [kind for rows in control.values() for kind in rows] == [NoRows()] * len(GROUPS)
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "text"),
     [
         (
             pa.table({"ts": pa.array([1], pa.timestamp("us")), "v": ["x"]}),
@@ -221,14 +228,14 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     ids=["text", "nanoseconds", "instants"],
 )
 def test_a_file_with_other_types_is_refused_with_the_way_out(
-    table: pa.Table, said: str, tmp_path: Path
+    table: pa.Table, text: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "other.parquet")
     pq.write_table(table, path)
     step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))]))
-    assert said in caught.value.message
+        list(ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))]))
+    assert text in caught.value.message
     assert caught.value.message.endswith(f" in {path}")
     assert "'push_local_aggregate_into_scan' to read the files with Spark" in str(caught.value.hint)
 
@@ -238,9 +245,9 @@ def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     path.write_text("no Parquet")
     step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanTask(plan_of(step), step, reader_of(step)).run([sent((str(path), 0, None))]))
-    said = f"cannot read {path}: it is not a Parquet file, or it is truncated"
-    assert caught.value.message == said
+        list(ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((str(path), 0, None))]))
+    expected = f"cannot read {path}: it is not a Parquet file, or it is truncated"
+    assert caught.value.message == expected
 
 
 def test_many_rows_are_read_in_batches_and_reported_once(tmp_path: Path) -> None:
@@ -251,7 +258,7 @@ def test_many_rows_are_read_in_batches_and_reported_once(tmp_path: Path) -> None
     pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
     step = step_of(HOP)
     partials, control, n_read = received_from(
-        ScanTask(plan_of(step), step, reader_of(step)).run([sent((path, 0, None))])
+        ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))])
     )
     assert n_read == n_rows
     highest = (n_rows - 1) // 1000 - DELAY_US

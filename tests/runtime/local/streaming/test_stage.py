@@ -1,4 +1,4 @@
-"""The local stage: rows to partials by key group, and control messages to the heads of tasks."""
+"""The local stage: rows to partials by key group, and control messages to each task's head group."""
 
 from typing import get_args
 
@@ -25,7 +25,7 @@ from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalTask, decode
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
-from tests.runtime.streaming.model import decoded
+from tests.runtime.streaming.model import decode_messages
 
 SCHEMA = pa.schema(
     [
@@ -57,7 +57,7 @@ PLAN = LocalPlan(
 
 
 def batch(rows):
-    """(keep, source, watermark, time, key, value, whether the value's FILTER holds)."""
+    """Return rows of (keep, source, watermark, time, key, value, whether the FILTER holds)."""
     columns = list(zip(*rows, strict=True)) or [()] * 7
     types = {
         KEEP: pa.bool_(),
@@ -73,9 +73,9 @@ def batch(rows):
 
 
 def run(rows):
-    """(partials by key group, control messages by key group)."""
+    """Return (partials by key group, control messages by key group)."""
     partials, control = {}, {}
-    for group, message in decoded(LocalTask(PLAN).run([batch(rows)])):
+    for group, message in decode_messages(LocalTask(PLAN).run([batch(rows)])):
         if isinstance(message, Partials):
             partials.setdefault(group, []).extend(message.rows.to_pylist())
         else:
@@ -92,12 +92,12 @@ def test_rows_become_one_partial_for_each_key_and_slice():
             (True, 0, 3, 3, None, 1, None),
         ]
     )
-    found = sorted(
+    result = sorted(
         (str(r["key"]), r["$slice_end"], r["n"], r["total"], r["$rows"])
         for rows in partials.values()
         for r in rows
     )
-    assert found == [("None", 5, 1, None, 1), ("a", 5, 2, 10, 2), ("a", 10, 1, 40, 1)]
+    assert result == [("None", 5, 1, None, 1), ("a", 5, 2, 10, 2), ("a", 10, 1, 40, 1)]
     assert sum(len({r["key"] for r in rows}) for rows in partials.values()) == 2
 
 
@@ -109,8 +109,8 @@ def test_the_first_key_group_of_each_task_gets_the_progress_of_every_source():
             (True, 1, 3, 2, "b", 20, True),
         ]
     )
-    seen = [SourceProgress(0, 7, 4, 2), SourceProgress(1, 3, 3, 1)]
-    assert control == {3: seen, 5: [NoRows()], 8: seen}
+    progress = [SourceProgress(0, 7, 4, 2), SourceProgress(1, 3, 3, 1)]
+    assert control == {3: progress, 5: [NoRows()], 8: progress}
 
 
 def test_every_key_group_gets_a_message_of_a_task_without_rows():
@@ -119,7 +119,7 @@ def test_every_key_group_gets_a_message_of_a_task_without_rows():
 
 
 class SecondTask:
-    """What Spark says in a task that is not the first."""
+    """Spark's task context in a task that is not the first."""
 
     def partitionId(self):
         return 1
@@ -128,8 +128,8 @@ class SecondTask:
 def test_only_the_first_task_calls_key_groups_without_telling_them_anything(monkeypatch):
     monkeypatch.setattr(TaskContext, "get", SecondTask)
     _, control = run([(True, 1, 3, 2, None, 20, True)])
-    seen = [SourceProgress(1, 3, 3, 1)]
-    assert control == {3: seen, 8: seen}
+    progress = [SourceProgress(1, 3, 3, 1)]
+    assert control == {3: progress, 8: progress}
     assert run([]) == ({}, {})
 
 
@@ -143,7 +143,7 @@ def test_the_first_key_group_of_each_task_gets_the_processing_time():
     beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
     beat = beat.append_column(PROCESSING_TIME, pa.array([1_700_000_000_000_000]))
     now = ProcessingTime(1_700_000_000_000_000)
-    assert list(decoded(LocalTask(PLAN).run([beat]))) == [
+    assert list(decode_messages(LocalTask(PLAN).run([beat]))) == [
         (3, now), (8, now), (5, NoRows()),
     ]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_rows_without_a_time_are_dropped_and_counted_once():
     partials, control = run([(True, 0, None, None, "a", 1, True), (True, 0, 5, None, "b", 1, True)])
     assert partials == {}
     every = [message for messages in control.values() for message in messages]
-    assert [each for each in every if isinstance(each, NullTimes)] == [NullTimes(2)]
+    assert [item for item in every if isinstance(item, NullTimes)] == [NullTimes(2)]
 
 
 def test_the_first_key_group_of_each_task_gets_the_end_of_input():
@@ -176,12 +176,15 @@ def test_the_first_key_group_of_each_task_gets_the_end_of_input():
     ],
 )  # fmt: skip
 def test_a_message_is_decoded_as_it_was_encoded(message):
-    assert list(decoded([encode([(8, message), (3, message)])])) == [(8, message), (3, message)]
+    assert list(decode_messages([encode([(8, message), (3, message)])])) == [
+        (8, message),
+        (3, message),
+    ]
 
 
 def test_there_is_a_class_for_every_kind_of_message():
     kinds = {kind.name.replace("_", "").lower() for kind in MessageKind}
-    assert kinds == {each.__name__.lower() for each in get_args(Message)}
+    assert kinds == {get_arg.__name__.lower() for get_arg in get_args(Message)}
 
 
 @pytest.mark.parametrize("n_rows", [1, 5000])
@@ -194,8 +197,8 @@ def test_a_key_is_always_in_the_same_group(n_rows):
                 assert groups.setdefault(row["key"], group) == group
 
 
-def sent(rows, has_watermark):
-    """Rows in the columns that are sent, as Spark makes them."""
+def encoded_rows(rows, has_watermark):
+    """Return rows in the encoded columns, as Spark makes them."""
     full = batch(rows).to_pydict()
     codes, times = [], []
     for keep, source, mark, time in zip(
@@ -227,24 +230,24 @@ def test_rows_are_received_as_they_were_before_they_were_sent(delay_us, only_kep
             (False, 1, None, None, "c", 3, True),
             (False, ALL_SOURCES, 0, None, None, None, None),
         ]
-    found = decode_sent(sent(rows, delay_us is None), delay_us)
-    assert found.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
+    result = decode_sent(encoded_rows(rows, delay_us is None), delay_us)
+    assert result.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
 
 
 def test_the_key_that_is_the_time_comes_once():
     rows = [(True, 0, 5, 10, "a", 1, True), (True, 0, None, None, "b", 2, True)]
     rows.append((False, 0, 99, None, None, None, None))
-    found = decode_sent(sent(rows, True), None, "at")
-    assert found.column("at").type == pa.timestamp("us")
-    assert found.column("at").cast(pa.int64()).to_pylist() == [10, None, None]
+    result = decode_sent(encoded_rows(rows, True), None, "at")
+    assert result.column("at").type == pa.timestamp("us")
+    assert result.column("at").cast(pa.int64()).to_pylist() == [10, None, None]
 
 
 def test_rows_without_a_source_have_one_that_tells_nothing():
     row = (True, None, None, 5, "a", 1, True)
-    found = decode_sent(sent([row, (False, *row[1:])], True), None)
-    assert found.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
-    assert found.column(KEEP).to_pylist() == [True, False]
-    assert found.column(TIME).to_pylist() == [5, None]
+    result = decode_sent(encoded_rows([row, (False, *row[1:])], True), None)
+    assert result.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
+    assert result.column(KEEP).to_pylist() == [True, False]
+    assert result.column(TIME).to_pylist() == [5, None]
 
 
 def test_the_watermark_of_the_earliest_time_does_not_wrap_around():

@@ -19,7 +19,7 @@ LOCAL = {"spark.master": "local[*]"}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own, and an environment in which archives are made."""
+    """Provide a private cache directory, and an environment in which archives are made."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("SQLWIN_CLASS_ARCHIVE", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def outside_tests(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """To be called in the test: pytest names the running test after its fixtures are set up."""
+    """Return a function to call in the test, because pytest names the test after its fixtures ran."""
 
     def forget() -> None:
         for name in ("CI", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"):
@@ -40,7 +40,7 @@ def outside_tests(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands of the processes that were started, instead of the processes."""
+    """Record the commands of processes instead of starting them."""
     commands: list[list[str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
     return commands
@@ -81,7 +81,7 @@ def test_the_name_changes_with_java_and_with_every_jar_and_with_their_order(tmp_
     Path(jars[0]).write_text("another build")
     names.add(class_archive.archive_path(java, jars))
     assert len(names) == 5
-    # All of them take the place of one another, but not that of another Java.
+    # They replace each other, but not the archive of another Java.
     assert len({name.name.split("-")[1] for name in names if name}) == 1
     other = class_archive.archive_path(java_in(tmp_path / "other"), jars)
     assert other is not None and other.name.split("-")[1] != path.name.split("-")[1]
@@ -114,7 +114,7 @@ def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     conf = {**LOCAL, "spark.driver.extraJavaOptions": "-ea"}
     command = submit.command_line(java, conf, archive)
     own = command.index(f"-XX:SharedArchiveFile={archive}")
-    # The user's options come later and win.
+    # The user's options come last and take precedence.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
     assert not any("Shar" in part for part in submit.command_line(java, LOCAL, None))
 
@@ -241,9 +241,9 @@ make_missing()
 
 
 def run_and_list_mapped_classes(directory: Path) -> set[str]:
-    """Run Spark once more; the classes that came out of the archive."""
+    """Run Spark once more and return the classes loaded from the archive."""
     log = directory.with_name("classes.log")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", START, str(log)],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -252,7 +252,7 @@ def run_and_list_mapped_classes(directory: Path) -> set[str]:
         timeout=300,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("45\n", "")
+    assert (process.stdout, process.stderr) == ("45\n", "")
     lines = log.read_text().splitlines()
     return {line.split()[1] for line in lines if "shared objects file (top)" in line}
 
@@ -270,8 +270,8 @@ def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_arc
     (archive,) = cache.glob("*.jsa")
     assert "org.apache.spark.sql.classic.SparkSession" in run_and_list_mapped_classes(work)
 
-    # With a seal that fits, as if the disk had lost what was written: the JVM crashes on it.
-    # A file of its own: the JVM of the run before may still be ending, with the old one mapped.
+    # With a valid seal over lost content, as after a disk failure, the JVM crashes. A separate
+    # file, because the previous JVM may still have the old one mapped.
     spoiled = archive.with_suffix(".half")
     spoiled.write_bytes(archive.read_bytes()[: archive.stat().st_size // 2])
     spoiled.chmod(0o600)
@@ -280,5 +280,5 @@ def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_arc
     assert class_archive.is_usable(archive)
     assert run_and_list_mapped_classes(work) == set()
     assert not class_archive.is_usable(archive)
-    # Neither the crash nor the archive leaves anything where the user works.
+    # Neither the crash nor the archive leaves files in the user's directory.
     assert os.listdir(work) == []

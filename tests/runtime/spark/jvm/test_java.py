@@ -71,7 +71,7 @@ def test_without_java_the_error_says_what_was_found_and_how_to_get_one(tmp_path,
 
 
 def run_without_java(program: str, **more: str) -> subprocess.Popen[str]:
-    """Python with nothing in its environment that leads to a Java."""
+    """Start Python in an environment without a trace of Java."""
     environment = {
         "PATH": "/nonexistent",
         "HOME": os.environ["HOME"],

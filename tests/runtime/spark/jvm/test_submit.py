@@ -1,4 +1,4 @@
-"""What spark-submit and the environment say of Spark, and programs that spark-submit runs."""
+"""Spark settings from spark-submit and the environment, and programs run by spark-submit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from runtime.errors import SetupError
-from runtime.spark.jvm.submit import configured_defaults
+from runtime.spark.jvm.submit import spark_defaults
 from runtime.spark.session import start_session
 from tests.goldens import ROOT
 
@@ -29,18 +29,18 @@ def conf_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_submit_arguments_win_over_files_and_these_over_the_environment(
     conf_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert configured_defaults() == {}
+    assert spark_defaults() == {}
     monkeypatch.setenv("MASTER", "local[3]")
-    assert configured_defaults() == {"spark.master": "local[3]"}
+    assert spark_defaults() == {"spark.master": "local[3]"}
     defaults = "spark.master  spark://there:7077\nspark.app.name=nightly\n# spark.x 1\n"
     (conf_directory / "spark-defaults.conf").write_text(defaults)
-    assert configured_defaults() == {
+    assert spark_defaults() == {
         "spark.master": "spark://there:7077",
         "spark.app.name": "nightly",
     }
     arguments = "--verbose --master yarn --conf spark.a=b=c -c 'spark.d=e f' --driver-memory=2g"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{arguments} --queue q pyspark-shell")
-    assert configured_defaults() == {
+    assert spark_defaults() == {
         "spark.master": "yarn",
         "spark.app.name": "nightly",
         "spark.a": "b=c",
@@ -50,7 +50,7 @@ def test_submit_arguments_win_over_files_and_these_over_the_environment(
     (conf_directory / "other.conf").write_text("spark.app.name other\n")
     named = f"--properties-file {conf_directory}/other.conf --name mine pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", named)
-    assert configured_defaults() == {"spark.master": "local[3]", "spark.app.name": "mine"}
+    assert spark_defaults() == {"spark.master": "local[3]", "spark.app.name": "mine"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_submit_arguments_that_make_no_sense_are_refused(
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     with pytest.raises(SetupError, match=message):
-        configured_defaults()
+        spark_defaults()
 
 
 @pytest.mark.parametrize(
@@ -120,29 +120,29 @@ def submitted(*arguments: str, directory: Path) -> subprocess.CompletedProcess[s
 @pytest.mark.long
 def test_a_program_runs_on_the_spark_that_spark_submit_has_started(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = submitted(
+    result = submitted(
         *("--master", "local[1]", "--name", "mine", "--conf", "spark.my.own=42"),
         str(tmp_path / "program.py"),
         directory=tmp_path,
     )
-    said = [line[4:] for line in done.stdout.splitlines() if line.startswith("OUT ")]
-    assert said == [
+    output = [line[4:] for line in result.stdout.splitlines() if line.startswith("OUT ")]
+    assert output == [
         "spark-submit started this program with master local[1], not local[7]",
         "spark.driver.memory cannot be set, because spark-submit has already started Java",
         "local[1] mine 42",
         "5",
         "7",
         "True",
-    ], done.stderr
+    ], result.stderr
 
 
 @pytest.mark.spark
 @pytest.mark.long
 def test_spark_submit_runs_the_command_line(tmp_path: Path) -> None:
-    done = submitted(
+    result = submitted(
         *("--master", "local[1]", "--name", "nightly", str(ROOT / "sqlwin" / "__main__.py")),
         *("run", "-e", "SET 'spark.app.name'", "-e", "SELECT SUM(id) AS n FROM range(4)"),
         directory=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["key,value", "spark.app.name,nightly", "", "n", "6"]
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["key,value", "spark.app.name,nightly", "", "n", "6"]

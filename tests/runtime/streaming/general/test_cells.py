@@ -1,4 +1,4 @@
-"""Cells follow what is kept: large ones are cut, small halves are one again, results stay."""
+"""Cells follow the size of the state: large ones split, small halves join, results stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.streaming.state.cells import (
 )
 from runtime.streaming.state.split import Split, split_group
 from tests.runtime.streaming.operators.test_general import VALUES, Group
-from tests.runtime.streaming.state.test_split import signed
+from tests.runtime.streaming.state.test_split import signed_blobs
 
 MS = 1_000
 N_POSITIONS = n_positions(1)
@@ -36,11 +36,11 @@ def place(key: str) -> int:
 
 
 def group(job: WindowJob, cell_bytes: int) -> Group:
-    made = Group(job, delay=30)
-    spec = made._spec
-    made._spec = replace(spec, n_positions=N_POSITIONS, cell_bytes=cell_bytes)
-    made.position = place
-    return made
+    created_group = Group(job, delay=30)
+    spec = created_group._spec
+    created_group._spec = replace(spec, n_positions=N_POSITIONS, cell_bytes=cell_bytes)
+    created_group.position = place
+    return created_group
 
 
 def cells(of: Group) -> list[Cell]:
@@ -102,7 +102,7 @@ def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes
     parts = []
     split = Split(n_groups=1, into=into)
     assert whole.store.metadata.by is None
-    for blobs in split_group(signed(whole.store, ("k",)), 0, split):
+    for blobs in split_group(signed_blobs(whole.store, ("k",)), 0, split):
         part = group(SESSIONS, cell_bytes)
         part._spec = replace(part._spec, n_positions=N_POSITIONS // into)
         part.store.blobs = dict(blobs)
@@ -110,21 +110,21 @@ def test_a_rescaled_checkpoint_has_the_cells_or_their_keys(into: int, cell_bytes
     rows = rows_of(random, 60, 300)
     progress = whole.progress(rows)
     expected = [*whole.batch(rows, progress=progress), *whole.end()]
-    found = []
+    result = []
     for number, part in enumerate(parts):
         own = [row for row in rows if place(row[0]) * into // N_POSITIONS == number]
-        found += [*part.batch(own, progress=progress), *part.end()]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+        result += [*part.batch(own, progress=progress), *part.end()]
+    assert sorted(result, key=repr) == sorted(expected, key=repr)
 
 
 def test_a_position_is_in_the_largest_cell_that_overlaps_no_other() -> None:
-    there = [Cell(0, 2), Cell(5, 8)]
-    known = Cells(there, 16)
-    number, of = known.cells_of(np.arange(16))
-    found = [Cell(*each) for each in zip(number.tolist(), of.tolist(), strict=True)]
-    assert found == [Cell(0, 2)] * 8 + [Cell(4, 8)] * 2 + [Cell(5, 8)] * 2 + [Cell(3, 4)] * 4
+    existing = [Cell(0, 2), Cell(5, 8)]
+    cells = Cells(existing, 16)
+    number, of = cells.cells_of(np.arange(16))
+    result = [Cell(*item) for item in zip(number.tolist(), of.tolist(), strict=True)]
+    assert result == [Cell(0, 2)] * 8 + [Cell(4, 8)] * 2 + [Cell(5, 8)] * 2 + [Cell(3, 4)] * 4
     assert Cell(3, 4).blob == "c3/4"
-    assert (known.has_parts(Cell(1, 2)), known.has_parts(Cell(0, 2))) == (True, False)
+    assert (cells.has_parts(Cell(1, 2)), cells.has_parts(Cell(0, 2))) == (True, False)
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 4, 7, 96, 1 << 16, 3 << 14])

@@ -34,7 +34,7 @@ SUM = ReduceFunction(lambda a, b: a + b)
 
 
 class Script:
-    """Drives an operator; times in ms. The state goes through pickle between any two steps."""
+    """Drives an operator; times in ms. The state is pickled between steps."""
 
     def __init__(self, assigner, function=ROWS, **job):
         self.job = WindowJob(assigner, function, **job)
@@ -42,12 +42,12 @@ class Script:
 
     def step(self, call):
         operator = GeneralWindowOperator(self.job, self.state)
-        found = [
-            (each.key, each.window.start_us // MS, each.window.end_us // MS, each.result)
-            for each in call(operator)
+        result = [
+            (item.key, item.window.start_us // MS, item.window.end_us // MS, item.result)
+            for item in call(operator)
         ]
         self.state = pickle.loads(pickle.dumps(operator.state))
-        return found
+        return result
 
     def row(self, value, time, key="a"):
         return self.step(lambda operator: operator.on_row(key, value, time * MS))
@@ -128,7 +128,7 @@ def test_a_late_row_is_taken_if_it_merges_with_an_open_session():
     script.row(1, 20)
     script.watermark(25)
     assert script.row(2, 12) == []
-    assert script.row(3, 2) == []  # touches what the row before has opened
+    assert script.row(3, 2) == []  # touches the session that the previous row opened
     assert script.row(4, -9, key="b") == []
     assert script.state.n_late == 1
     assert script.end() == [("a", 2, 30, [1, 2, 3])]
@@ -147,14 +147,14 @@ def test_the_gap_of_a_session_may_depend_on_the_row():
 
 def test_a_count_trigger_fires_with_every_nth_row_and_keeps_the_rows():
     script = Script(GlobalAssigner(), SUM, trigger=CountTrigger(2))
-    results = [[found[3] for found in script.row(n, n)] for n in range(1, 6)]
+    results = [[result[3] for result in script.row(n, n)] for n in range(1, 6)]
     assert results == [[], [3], [], [10], []]
     assert script.end() == []
 
 
 def test_a_purging_trigger_begins_anew():
     script = Script(GlobalAssigner(), SUM, trigger=PurgingTrigger(CountTrigger(2)))
-    results = [[found[3] for found in script.row(n, n)] for n in range(1, 6)]
+    results = [[result[3] for result in script.row(n, n)] for n in range(1, 6)]
     assert results == [[], [3], [], [7], []]
 
 
@@ -250,14 +250,14 @@ def test_an_aggregate_with_a_process_function_sees_key_and_window():
     script.row(1, 0)
     script.row(5, 12)
     script.row(3, 6)
-    assert [found[3] for found in script.end()] == [("a", 22, 3.0)]
+    assert [result[3] for result in script.end()] == [("a", 22, 3.0)]
 
 
 def test_calendar_windows_are_assigned_too():
     script = Script(AlignedAssigner(CalendarTumble(1)))
     script.row(1, 40 * 86_400_000)
-    (found,) = script.end()
-    assert found[1:3] == (31 * 86_400_000, 59 * 86_400_000)
+    (result,) = script.end()
+    assert result[1:3] == (31 * 86_400_000, 59 * 86_400_000)
 
 
 def test_triggers_that_cannot_merge_say_so():
@@ -273,7 +273,7 @@ def test_lateness_of_windows_on_processing_time_is_an_error():
 
 
 class Model:
-    """The rules for the event time trigger: what is in a window, when it fires, what is late."""
+    """Rules of the event-time trigger: a window's rows, when it fires, which rows are late."""
 
     def __init__(self, windows_of, lateness, merges):
         self.windows_of, self.lateness, self.merges = windows_of, lateness, merges
@@ -282,7 +282,7 @@ class Model:
         self.n_late = 0
 
     def row(self, key, value, time):
-        found, is_skipped = [], True
+        result, is_skipped = [], True
         for start, end in self.windows_of(time):
             if self.merges:
                 start, end = self.merge(key, start, end)
@@ -292,10 +292,10 @@ class Model:
             is_skipped = False
             self.open[key, start, end].append(value)
             if end - 1 <= self.watermark_ms:
-                found.append((key, start, end, sorted(self.open[key, start, end])))
+                result.append((key, start, end, sorted(self.open[key, start, end])))
         if is_skipped and time + self.lateness <= self.watermark_ms:
             self.n_late += 1
-        return found
+        return result
 
     def merge(self, key, start, end):
         values = []
@@ -307,7 +307,7 @@ class Model:
 
     def watermark(self, time):
         before, self.watermark_ms = self.watermark_ms, max(time, self.watermark_ms)
-        found = [
+        result = [
             (*window, sorted(values))
             for window, values in self.open.items()
             if before < window[2] - 1 <= self.watermark_ms
@@ -315,7 +315,7 @@ class Model:
         for window in list(self.open):
             if window[2] - 1 + self.lateness <= self.watermark_ms:
                 del self.open[window]
-        return found
+        return result
 
 
 KINDS = [
@@ -348,16 +348,16 @@ def test_the_operator_does_what_the_model_says(kind, script, lateness):
     for n, (what, *arguments) in enumerate([*script, ("watermark", 10**6)]):
         if what == "row":
             key, time = arguments
-            found = operator.on_row(key, n, time * MS)
-            wanted = model.row(key, n, time)
+            result = operator.on_row(key, n, time * MS)
+            expected = model.row(key, n, time)
         else:
-            found = operator.on_watermark(arguments[0] * MS)
-            wanted = model.watermark(arguments[0])
+            result = operator.on_watermark(arguments[0] * MS)
+            expected = model.watermark(arguments[0])
         plain = [
-            (each.key, each.window.start_us // MS, each.window.end_us // MS, sorted(each.result))
-            for each in found
+            (item.key, item.window.start_us // MS, item.window.end_us // MS, sorted(item.result))
+            for item in result
         ]
-        assert sorted(plain) == sorted(wanted)
+        assert sorted(plain) == sorted(expected)
         assert operator.state.n_late == model.n_late
     assert not operator.state.contents
     assert not operator.state.memories

@@ -1,4 +1,4 @@
-"""A key group in sub-buckets gives what it gives as a whole, and keeps what it says it keeps."""
+"""A key group in sub-buckets emits the same as without, and stays within its memory limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.state.buckets import Place, metadata_name, is_metadata, n_buckets_of
+from runtime.streaming.state.buckets import Place, is_metadata, metadata_name, n_buckets_of
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
@@ -22,7 +22,7 @@ from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.state.test_split import place_of, random_batches
 
 ALONE = Place(("key",), 1, 0)
-# what some rows of a micro-batch take
+# bytes of some rows of a micro-batch
 FEW_BYTES = 600
 
 
@@ -43,8 +43,8 @@ def check_blobs(store: Memory) -> None:
 
 
 def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list[int]:
-    """Drive both; how many sub-buckets there are after each micro-batch."""
-    found = []
+    """Drive both streams and return the number of sub-buckets after each micro-batch."""
+    result = []
     for number, (rows, watermark) in enumerate([*batches, ([], None)]):
         is_last = watermark is None
         if number % 3 == 0:
@@ -56,8 +56,8 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
         assert cut.status.next_window_end_us == whole.status.next_window_end_us
         assert (cut.status.watermarks, cut.n_late) == (whole.status.watermarks, whole.n_late)
         check_blobs(cut.store)
-        found.append(n_buckets(cut))
-    return found
+        result.append(n_buckets(cut))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_windows(window: Any, lateness: int | None) -> None:
     thresholds = Thresholds(spans_min_rows=0)
     whole, cut = (Stream(window, updates=updates, thresholds=thresholds) for _ in range(2))
     cut.bound = MemoryBound(ALONE, FEW_BYTES)
-    found = gives_the_same(whole, cut, random_batches(3))
-    assert found[0] == 1 and found[1] > 1 and found == sorted(found)
+    result = gives_the_same(whole, cut, random_batches(3))
+    assert result[0] == 1 and result[1] > 1 and result == sorted(result)
 
 
 def test_sessions() -> None:
@@ -116,7 +116,7 @@ def test_a_key_group_that_is_small_enough_is_not_cut() -> None:
     for rows, watermark in random_batches(1):
         stream.micro_batch(rows, watermark)
     assert n_buckets(stream) == 1
-    # a bound that is lowered with a restart counts as soon as it is exceeded
+    # a limit lowered by a restart takes effect once it is exceeded
     stream.bound = MemoryBound(ALONE, FEW_BYTES)
     for rows, watermark in random_batches(1)[-2:]:
         stream.micro_batch(rows, watermark)
@@ -148,11 +148,11 @@ def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     for rows, watermark in [*batches[6:], ([], None)]:
         is_last = watermark is None
         expected = stream.end() if is_last else stream.micro_batch(rows, watermark)
-        found = []
+        result = []
         for number, part in enumerate(parts):
             own = [row for row in rows if place_of(row[0], into) == number]
-            found += part.end() if is_last else part.micro_batch(own, watermark)
-        assert sorted(found) == sorted(expected)
+            result += part.end() if is_last else part.micro_batch(own, watermark)
+        assert sorted(result) == sorted(expected)
     assert sum(part.n_late for part in parts) == stream.n_late
 
 

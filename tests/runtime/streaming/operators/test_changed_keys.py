@@ -1,4 +1,4 @@
-"""Windows that have been emitted are computed again for the keys that got rows, and no others."""
+"""Emitted windows are recomputed only for keys with new rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ AT_ONCE, SOME_ROWS = FireRule(delay_us=0), FireRule(rows=20)
 
 
 def updates(stream: Stream) -> UpdateMetadata:
-    found: UpdateMetadata = stream.store.kept.updates
-    return found
+    result: UpdateMetadata = stream.store.kept.updates
+    return result
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
@@ -39,9 +39,9 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
     read = results.ResultStore.read
 
     def counted(*arguments: Any) -> Any:
-        found = read(*arguments)
-        compared.append(0 if found is None else found.num_rows)
-        return found
+        result = read(*arguments)
+        compared.append(0 if result is None else result.num_rows)
+        return result
 
     monkeypatch.setattr(results.ResultStore, "read", counted)
     changes = stream.micro_batch([("k7", 2000, 1)], 0)
@@ -79,18 +79,18 @@ def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
         now, n_rows = number * 2500, int(random.integers(0, 12))
         back = random.integers(0, 40_000, n_rows) * (random.random(n_rows) < 0.4)
         some = [(f"k{random.integers(80)}", now - int(at), 1) for at in back]
-        # now and then another worker goes on
+        # occasionally another worker continues
         if random.random() < 0.2:
             CACHE.clear()
         log.take(stream.micro_batch(some, now - 15_000, clock=now))
         brute.take(some, now - 15_000)
         assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
-        known = updates(stream)
-        if not known.n_pending and not known.n_late:
+        update_log = updates(stream)
+        if not update_log.n_pending and not update_log.n_late:
             n_whole += 1
             assert log.rows == brute.rows(fired_only=False)
-        n_runs += len(known.runs) > 1
-        n_kept += bool(known.keys)
+        n_runs += len(update_log.runs) > 1
+        n_kept += bool(update_log.keys)
     assert n_whole > 5
     assert n_runs or limits[0] < 20
     assert n_kept or (early is AT_ONCE and late is None) or limits[0] < 20
@@ -105,8 +105,8 @@ def test_keys_that_wait_are_in_state_by_themselves() -> None:
     stream.micro_batch([("b", 2000, 1), ("b", 3000, 1)], 0)
     stream.micro_batch([("d", 2000, 1)], 0)
     blobs = blobs_of(stream.store.metadata).values()
-    found = [blob for blob in blobs if blob.kind is BlobKind.CHANGED]
-    assert [blob.n_rows for blob in found] == [1, 1]
+    result = [blob for blob in blobs if blob.kind is BlobKind.CHANGED]
+    assert [blob.n_rows for blob in result] == [1, 1]
     assert {row[1] for row in stream.micro_batch([("a", 1, 1), ("a", 2, 1)], 0)} == set("abd")
     assert not updates(stream).keys
 

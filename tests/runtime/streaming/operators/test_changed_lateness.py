@@ -1,4 +1,4 @@
-"""Another allowed lateness than the last run's: what was closed stays closed, what is open counts."""
+"""Changing the allowed lateness on a restart: closed windows stay closed, open ones accept rows."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def test_a_window_that_was_closed_stays_so_with_more_lateness():
         ("+I", "a", 90_000, 100_000, 1, 1, 1)
     ]
     assert run.n_late == 1
-    # what is open when the lateness is raised is so for longer
+    # windows that are open when the lateness is raised stay open longer
     assert run.micro_batch([("a", 95_000, 1)], 500_000) == [
         ("-U", "a", 90_000, 100_000, 1, 1, 1),
         ("+U", "a", 90_000, 100_000, 2, 2, 1),
@@ -75,10 +75,10 @@ def test_no_window_ever_shows_fewer_rows_than_it_has_shown(window, script):
         run.updates = rules(lateness)
         for key, time in rows:
             windows = windows_of(window, time, MS)
-            taken = [each for each in windows if closed is None or each[1] - 1 > closed]
-            n_late += bool(windows) and not taken
-            for each in taken:
-                members[key, *each] = members.get((key, *each), 0) + 1
+            removed = [item for item in windows if closed is None or item[1] - 1 > closed]
+            n_late += bool(windows) and not removed
+            for item in removed:
+                members[key, *item] = members.get((key, *item), 0) + 1
         for kind, key, start, end, n, *_ in run.micro_batch([(*row, 1) for row in rows], mark):
             if kind == "-U":
                 assert shown.pop((key, start, end)) == n
@@ -88,6 +88,6 @@ def test_no_window_ever_shows_fewer_rows_than_it_has_shown(window, script):
         watermark = mark if watermark is None else max(mark, watermark)
         passed = watermark - lateness
         closed = passed if closed is None else max(closed, passed)
-        due = {each: n for each, n in members.items() if each[2] - 1 <= watermark}
+        due = {item: n for item, n in members.items() if item[2] - 1 <= watermark}
         assert shown == due
     assert run.n_late == n_late

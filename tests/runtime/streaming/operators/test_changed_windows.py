@@ -1,4 +1,4 @@
-"""Other windows on the same slices, with a restart: none comes twice, and whole ones are right."""
+"""Other windows on the same slices after a restart: no duplicates, and complete ones are right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
-from runtime.streaming.changes import first_whole
+from runtime.streaming.changes import first_complete
 from runtime.streaming.state.contents import blobs_of
 from tests.marks import among
 from tests.reference import windows_of
@@ -44,18 +44,18 @@ def test_windows_go_on_with_other_windows(
     stream = Stream(was, thresholds=SPANS_FROM_THE_START)
     values: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     time, emitted, closed = 0, [], 0
-    for number, (found, step) in enumerate(batches):
-        rows = [(key, time + at, value) for key, at, value in found]
+    for number, (result, step) in enumerate(batches):
+        rows = [(key, time + at, value) for key, at, value in result]
         before, time = time, time + step
         if number == len(batches) // 2:
-            # a watermark passes windows that end a millisecond later
+            # a watermark passes windows whose end is one millisecond later
             closed = before + 1
             stream = Stream(now, store=stream.store, generation=1)
             emitted = []
         for key, at, value in rows:
             of = stream.window
             if number and all(end <= before + 1 for _, end in windows_of(of, at, MS)):
-                continue  # late for the windows of its time
+                continue  # late for the windows at its time
             for start, end in windows_of(now, at, MS):
                 if not number or end > before + 1:  # it has not been emitted
                     values[key, start, end].append(value)
@@ -65,11 +65,11 @@ def test_windows_go_on_with_other_windows(
     assert all(end > closed for _, _, end, *_ in emitted)
     named = [row[:3] for row in emitted]
     assert len(set(named)) == len(named)
-    whole = first_whole(was, now, closed * MS)
+    whole = first_complete(was, now, closed * MS)
     kept = -(10**12) if whole is None else whole[0] // MS
     expected = {
-        (key, start, end, len(found), sum(found), max(found))
-        for (key, start, end), found in values.items()
+        (key, start, end, len(result), sum(result), max(result))
+        for (key, start, end), result in values.items()
         if end > closed and start >= kept
     }
     assert {row for row in emitted if row[1] >= kept} == expected

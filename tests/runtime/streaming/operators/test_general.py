@@ -1,4 +1,4 @@
-"""The general operator of a key group: micro-batches against the same rows all at once."""
+"""The general operator of a key group: micro-batches, compared with all rows at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 
 class Group:
-    """A key group that is made anew for every micro-batch, as workers do; times in ms."""
+    """A key group that is recreated for every micro-batch, as in workers; times in ms."""
 
     def __init__(self, job: WindowJob, delay: int = 0, cell_bytes: int = 1 << 20) -> None:
         self._spec = GeneralSpec(job, ("k",), SCHEMA, KeyGroupSpec(1), "UTC", cell_bytes=cell_bytes)
@@ -60,7 +60,7 @@ class Group:
         self.position: Callable[[str], int] = lambda key: ord(key) % 2
 
     def takes(self, job: WindowJob) -> None:
-        """Go on with another job, as after a restart."""
+        """Continue with another job, as after a restart."""
         self._spec = replace(self._spec, job=job)
 
     def batch(
@@ -69,7 +69,7 @@ class Group:
         clock: int | None = None,
         progress: list[Progress] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Rows (key, time, value); results as (key, start, end, values)."""
+        """Process rows (key, time, value) and return results (key, start, end, values)."""
         if progress is None and rows:
             progress = self.progress(rows)
         table = pa.table(
@@ -84,7 +84,7 @@ class Group:
         micro = MicroBatch(
             [table[: len(rows) // 2], table[len(rows) // 2 :]], progress or [], 0, clock_us
         )
-        found: list[tuple[Any, ...]] = []
+        actual: list[tuple[Any, ...]] = []
         for output in GeneralGroup(self._spec, self.store).process(micro):
             result = output.result
             if isinstance(result, Status):
@@ -92,14 +92,14 @@ class Group:
                 continue
             columns = [result.column(name) for name in SCHEMA.names]
             columns[1:3] = [c.cast(pa.int64()) for c in columns[1:3]]
-            found += [
+            actual += [
                 (k, s if s is None else s // MS, e if e is None else e // MS, v)
                 for k, s, e, v in zip(*(c.to_pylist() for c in columns), strict=True)
             ]
-        return sorted(found, key=repr)
+        return sorted(actual, key=repr)
 
     def progress(self, rows: list[tuple[str, int, int]]) -> list[Progress]:
-        """What a task sees of the source of rows."""
+        """Return a task's progress in the source of rows."""
         marks = [(time - self._delay) * MS for _, time, _ in rows]
         return [SourceProgress(0, max(marks), min(marks), len(rows))]
 
@@ -107,16 +107,16 @@ class Group:
         return self.batch([], progress=[EndOfInput()])
 
 
-def at_once(job: WindowJob, rows: list[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
-    """What a batch gives."""
-    found = []
+def batch_results(job: WindowJob, rows: list[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
+    """Return the results of a batch."""
+    actual = []
     for key in sorted({key for key, _, _ in rows}):
         operator = GeneralWindowOperator(job)
         for _, time, value in sorted((r for r in rows if r[0] == key), key=lambda row: row[1]):
-            found += operator.on_watermark(time * MS - MS - 1)
-            found += operator.on_row(key, {"k": key, "v": value}, time * MS)
-        found += operator.on_end()
-    batch = results_batch(found, 1, SCHEMA)
+            actual += operator.on_watermark(time * MS - MS - 1)
+            actual += operator.on_row(key, {"k": key, "v": value}, time * MS)
+        actual += operator.on_end()
+    batch = results_batch(actual, 1, SCHEMA)
     starts, ends = (
         [None if t is None else t // MS for t in batch.column(n).cast(pa.int64()).to_pylist()]
         for n in ("window_start", "window_end")
@@ -147,7 +147,7 @@ JOBS = {
 
 # (key, step in time, value): rows in order
 STEPS = st.lists(
-    # often just as far apart as sessions hold together
+    # often exactly a session gap apart
     st.tuples(st.sampled_from("abc"), st.sampled_from([0, 7]) | st.integers(0, 9), st.integers(0, 9)),
     max_size=25,
 )  # fmt: skip
@@ -164,14 +164,14 @@ def test_rows_in_order_give_what_they_give_in_a_batch(
 ) -> None:
     times = np.cumsum([step for _, step, _ in steps] or [0]) - 40
     rows = [(k, int(t), v) for (k, _, v), t in zip(steps, times, strict=False)]
-    # of equal times of a key the order is open; those of different keys come together
+    # the order of a key's rows with equal times is undefined; different keys are emitted together
     rows = list({(k, t): (k, t, v) for k, t, v in rows}.values())
     group = Group(job, delay)
-    found = []
+    actual = []
     for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), 25], strict=True):
-        found += group.batch(rows[first:last])
-    found += group.end()
-    assert sorted(found, key=repr) == at_once(job, rows)
+        actual += group.batch(rows[first:last])
+    actual += group.end()
+    assert sorted(actual, key=repr) == batch_results(job, rows)
 
 
 @given(
@@ -187,9 +187,9 @@ def test_a_row_is_late_by_the_watermark_of_the_micro_batch_before(
     group = Group(JOBS["tumble"], delay)
     watermark, n_late = None, 0
     windows: dict[tuple[str, int], list[int]] = defaultdict(list)
-    found = []
+    actual = []
     for rows in batches:
-        found += group.batch(rows)
+        actual += group.batch(rows)
         assert group.status is not None
         for key, time, value in rows:
             end = time // 10 * 10 + 10
@@ -200,10 +200,10 @@ def test_a_row_is_late_by_the_watermark_of_the_micro_batch_before(
         n_late -= group.status.n_late
         for _, time, _ in rows:
             watermark = time - delay if watermark is None else max(watermark, time - delay)
-    found += group.end()
+    actual += group.end()
     assert n_late == 0
     expected = [(k, end - 10, end, sorted(values)) for (k, end), values in windows.items()]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert sorted(actual, key=repr) == sorted(expected, key=repr)
     assert set(group.store.blobs) == {"metadata"}
 
 
@@ -258,8 +258,8 @@ def test_a_result_that_does_not_fit_its_column_is_named() -> None:
 
 def test_a_continuous_trigger_ends_with_the_input() -> None:
     rows = [("a", 3, 1), ("a", 25, 2)]
-    found = at_once(WindowJob(GlobalAssigner(), VALUES, ContinuousTrigger(10 * MS)), rows)
-    assert [values for *_, values in found] == [[1, 2], [1, 2], [1], [1]]
+    actual = batch_results(WindowJob(GlobalAssigner(), VALUES, ContinuousTrigger(10 * MS)), rows)
+    assert [values for *_, values in actual] == [[1, 2], [1, 2], [1], [1]]
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for
 ) -> None:
     group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=5 * MS))
     group.batch([("a", 0, 1), ("a", 9, 2)])
-    # "b" is gone when the lateness is raised, "c" is open for 5 ms more
+    # "b" is closed when the lateness is raised, "c" stays open for 5 ms more
     group.batch([("b", 0, 3), ("c", 40, 4), ("a", 53, 5)])
     group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=100 * MS))
     assert group.batch([("b", 1, 6), ("a", 58, 7)]) == []
     assert group.status is not None
     assert group.status.n_late == 1
-    found = group.batch([("c", 41, 8), ("a", 90, 9)])
-    assert [values for key, *_, values in found if key == "c"] == [[4, 8]]
+    actual = group.batch([("c", 41, 8), ("a", 90, 9)])
+    assert [values for key, *_, values in actual if key == "c"] == [[4, 8]]
     group.batch([("a", 400, 10)])
     assert group.status.n_rows == 1
     assert group.batch([("c", 42, 11)]) == []
@@ -293,8 +293,8 @@ def test_less_lateness_closes_what_was_open_and_leaves_nothing(assigner: Assigne
     group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))
     group.batch([("a", 0, 1), ("b", 0, 2), ("c", 60, 3), ("a", 100, 4)])
     group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=50 * MS))
-    found = group.batch([("a", 3, 5), ("c", 61, 6)])
-    assert [(key, values) for key, *_, values in found] == [("c", [3, 6])]
+    actual = group.batch([("a", 3, 5), ("c", 61, 6)])
+    assert [(key, values) for key, *_, values in actual] == [("c", [3, 6])]
     assert group.status is not None
     assert group.status.n_late == 1
     group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))

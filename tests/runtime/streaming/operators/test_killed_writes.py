@@ -1,8 +1,8 @@
-"""Killed between any two writes to state, an operator gives what it gives when nobody kills it.
+"""A kill between any two writes to state does not change an operator's results.
 
-State is what Spark's is: writes count when the micro-batch is committed, all or none. A worker that
-lives on keeps what it has cached of the attempt; another one has nothing. Results are those of an
-operator that is never killed, and of DuckDB.
+State behaves as in Spark: the writes of a micro-batch count together when it is committed. A worker
+that survives keeps the tables that the attempt cached; a new one has none. Results are compared
+with an operator that is never killed, and with DuckDB.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ Row = tuple[str, int, int]
 
 
 class Killed(BaseException):
-    """What an attempt ends with."""
+    """Raised at the end of an attempt that is killed."""
 
 
 @dataclass
 class Transaction(Kept):
-    """State of which the writes of an attempt count when it is committed.
+    """State in which the writes of an attempt count once it is committed.
 
     Attributes:
-        blobs: what is committed.
-        left: so many writes later the attempt is killed; None: it is not.
+        blobs: Committed blobs.
+        left: Number of writes after which the attempt is killed. None: never.
     """
 
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Transaction(Kept):
         self._new[name] = blob
 
     def commit(self) -> int:
-        """Let what was written count; how many writes there were."""
+        """Commit the writes and return their number."""
         n_writes = len(self._new)
         self.blobs.update({name: blob for name, blob in self._new.items() if blob is not None})
         for name in [name for name, blob in self._new.items() if blob is None]:
@@ -92,17 +92,17 @@ class Transaction(Kept):
         return n_writes
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard the writes."""
         self._new.clear()
         self.left = None
 
 
 class Victim:
-    """Attempts micro-batches until one is through.
+    """Attempts micro-batches until each one succeeds.
 
     Attributes:
-        state: the operator's state.
-        n_kills: how many attempts were killed.
+        state: State of the operator.
+        n_kills: Number of killed attempts.
     """
 
     def __init__(self, seed: int) -> None:
@@ -112,26 +112,26 @@ class Victim:
         self._n_writes = 3
 
     def through(self, attempt: Callable[[], Any]) -> Any:
-        """What the attempt gives that is committed."""
+        """Return the result of the attempt that is committed."""
         while True:
             if self._random.random() < 0.7:
                 self.state.left = int(self._random.integers(self._n_writes + 1))
             try:
-                found = attempt()
+                result = attempt()
             except Killed:
                 self.n_kills += 1
                 self.state.abort()
                 self._restart()
                 continue
             self.state.left = None
-            # all was written, and killed before it was committed
+            # everything was written, and it was killed before the commit
             if self._random.random() < 0.2:
                 self.n_kills += 1
                 self.state.abort()
                 self._restart()
                 continue
             self._n_writes = max(1, self.state.commit())
-            return found
+            return result
 
     def _restart(self) -> None:
         if self._random.random() < 0.5:
@@ -139,7 +139,7 @@ class Victim:
 
 
 def batches(seed: int, back: int) -> Iterator[tuple[list[Row], int]]:
-    """Rows (key, ms, value) of micro-batches that go `back` at most, and their watermarks."""
+    """Return rows (key, ms, value) of micro-batches, at most `back` out of order, and watermarks."""
     random = np.random.default_rng(seed)
     for number in range(1, N_BATCHES + 1):
         now = number * STEP
@@ -150,7 +150,7 @@ def batches(seed: int, back: int) -> Iterator[tuple[list[Row], int]]:
 
 
 def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]]:
-    """The rows of a window in DuckDB, times in ms."""
+    """Return the windows of rows from DuckDB, times in ms."""
     keys, times, values = zip(*rows, strict=True)
     data = pa.table(
         {
@@ -159,8 +159,8 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
             "v": pa.array(values),
         }
     )
-    found = expected(data, window, ["key"], ["COUNT(*)", "SUM(v)", "MAX(v)"])
-    return sorted((k, s // MS, e // MS, *rest) for k, s, e, *rest in found)
+    result = expected(data, window, ["key"], ["COUNT(*)", "SUM(v)", "MAX(v)"])
+    return sorted((k, s // MS, e // MS, *rest) for k, s, e, *rest in result)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
@@ -172,9 +172,9 @@ def test_windows_come_once_and_whole(kind: str) -> None:
     rows, emitted, n_running = [], [], 0
     for some, watermark in batches(2, back=STEP):
         rows += some
-        found = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
-        assert found == other.micro_batch(some, watermark)
-        emitted += found
+        result = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
+        assert result == other.micro_batch(some, watermark)
+        emitted += result
         n_running += bool(victim.state.kept.slices.spans)
     emitted += victim.through(stream.end)
     assert sorted(emitted) == by_definition(oracle, rows)
@@ -196,12 +196,12 @@ def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
     rows: list[Row] = []
     back = STEP + (LATENESS - STEP if updates.allowed_lateness_us else 0)
     for clock, (some, watermark) in enumerate(batches(4, back)):
-        # rows within the lateness behind the watermark
+        # rows behind the watermark, within the lateness
         ahead = watermark + back - STEP
         rows += some
-        found = victim.through(lambda: stream.micro_batch(some, ahead, clock=clock))  # noqa: B023
-        assert found == other.micro_batch(some, ahead, clock=clock)
-        log.take(found)
+        result = victim.through(lambda: stream.micro_batch(some, ahead, clock=clock))  # noqa: B023
+        assert result == other.micro_batch(some, ahead, clock=clock)
+        log.take(result)
     log.take(victim.through(stream.end))
     assert sorted((*name, *values) for name, values in log.rows.items()) == by_definition(
         oracle, rows
@@ -222,13 +222,13 @@ def test_readers_of_shared_slices_get_their_windows_once() -> None:
     emitted: list[list[Any]] = [[] for _ in kinds]
     for some, watermark in batches(6, back=STEP):
         rows += some
-        found = victim.through(lambda: shared.micro_batch(some, watermark))  # noqa: B023
-        assert found == other.micro_batch(some, watermark)
-        for each, new in zip(emitted, found, strict=True):
-            each += new
+        result = victim.through(lambda: shared.micro_batch(some, watermark))  # noqa: B023
+        assert result == other.micro_batch(some, watermark)
+        for item, new in zip(emitted, result, strict=True):
+            item += new
         n_running += bool(victim.state.spans(reader=1))
-    for kind, each, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
-        assert sorted(each + last) == by_definition(WINDOWS[kind][1], rows)
+    for kind, item, last in zip(kinds, emitted, victim.through(shared.end), strict=True):
+        assert sorted(item + last) == by_definition(WINDOWS[kind][1], rows)
     assert set(victim.state.blobs) == {"metadata"}
     assert victim.n_kills >= N_KILLS
     assert n_running > N_BATCHES // 2
@@ -242,7 +242,7 @@ def test_sessions_come_once_and_whole() -> None:
     emitted: set[tuple[Any, ...]] = set()
     for number in range(1, N_BATCHES + 1):
         now = number * 4 * GAP
-        # of some of many keys, so that sessions of all lengths are open
+        # rows of some of many keys, so that sessions of all lengths are open
         keys = random.choice(40, 6, replace=False)
         some = [
             (f"k{key}", "p", now - int(at), int(at) % 7)
@@ -250,17 +250,17 @@ def test_sessions_come_once_and_whole() -> None:
             for at in random.integers(0, 3 * GAP, 4)
         ]
         rows += some
-        found = victim.through(lambda: stream.micro_batch(some, now - 3 * GAP))  # noqa: B023
-        assert found == other.micro_batch(some, now - 3 * GAP)
-        assert not emitted & found
-        emitted |= found
+        result = victim.through(lambda: stream.micro_batch(some, now - 3 * GAP))  # noqa: B023
+        assert result == other.micro_batch(some, now - 3 * GAP)
+        assert not emitted & result
+        emitted |= result
     emitted |= victim.through(lambda: stream.micro_batch([], "end"))
     assert emitted == set(sessions(rows))
     assert victim.n_kills >= N_KILLS
 
 
 def sessions(rows: list[tuple[str, str, int, int]]) -> Iterator[tuple[Any, ...]]:
-    """(key, page, start, end, n, largest): rows that follow each other within the gap."""
+    """Yield (key, page, start, end, n, largest) of rows that follow each other within the gap."""
     kept: dict[str, list[list[tuple[str, str, int, int]]]] = {}
     for row in sorted(rows, key=lambda row: (row[0], row[2])):
         of_key = kept.setdefault(row[0], [])
@@ -268,10 +268,10 @@ def sessions(rows: list[tuple[str, str, int, int]]) -> Iterator[tuple[Any, ...]]
             of_key[-1].append(row)
         else:
             of_key.append([row])
-    for key, found in kept.items():
-        for each in found:
-            times, values = [row[2] for row in each], [row[3] for row in each]
-            yield key, "p", min(times), max(times) + GAP, len(each), max(values)
+    for key, result in kept.items():
+        for item in result:
+            times, values = [row[2] for row in item], [row[3] for row in item]
+            yield key, "p", min(times), max(times) + GAP, len(item), max(values)
 
 
 def test_other_windows_go_on_from_what_is_committed() -> None:
@@ -283,7 +283,7 @@ def test_other_windows_go_on_from_what_is_committed() -> None:
         rows += some
         if number == N_BATCHES // 2:
             cut = max(row[2] for row in emitted)
-            # a start with other windows that dies before it has committed changes nothing
+            # a start with other windows that dies before its first commit changes nothing
             victim.state.left = 1
             doomed = Stream(
                 narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START

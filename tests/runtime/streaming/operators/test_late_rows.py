@@ -1,4 +1,4 @@
-"""Rows that are late for all their windows leave the operator as they came, and no others."""
+"""Exactly the rows that are late for all their windows leave the operator unchanged."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from tests.runtime.streaming.model import (
     SCHEMA,
     Memory,
     aggregation,
-    decoded,
+    decode_messages,
     slice_store,
 )
 
@@ -45,7 +45,7 @@ WINDOWS = [
 class Stream:
     """Local stage and operator of one key group over one state; times in ms.
 
-    The local stage either knows what was closed before each micro-batch, or nothing.
+    The local stage knows the closed windows before each micro-batch, or nothing.
     """
 
     def __init__(self, window, lateness=0, *, knows=True):
@@ -70,14 +70,14 @@ class Stream:
         self.n_carried = 0
 
     def micro_batch(self, rows, watermark):
-        """Late rows of (key, time, value), each with the watermark that it missed."""
+        """Return late rows of (key, time, value), each with the watermark that it missed."""
         closed = FINAL_US
         if self.knows:
             before = None if self.watermark is None else self.watermark * MS
-            known = closed_until_us(before, self.lateness * MS)
-            closed = -FINAL_US if known is None else known
+            closed_us = closed_until_us(before, self.lateness * MS)
+            closed = -FINAL_US if closed_us is None else closed_us
         partials, candidates = [], []
-        for _, message in decoded(LocalTask(self.plan, closed).run([_batch(rows)])):
+        for _, message in decode_messages(LocalTask(self.plan, closed).run([_batch(rows)])):
             match message:
                 case Partials(table):
                     partials.append(table)
@@ -86,18 +86,18 @@ class Stream:
         self.n_carried += sum(table.num_rows for table in candidates)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, len(rows))]
-        found = []
+        result = []
         batch = MicroBatch(partials, progress, candidates=candidates)
         for out in (o.result for o in WindowOperator(self.spec, self.store).process(batch)):
             if isinstance(out, LateRows):
                 assert out.rows.column_names == [LATE_ROW]
                 missed = out.watermark_us // MS
-                found += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
+                result += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
             if isinstance(out, Status):
                 self.n_late += out.n_late
                 combined = out.watermarks.combined_us
                 self.watermark = None if combined is None else combined // MS
-        return sorted(found)
+        return sorted(result)
 
 
 def _batch(rows):
@@ -119,7 +119,7 @@ def _batch(rows):
 def test_a_late_row_comes_out_with_the_watermark_at_the_end_of_the_micro_batch_before():
     stream = Stream(Tumble(10 * S))
     assert stream.micro_batch([("a", 1000, 1)], 9000) == []
-    # its window is open, though the watermark passes it in this very micro-batch
+    # its window is open, although the watermark passes it in this micro-batch
     assert stream.micro_batch([("a", 2000, 2), ("a", 25_000, 3)], 25_000) == []
     assert stream.micro_batch([("b", 3000, 4), ("a", 20_000, 5)], 40_000) == [
         ("b", 3000, 4, 25_000)
@@ -131,7 +131,7 @@ def test_a_late_row_comes_out_with_the_watermark_at_the_end_of_the_micro_batch_b
 def test_a_row_that_some_hopping_window_still_takes_is_not_late():
     stream = Stream(Hop(5 * S, 20 * S))
     stream.micro_batch([("a", 1000, 1)], 12_000)
-    # the windows up to 5 and 10 seconds are out, those up to 15 and 20 are not
+    # windows up to 5 and 10 seconds were emitted, those up to 15 and 20 were not
     assert stream.micro_batch([("a", 3000, 2)], 19_998) == []
     assert stream.micro_batch([("a", 4999, 3)], 19_999) == []
     assert stream.micro_batch([("a", 4999, 4), ("a", 5000, 5)], None) == [("a", 4999, 4, 19_999)]
@@ -155,7 +155,7 @@ def test_only_rows_that_are_late_go_to_the_operator_where_the_watermark_is_known
     stream = Stream(Tumble(10 * S))
     for second in range(100):
         stream.micro_batch([("a", second * 1000, 1), ("a", 0, 1)], second * 1000)
-    # from the one at 11 s on, when 10 s had been reached by the one before
+    # from the row at 11 s on, after the previous micro-batch reached 10 s
     assert stream.n_carried == stream.n_late == 89
 
 
@@ -194,7 +194,7 @@ def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, k
 def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark():
     stream = Stream(Tumble(10 * S))
     plan = replace(stream.plan, keeps_late_rows=False, carries_late_rows=True)
-    # a result, a row that says how far the operator below has got, two rows that were late for it
+    # a result, a row with the watermark of the operator below, two rows that were late for it
     batch = _batch([("a", 1000, 1), ("a", 0, 0), ("b", 2000, 2), ("c", 3000, 3)])
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns[KEEP] = pa.array([True, False, False, False])
@@ -203,13 +203,13 @@ def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark
     has_one = pa.array([False, False, True, True])
     columns[LATE_ROW] = pc.if_else(has_one, columns[LATE_ROW], None)
     stage = LocalTask(plan).run([pa.RecordBatch.from_pydict(columns)])
-    messages = [message for _, message in decoded(stage)]
-    passing = [each for each in messages if isinstance(each, LateRows)]
-    assert {each.watermark_us: each.rows.to_pylist() for each in passing} == {
+    messages = [message for _, message in decode_messages(stage)]
+    passing = [item for item in messages if isinstance(item, LateRows)]
+    assert {item.watermark_us: item.rows.to_pylist() for item in passing} == {
         90: [{LATE_ROW: {"who": "b", "when": 2000, "what": 2}}],
         80: [{LATE_ROW: {"who": "c", "when": 3000, "what": 3}}],
     }
-    (partials,) = (each for each in messages if isinstance(each, Partials))
+    (partials,) = (item for item in messages if isinstance(item, Partials))
     assert partials.rows.column("$rows").to_pylist() == [1]
     assert messages[-1:] == [SourceProgress(0, 5, 5, 1)]
     assert len(messages) == 4

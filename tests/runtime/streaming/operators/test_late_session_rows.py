@@ -1,4 +1,4 @@
-"""Rows that no open session takes in leave the session operator as they came, and no others."""
+"""Exactly the rows that no open session accepts leave the session operator unchanged."""
 
 from collections import defaultdict
 
@@ -19,7 +19,7 @@ from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.watermarks import closed_until_us
-from tests.runtime.streaming.model import MS, Memory, decoded
+from tests.runtime.streaming.model import MS, Memory, decode_messages
 
 GAP = 10
 KEYS = ("key", "page")
@@ -38,7 +38,7 @@ GROUPS = (0, 1, 2)
 class Stream:
     """Tasks and the operators of three key groups, each over its own state; times in ms.
 
-    The tasks either know what was closed before each micro-batch, or nothing.
+    The tasks know the closed windows before each micro-batch, or nothing.
     """
 
     def __init__(self, partition=("key",), *, knows=True):
@@ -60,15 +60,15 @@ class Stream:
         self.n_carried = 0
 
     def micro_batch(self, rows, watermark=None):
-        """Late rows (key, page, time, value), each with the watermark that it missed."""
+        """Return late rows (key, page, time, value), each with the watermark that it missed."""
         closed = FINAL_US
         if self.knows:
-            known = closed_until_us(None if self.watermark is None else self.watermark * MS, 0)
-            closed = -FINAL_US if known is None else known
+            closed_us = closed_until_us(None if self.watermark is None else self.watermark * MS, 0)
+            closed = -FINAL_US if closed_us is None else closed_us
         partials, candidates = defaultdict(list), defaultdict(list)
-        # two tasks, so that rows of a session meet in the operator alone
+        # two tasks, so that rows of a session meet only in the operator
         for task in (rows[::2], rows[1::2]):
-            for group, message in decoded(LocalTask(self.plan, closed).run([_batch(task)])):
+            for group, message in decode_messages(LocalTask(self.plan, closed).run([_batch(task)])):
                 match message:
                     case Partials(table):
                         partials[group].append(table)
@@ -76,21 +76,21 @@ class Stream:
                         candidates[group].append(table)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, len(rows))]
-        found = []
+        result = []
         for group in GROUPS:
             self.n_carried += sum(table.num_rows for table in candidates[group])
             batch = MicroBatch(partials[group], progress, candidates=candidates[group])
             operator = SessionOperator(self.spec, self.stores[group])
-            for out in (each.result for each in operator.process(batch)):
+            for out in (item.result for item in operator.process(batch)):
                 if isinstance(out, LateRows):
                     assert out.rows.column_names == [LATE_ROW]
                     missed = out.watermark_us // MS
-                    found += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
+                    result += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
                 if isinstance(out, Status):
                     self.n_late += out.n_late
         if watermark is not None:
             self.watermark = max(watermark, self.watermark or watermark)
-        return sorted(found, key=repr)
+        return sorted(result, key=repr)
 
 
 def _batch(rows):
@@ -102,7 +102,7 @@ def _batch(rows):
         SOURCE: pa.array([0] * n_rows, pa.int32()),
         WATERMARK: pa.nulls(n_rows, pa.int64()),
         TIME: pa.array(np.array(times, np.int64) * MS),
-        # as readers of files give them out
+        # in the order of file readers
         "key": pa.array(keys, pa.string()).dictionary_encode(),
         "page": pa.array(pages, pa.float64()),
     }
@@ -114,7 +114,7 @@ def _batch(rows):
 def test_a_row_that_no_open_session_takes_in_comes_out_with_the_watermark_that_it_missed():
     stream = Stream()
     assert stream.micro_batch([("a", 1.0, 20, 1)], 25) == []
-    # of the rows at 5 and 12 no session is open; that at 16 would end at 26
+    # the rows at 5 and 12 reach no open session; the session of 16 would end at 26
     rows = [("a", 1.0, 5, 2), ("b", 1.0, 12, 3), ("b", 1.0, 16, 4), ("c", 1.0, 12, 5)]
     assert stream.micro_batch(rows, 30) == [("a", 1.0, 5, 2, 25), ("c", 1.0, 12, 5, 25)]
     assert stream.n_late == 2
@@ -124,7 +124,7 @@ def test_a_late_row_that_reaches_an_open_session_itself_or_through_others_is_kep
     stream = Stream()
     stream.micro_batch([("a", 1.0, 30, 1)], 32)
     assert stream.micro_batch([("a", 1.0, 20, 2), ("a", 1.0, 10, 3)], 40) == []
-    # now that the session is out, a row between the two is too late
+    # after the session was emitted, a row between the two is late
     assert stream.micro_batch([("a", 1.0, 15, 4)], 41) == [("a", 1.0, 15, 4, 40)]
 
 
@@ -150,20 +150,20 @@ def test_a_late_row_meets_its_session_whatever_its_key_is(page):
     stream = Stream(("key", "page"))
     stream.micro_batch([("a", 0.0 if page == 0 else page, 20, 1)], 25)
     assert stream.micro_batch([("a", page, 12, 2)], 25) == []
-    found = stream.micro_batch([("a", page, -5, 3)], 25)
-    assert [row[2:] for row in found] == [(-5, 3, 25)]
+    result = stream.micro_batch([("a", page, -5, 3)], 25)
+    assert [row[2:] for row in result] == [(-5, 3, 25)]
 
 
 def test_only_rows_that_can_be_late_go_to_the_operator_where_the_watermark_is_known():
     stream = Stream()
     for second in range(0, 1000, 10):
         stream.micro_batch([("a", 1.0, second, 1), ("b", 1.0, -5, 1)], second)
-    # from the micro-batch after the one at 10 on, when the session of -5 alone was over
+    # from the micro-batch after 10 on, when only the session of -5 was over
     assert stream.n_carried == stream.n_late == 98
 
 
 class Model:
-    """The rule in plain Python: the rows of sessions that were to end by the watermark before."""
+    """The rule in plain Python: a row is late if its session ended by the previous watermark."""
 
     def __init__(self, partition):
         self.places = [KEYS.index(name) for name in partition]
@@ -179,7 +179,7 @@ class Model:
             partitions[tuple(row[place] for place in self.places)].append(row)
         self.open = []
         for members in partitions.values():
-            for session in _cut(sorted(members, key=lambda row: row[2])):
+            for session in _split_rows(sorted(members, key=lambda row: row[2])):
                 end = session[-1][2] + GAP
                 if missed is not None and end <= missed:
                     late += [(*row, missed) for row in session]
@@ -188,7 +188,7 @@ class Model:
         return sorted(late, key=repr)
 
 
-def _cut(rows):
+def _split_rows(rows):
     session = []
     for row in rows:
         if session and row[2] - session[-1][2] > GAP:
@@ -230,8 +230,8 @@ def test_late_rows_are_those_whose_session_was_over_and_as_many_as_are_counted(
 def test_rows_go_to_the_key_group_of_their_partition():
     stream = Stream(("key",), knows=False)
     rows = [(key, 1.0, 0, 1) for key in "abcdefgh"]
-    wanted = bucket_of([pa.array([row[0] for row in rows])], len(rows), len(GROUPS))
-    for group, message in decoded(LocalTask(stream.plan, FINAL_US).run([_batch(rows)])):
+    expected_rows = bucket_of([pa.array([row[0] for row in rows])], len(rows), len(GROUPS))
+    for group, message in decode_messages(LocalTask(stream.plan, FINAL_US).run([_batch(rows)])):
         if isinstance(message, Partials | LateCandidates):
             keys = message.rows.column("key").to_pylist()
-            assert {int(wanted["abcdefgh".index(key)]) for key in keys} == {group}
+            assert {int(expected_rows["abcdefgh".index(key)]) for key in keys} == {group}

@@ -1,4 +1,4 @@
-"""The session operator micro-batch by micro-batch: which sessions are emitted, which rows are late."""
+"""The session operator micro-batch by micro-batch: emitted sessions and late rows."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ SCHEMA = pa.schema([("key", pa.string()), ("page", pa.string()), *((n, pa.int64(
 
 
 def partials(window, rows):
-    """Rows (key, page, time in ms, value) as the local stage aggregates them."""
+    """Return rows (key, page, time in ms, value) as the local stage aggregates them."""
     if not rows:
         return []
     accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
@@ -56,7 +56,7 @@ def partials(window, rows):
 
 @dataclass
 class Stream:
-    """An operator that is made anew for every micro-batch over one state; all times in ms."""
+    """An operator that is recreated for every micro-batch over one state; times in ms."""
 
     partition: tuple = ("key",)
     store: Memory = field(default_factory=Memory)
@@ -67,7 +67,7 @@ class Stream:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def micro_batch(self, rows=(), watermark=None):
-        """{(key, page, start, end, n, largest)}."""
+        """Return {(key, page, start, end, n, largest)}."""
         window = SessionWindow(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
         spec = SessionSpec(
@@ -83,12 +83,12 @@ class Stream:
         if watermark is not None:
             progress = [EndOfInput() if us == FINAL_US else SourceProgress(0, us, us, 1)]
         batch = MicroBatch(partials(window, list(rows)), progress)
-        found = [each.result for each in outputs(SessionOperator, spec, self, batch)]
-        *sessions, self.status = found
+        actual = [output.result for output in outputs(SessionOperator, spec, self, batch)]
+        *sessions, self.status = actual
         self.n_late += self.status.n_late
-        found = [tuple(row.values()) for each in sessions for row in each.to_pylist()]
-        result = {(k, p, _ms(start), _ms(end), n, m) for k, p, start, end, n, m in found}
-        assert len(result) == len(found)
+        actual = [tuple(row.values()) for output in sessions for row in output.to_pylist()]
+        result = {(k, p, _ms(start), _ms(end), n, m) for k, p, start, end, n, m in actual}
+        assert len(result) == len(actual)
         return result
 
 
@@ -119,7 +119,7 @@ def test_results_are_not_late_by_the_watermark_received_before_them():
     stream.micro_batch([("a", "x", 0, 1)], 9)
     assert (
         stream.status.emitted_us < 9 * MS
-    )  # the session's window_time, with which it may yet come
+    )  # the session's window_time, at which a row may still come
     assert stream.status.watermarks.combined_us == 9 * MS
     assert stream.micro_batch([], 10) == {("a", "x", 0, 10, 1, 1)}
     assert stream.status.emitted_us == 9 * MS
@@ -130,7 +130,7 @@ def test_results_are_not_late_by_the_watermark_received_before_them():
 def test_a_row_makes_two_open_sessions_one():
     #  0         12     20 22  25
     #  [---------)          [----
-    #         then 10 joins them: exactly the gap away from 0, and 12 from it by 2
+    # then 10 joins them: exactly the gap away from 0, and 2 from 12
     stream = Stream()
     stream.micro_batch([("a", "x", 0, 1), ("a", "x", 12, 1)], 5)
     assert stream.micro_batch([("a", "x", 10, 7)], 22) == {("a", "x", 0, 22, 3, 7)}
@@ -199,7 +199,7 @@ def test_state_is_read_only_when_a_session_may_end():
         stream.micro_batch([("a", "x", 100 + i, i)], 50)
     before = stream.store.n_gets
     stream.micro_batch([], 60)
-    assert stream.store.n_gets == before + 1  # what the operator remembers, and no partials
+    assert stream.store.n_gets == before + 1  # the operator's metadata, and no partials
     for i in range(40):
         stream.micro_batch([("a", "x", 110 + i, i)], 60)
     assert stream.status.n_rows <= 17
@@ -207,7 +207,7 @@ def test_state_is_read_only_when_a_session_may_end():
 
 
 class Model:
-    """The rules in plain Python; rows of a micro-batch come together."""
+    """The rules in plain Python; rows of a micro-batch arrive together."""
 
     def __init__(self, partition):
         self.places = [("key", "page").index(name) for name in partition]
@@ -284,13 +284,13 @@ def test_the_operator_does_what_the_model_says(script, partition):
 def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_same(rows, data):
     rows.sort(key=lambda row: row[2])
     whole = Stream().micro_batch(rows, "end")
-    stream, found = Stream(), set()
+    stream, actual = Stream(), set()
     while rows:
         n_rows = data.draw(st.integers(1, 7))
         taken, rows = rows[:n_rows], rows[n_rows:]
-        found |= stream.micro_batch(taken, taken[-1][2] - 1)
-    found |= stream.micro_batch([], "end")
-    assert found == whole
+        actual |= stream.micro_batch(taken, taken[-1][2] - 1)
+    actual |= stream.micro_batch([], "end")
+    assert actual == whole
     assert stream.n_late == 0
 
 

@@ -1,4 +1,4 @@
-"""One operator for several windows: each gives what it would give alone, from slices kept once."""
+"""One operator for several windows emits the same as one for each, from slices stored once."""
 
 from dataclasses import replace
 
@@ -52,11 +52,11 @@ SETS = [
 
 
 def reader(name, window, numbers=(0, 1, 2)):
-    """COUNT(*), SUM and MAX, or some of them, under names of its own."""
+    """Return COUNT(*), SUM and MAX, or some of them, under the reader's names."""
     grid = grid_of(window)
     own = {"key": "k", "$slice_end": "$end", "n": "n", "total": "s", "largest": "m"}
     kept = [PARTIALS[i] for i in numbers]
-    columns = ["key", "$slice_end", *(c for each in kept for c in each.columns)]
+    columns = ["key", "$slice_end", *(c for item in kept for c in item.columns)]
     renamed = tuple(replace(a, columns=tuple(own[c] for c in a.columns)) for a in kept)
     return StreamReader(
         name,
@@ -71,7 +71,7 @@ RAW = pa.struct([("k", pa.string()), ("at", pa.int64()), ("v", pa.int64())])
 
 
 class Shared:
-    """The shared operator, made anew for every micro-batch over one state."""
+    """The shared operator, recreated for every micro-batch over one state."""
 
     def __init__(self, *windows, readers=None, thresholds=None):
         self.thresholds = thresholds or Thresholds()
@@ -80,12 +80,12 @@ class Shared:
         self.store = Memory()
         self.bound = None
         self.n_late = [0] * len(self.readers)
-        # of each reader the rows that were late, with the watermark that they missed
+        # each reader's late rows, with the watermark that they missed
         self.late = [[] for _ in self.readers]
         self.status = []
 
     def micro_batch(self, rows=(), watermark=None):
-        """What each reader emits, sorted."""
+        """Return the rows that each reader emits, sorted."""
         shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
@@ -97,23 +97,23 @@ class Shared:
         raw = pa.array([dict(zip(("k", "at", "v"), row, strict=True)) for row in rows], RAW)
         every = pa.table({SLICE_END: assigner.slice_end(times), LATE_ROW: raw})
         batch = MicroBatch(partials(self.slices, list(rows)), progress, candidates=[every])
-        found = [[] for _ in self.readers]
+        result = [[] for _ in self.readers]
         self.status = []
-        for each in outputs(WindowOperator, spec, self, batch):
-            if isinstance(each.result, Status):
-                assert each.reader == len(self.status)
-                self.status.append(each.result)
-                self.n_late[each.reader] += each.result.n_late
-            elif isinstance(each.result, LateRows):
-                missed = each.result.watermark_us // MS
-                late = each.result.rows.column(LATE_ROW).to_pylist()
-                self.late[each.reader] += [(*row.values(), missed) for row in late]
+        for output in outputs(WindowOperator, spec, self, batch):
+            if isinstance(output.result, Status):
+                assert output.reader == len(self.status)
+                self.status.append(output.result)
+                self.n_late[output.reader] += output.result.n_late
+            elif isinstance(output.result, LateRows):
+                missed = output.result.watermark_us // MS
+                late = output.result.rows.column(LATE_ROW).to_pylist()
+                self.late[output.reader] += [(*row.values(), missed) for row in late]
             else:
-                found[each.reader] += result_rows(each.result)
-        return [sorted(rows) for rows in found]
+                result[output.reader] += result_rows(output.result)
+        return [sorted(rows) for rows in result]
 
     def end(self):
-        """The end of input."""
+        """End the input."""
         shared = SharedSpec(self.readers, StateColumns(KEYS, "$slice_end", PARTIALS))
         return self._process(self._spec(shared), [], [EndOfInput()])
 
@@ -122,7 +122,7 @@ class Shared:
 
     @property
     def n_rows(self):
-        """Partials in state."""
+        """Return the number of partials in state."""
         return sum(status.n_rows for status in self.status)
 
 
@@ -138,8 +138,8 @@ def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
     shared, models = Shared(*windows), [Model(window) for window in windows]
     late, before = [[] for _ in windows], None
     for some, watermark in batches:
-        found = shared.micro_batch(some, watermark)
-        assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
+        result = shared.micro_batch(some, watermark)
+        assert result == [sorted(model.micro_batch(some, watermark)) for model in models]
         for window, rows_of in zip(windows, late, strict=True):
             ends = [
                 max((end for _, end in windows_of(window, at, MS)), default=None)
@@ -164,14 +164,14 @@ def test_every_reader_gives_what_it_gives_alone(windows):
         # some come late
         times = time - random.integers(0, 90_000, 20) * (random.random(20) < 0.3)
         some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
-        found = shared.micro_batch(some, time - 2_000)
-        assert found == [sorted(each.micro_batch(some, time - 2_000)) for each in alone]
-        statuses = [each.status for each in alone]
+        result = shared.micro_batch(some, time - 2_000)
+        assert result == [sorted(item.micro_batch(some, time - 2_000)) for item in alone]
+        statuses = [item.status for item in alone]
         assert [s.n_late for s in shared.status] == [s.n_late for s in statuses]
         assert [s.next_window_end_us for s in shared.status] == [
             s.next_window_end_us for s in statuses
         ]
-    assert shared.end() == [sorted(each.end()) for each in alone]
+    assert shared.end() == [sorted(item.end()) for item in alone]
 
 
 def live_blobs(shared):
@@ -187,8 +187,8 @@ def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches)
     models = [Model(window) for window in windows]
     for some, watermark in batches:
         CACHE.clear()
-        found = shared.micro_batch(some, watermark)
-        assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
+        result = shared.micro_batch(some, watermark)
+        assert result == [sorted(model.micro_batch(some, watermark)) for model in models]
         assert set(shared.store.blobs) == live_blobs(shared)[0]
     assert shared.n_late == [model.n_late for model in models]
     assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
@@ -205,7 +205,7 @@ OVERLAPPING = [
 @pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
 @pytest.mark.parametrize("starts_with_spans", [True, False], ids=["running", "slices"])
 def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans):
-    """Running aggregates start over state without them, and stop over state with them."""
+    """Readers start running aggregates over state without them, and stop over state with them."""
     shared, models = Shared(*windows), [Model(window) for window in windows]
     shared.thresholds = SPANS_FROM_THE_START if starts_with_spans else NO_SPANS
     overlapping = {n for n, window in enumerate(windows) if isinstance(window, Hop)}
@@ -215,14 +215,14 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
             shared.thresholds = NO_SPANS if starts_with_spans else SPANS_FROM_THE_START
         times = time - random.integers(0, 200_000, 8) * (random.random(8) < 0.4)
         some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
-        found = shared.micro_batch(some, time - 2_000)
-        assert found == [sorted(model.micro_batch(some, time - 2_000)) for model in models]
+        result = shared.micro_batch(some, time - 2_000)
+        assert result == [sorted(model.micro_batch(some, time - 2_000)) for model in models]
         names, having = live_blobs(shared)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
             has_spans = starts_with_spans == (number == 45)
             kept = shared.store.kept.slices.spans
-            assert {number for number, each in kept.items() if each.spans} == (
+            assert {number for number, item in kept.items() if item.spans} == (
                 overlapping if has_spans else set()
             )
             assert having == overlapping
@@ -243,11 +243,11 @@ def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap():
             shared.micro_batch(some, number * 10_000)
             if number > 1.5 * n_slides:
                 n_gets.setdefault(n_slides, []).append(shared.store.n_gets - before)
-    assert max(np.median(each) for each in n_gets.values()) <= 12
+    assert max(np.median(item) for item in n_gets.values()) <= 12
 
 
 def test_readers_read_what_they_need_alone_in_running_aggregates():
-    """Under names of their own, and one column for two of its aggregates."""
+    """Under the readers' names; one column serves two aggregates."""
     few = reader("few", Hop(10 * S, 60 * S), (2,))
     twice = replace(
         few,
@@ -263,10 +263,10 @@ def test_readers_read_what_they_need_alone_in_running_aggregates():
     random = np.random.default_rng(5)
     for number in range(1, 40):
         some = [(str(random.integers(3)), number * 10_000 - 1, int(random.integers(9)))]
-        found = shared.micro_batch(some, number * 10_000)
-        wanted = [sorted(model.micro_batch(some, number * 10_000)) for model in alone]
-        assert found[0] == wanted[0]
-        assert found[1] == [(*row[:3], row[5], row[5]) for row in wanted[1]]
+        result = shared.micro_batch(some, number * 10_000)
+        expected = [sorted(model.micro_batch(some, number * 10_000)) for model in alone]
+        assert result[0] == expected[0]
+        assert result[1] == [(*row[:3], row[5], row[5]) for row in expected[1]]
     assert live_blobs(shared)[1] == {0, 1}
 
 
@@ -287,7 +287,7 @@ def test_slices_that_are_left_to_wide_windows_become_wide():
     shared = Shared(Tumble(minute), Tumble(hour), Tumble(day))
     for time in range(0, 26 * 60, 5):
         shared.micro_batch([(key, time * 60_000, 1) for key in "ab"], time * 60_000)
-    # of each key the open minute, the hour and the day, and what is not merged yet
+    # for each key the open minute, the hour and the day, and unmerged partials
     n_unmerged = 8
     assert shared.n_rows <= 2 * 3 * (1 + n_unmerged)
     hours, days = shared.end()[1:]
@@ -299,7 +299,7 @@ def test_what_cumulating_windows_hold_is_one_slice_each():
     shared = Shared(Cumulate(10 * S, 3600 * S), Cumulate(5 * S, 600 * S), Hop(10 * S, 30 * S))
     for time in range(0, 590_000, 2000):
         shared.micro_batch([("a", time, 1)], time - 1)
-    # five seconds and the ten of them for each, six slices of the HOP window, some not merged
+    # five seconds and ten seconds for each, six slices of the HOP window, some unmerged
     assert shared.n_rows <= 2 + 7 + 8 * 2
 
 
@@ -310,15 +310,15 @@ def test_readers_keep_the_columns_alone_that_they_read():
     )
     shared = Shared(readers=readers)
     shared.micro_batch([("a", 1000, 5), ("b", 2000, 7)], 15_000)
-    found = shared.micro_batch([("a", 21_000, 6)], 59_999)
-    assert found == [[("a", 20_000, 30_000, 1)], [("a", 0, 60_000, 11, 6), ("b", 0, 60_000, 7, 7)]]
+    result = shared.micro_batch([("a", 21_000, 6)], 59_999)
+    assert result == [[("a", 20_000, 30_000, 1)], [("a", 0, 60_000, 11, 6), ("b", 0, 60_000, 7, 7)]]
 
 
 def test_a_row_is_late_for_some_readers_and_counts_for_others():
     shared = Shared(Tumble(10 * S), Hop(10 * S, 30 * S), Cumulate(10 * S, 60 * S))
     shared.micro_batch([("a", 1000, 5)], 12_000)
-    found = shared.micro_batch([("a", 3000, 1)], 29_999)
-    assert found == [
+    result = shared.micro_batch([("a", 3000, 1)], 29_999)
+    assert result == [
         [],
         [("a", -10_000, 20_000, 2, 6, 5), ("a", 0, 30_000, 2, 6, 5)],
         [("a", 0, 20_000, 2, 6, 5), ("a", 0, 30_000, 2, 6, 5)],

@@ -1,4 +1,4 @@
-"""Windows that are emitted again: a log of changes that is always right, for what changed alone."""
+"""Windows that are emitted again: the changelog is always right and has only changed results."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -33,7 +33,7 @@ def rules(lateness=LATENESS, early=None, late=None):
 
 
 class Changelog:
-    """What a reader of the changes has of each window and key."""
+    """The current result of each window and key for a reader of the changelog."""
 
     def __init__(self):
         self.rows = {}
@@ -55,7 +55,7 @@ class Changelog:
 
 
 class Brute:
-    """The windows that rows are in, by the rules."""
+    """The windows of rows, by the rules."""
 
     def __init__(self, window, lateness=LATENESS):
         self.window, self.lateness = window, lateness
@@ -129,7 +129,7 @@ def test_running_aggregates_serve_windows_that_are_emitted_again(window, early):
         most = 90_000 if number % 5 == 0 else 12_000
         back = random.integers(0, most, 6) * (random.random(6) < 0.4)
         some = [(str(random.integers(3)), now - int(at), 1) for at in back]
-        # now and then the watermark waits, or another worker goes on
+        # occasionally the watermark waits, or another worker continues
         mark = now if random.random() < 0.8 else now - 20_000
         if random.random() < 0.2:
             CACHE.clear()
@@ -158,7 +158,7 @@ def test_running_aggregates_add_up_at_length(window, early, batches):
 
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
 def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early):
-    """Steps without rows stay away, so that windows are no sets of rows: as without totals."""
+    """Steps without rows are omitted, as without totals."""
     window = Cumulate(5 * S, 100 * S, emit_only_on_update=True)
     stream, other = (
         Stream(window, updates=rules(early=early), thresholds=thresholds)
@@ -168,9 +168,9 @@ def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early):
     for now in range(0, 250_000, 4000):
         back = random.integers(0, 50_000, 5) * (random.random(5) < 0.5)
         some = [(str(random.integers(6)), now - int(at), 1) for at in back]
-        found = stream.micro_batch(some, now, clock=now)
+        result = stream.micro_batch(some, now, clock=now)
         had += bool(stream.store.spans())
-        assert sorted(found) == sorted(other.micro_batch(some, now, clock=now))
+        assert sorted(result) == sorted(other.micro_batch(some, now, clock=now))
     assert had > 40
 
 
@@ -264,8 +264,8 @@ ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=6).
 )
 
 
-def members(found):
-    return {at for after, until in found for at in range(after + 1, until + 1)}
+def members(actual):
+    return {at for after, until in actual for at in range(after + 1, until + 1)}
 
 
 @given(ranges, st.integers(0, 30), st.integers(1, 8))

@@ -1,4 +1,4 @@
-"""Grouping, ranking and joining whole windows, against plain Python."""
+"""Grouping, ranking and joining whole windows, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.spec.windows import Tumble
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     evaluate_windows,
-    joined_sides,
+    join_sides,
     rank_rows,
     regroup_rows,
 )
@@ -35,7 +35,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), SMALL, FLOATS), min_size=1, max_siz
 
 
 def place(value: Any, descending: bool, nulls_first: bool) -> tuple[int, float, float]:
-    """What sorts as the column does; NaN is the largest number."""
+    """Return a sort key in the order of the column; NaN is the largest number."""
     if value is None:
         return (0 if nulls_first else 2, 0.0, 0.0)
     number = (1.0, 0.0) if math.isnan(value) else (0.0, float(value) + 0.0)
@@ -52,14 +52,14 @@ def test_ranks_are_those_of_sorted_rows(
         order_codes(pa.array(real, pa.float64()), descending, nulls_first),
         order_codes(pa.array(number, pa.int64()), False, True),
     ]
-    found, ranks = ranked_rows([pa.array(window)], order, len(rows), function, (2, 4))
+    result, ranks = ranked_rows([pa.array(window)], order, len(rows), function, (2, 4))
 
     def key(i: int) -> Any:
         return place(real[i], descending, nulls_first), place(number[i], False, True)
 
     expected = []
-    for each in sorted(set(window)):
-        members = sorted((i for i in range(len(rows)) if window[i] == each), key=key)
+    for item in sorted(set(window)):
+        members = sorted((i for i in range(len(rows)) if window[i] == item), key=key)
         distinct = sorted({key(i) for i in members})
         for n, i in enumerate(members):
             rank = {
@@ -69,7 +69,7 @@ def test_ranks_are_those_of_sorted_rows(
             }[function]
             if 2 <= rank <= 4:
                 expected.append((i, rank))
-    assert list(zip(found.tolist(), ranks.tolist(), strict=True)) == expected
+    assert list(zip(result.tolist(), ranks.tolist(), strict=True)) == expected
 
 
 def test_strings_booleans_and_times_rank_too() -> None:
@@ -100,7 +100,7 @@ def test_joins_pair_the_rows_of_equal_windows_and_keys(
         }
     )
     step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (("k", "k1"),))  # type: ignore[arg-type]
-    found = joined_sides(table, step, ["w1", "k1"])
+    result = join_sides(table, step, ["w1", "k1"])
     pairs = [(a, b) for a in left for b in right if a == b and a[1] is not None]
     lone_left = [a for a in left if a[1] is None or a not in right]
     lone_right = [b for b in right if b[1] is None or b not in left]
@@ -115,7 +115,7 @@ def test_joins_pair_the_rows_of_equal_windows_and_keys(
     if join_type == "LeftAnti":
         expected = list(lone_left)
     names = ["w", "k"] if join_type in ("LeftSemi", "LeftAnti") else ["w", "k", "w1", "k1"]
-    assert sorted(zip(*(found.column(n).to_pylist() for n in names), strict=True), key=str) == (
+    assert sorted(zip(*(result.column(n).to_pylist() for n in names), strict=True), key=str) == (
         sorted(expected, key=str)
     )
 
@@ -142,7 +142,7 @@ def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
     holds = to_arrow_expression(tree, schema, "UTC")
     assert not isinstance(holds, str)
     step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (), holds)  # type: ignore[arg-type]
-    found = joined_sides(table, step, ["w1", "b"])
+    result = join_sides(table, step, ["w1", "b"])
     is_semi = join_type in ("LeftSemi", "LeftAnti")
     names = ["w", "a"] if is_semi else ["w", "a", "w1", "b"]
     kind = {
@@ -162,7 +162,7 @@ def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
             con.execute(f"INSERT INTO {name} VALUES (?, ?)", values)
         sql = f"SELECT {', '.join(names)} FROM l {kind} r ON w = w1 AND ({condition})"
         expected = con.execute(sql).fetchall()
-    assert sorted(zip(*(found.column(n).to_pylist() for n in names), strict=True), key=str) == (
+    assert sorted(zip(*(result.column(n).to_pylist() for n in names), strict=True), key=str) == (
         sorted(expected, key=str)
     )
 
@@ -199,8 +199,8 @@ def test_rows_of_a_window_are_grouped_again() -> None:
         }
     )
     aggregation = WindowAggregation(plan.window, plan.keys, "$slice_end", plan.accumulators)
-    found = regroup_rows(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
-    assert sorted(map(str, (tuple(row.values()) for row in found))) == [
+    result = regroup_rows(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
+    assert sorted(map(str, (tuple(row.values()) for row in result))) == [
         "('a', 4, None)",
         "('a', 9, 1)",
         "(None, 2, 2)",
@@ -220,8 +220,8 @@ def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
         }
     )
     schema = pa.schema([("w", pa.int64()), ("v", pa.int64()), ("rn", pa.int32())])
-    found = evaluate_windows([batch], schema, lambda table: rank_rows(table, step))
-    rows = pa.Table.from_batches(list(found)).to_pylist()
+    result = evaluate_windows([batch], schema, lambda table: rank_rows(table, step))
+    rows = pa.Table.from_batches(list(result)).to_pylist()
     assert [row[WATERMARK] for row in rows if not row[KEEP]] == [99]
     assert [(row["v"], row["rn"]) for row in rows if row[KEEP]] == [(2, 1), (1, 2)][:n_kept]
 
@@ -237,17 +237,17 @@ def test_late_rows_pass_and_count_in_nothing() -> None:
             WATERMARK: pa.array([None, None, 26, 45], pa.int64()),
         }
     )
-    seen: list[pa.Table] = []
+    tables: list[pa.Table] = []
 
     def evaluate(rows: pa.Table) -> pa.Table:
-        seen.append(rows)
+        tables.append(rows)
         return pa.table({"n": [rows.num_rows]})
 
     schema = pa.schema([("n", pa.int64()), (LATE_ROW, late)])
-    found = pa.Table.from_batches(list(evaluate_windows(table.to_batches(), schema, evaluate)))
-    assert found.to_pylist() == [
+    result = pa.Table.from_batches(list(evaluate_windows(table.to_batches(), schema, evaluate)))
+    assert result.to_pylist() == [
         {"n": None, LATE_ROW: {"v": 7}, KEEP: False, SOURCE: 0, WATERMARK: 26},
         {"n": None, LATE_ROW: None, KEEP: False, SOURCE: 0, WATERMARK: 45},
         {"n": 2, LATE_ROW: None, KEEP: True, SOURCE: 0, WATERMARK: None},
     ]
-    assert [rows.column_names for rows in seen] == [["k", KEEP, SOURCE, WATERMARK]]
+    assert [rows.column_names for rows in tables] == [["k", KEEP, SOURCE, WATERMARK]]

@@ -1,4 +1,4 @@
-"""The window operator micro-batch by micro-batch: which windows are emitted, which rows are late."""
+"""The window operator micro-batch by micro-batch: emitted windows and late rows."""
 
 import pytest
 from hypothesis import given, settings
@@ -52,7 +52,7 @@ def test_lateness_is_decided_by_the_watermark_before_the_micro_batch():
 def test_a_late_row_counts_in_the_hopping_windows_that_are_still_open():
     stream = Stream(Hop(5 * S, 20 * S))
     stream.micro_batch([("a", 1000, 10)], 12_000)
-    # the windows up to 5 and up to 10 seconds are out already
+    # the windows up to 5 and 10 seconds were emitted already
     assert stream.micro_batch([("a", 3000, 1)], 26_000) == [
         ("a", -5000, 15_000, 2, 11, 10),
         ("a", 0, 20_000, 2, 11, 10),
@@ -137,7 +137,7 @@ def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
     stream.micro_batch([row], progress=[(0, 50_000, 50_000)], clock=1_000_000)
     assert stream.micro_batch([row], progress=[(0, 60_000, 60_000)], clock=1_020_000) == []
     assert len(stream.micro_batch([row], progress=[(0, 70_000, 70_000)], clock=1_030_000)) == 1
-    # the other source comes back, far behind: the watermark stands still, it does not fall
+    # the other source resumes far behind: the watermark stays, it does not fall
     stream.micro_batch([("a", 71_000, 5)], progress=[(1, 2000, 2000)], clock=1_040_000)
     assert stream.micro_batch([row], progress=[(0, 90_000, 90_000)], clock=1_041_000) == []
     assert stream.status.watermarks.combined_us == 70_000 * MS
@@ -218,7 +218,7 @@ def test_slices_of_a_hop_window_are_in_one_blob_as_soon_as_the_next_ones_come():
     for time in range(5, 3000, 10):
         back = time - 1700 if time == 2005 else time
         stream.micro_batch([(key, at * 1000, 1) for key in "abc" for at in (time, back)], time)
-    # slabs of 450 s; the late row lies beside those of its slab
+    # slabs of 450 s; the late row is a separate chunk of its slab
     assert [len(slab.chunks) for slab in stream.store.slabs[:-1]] == [2, 1, 1, 1, 1, 1]
 
 
@@ -252,16 +252,16 @@ def test_it_does_what_the_rules_say_row_by_row(window, batches):
 def test_rows_in_time_come_to_the_batch_result_however_they_are_split(window, data):
     some = sorted(data.draw(rows), key=lambda row: row[1])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(some)), max_size=4)))
-    stream, found = Stream(window), []
+    stream, result = Stream(window), []
     for start, end in zip([0, *cuts], [*cuts, len(some)], strict=True):
         part = some[start:end]
-        found += stream.micro_batch(part, part[-1][1] - 1 if part else None)
-    found += stream.end()
+        result += stream.micro_batch(part, part[-1][1] - 1 if part else None)
+    result += stream.end()
     expected = [
         row
         for table in partials(window, some)
         for batch in merge_slices(table, aggregation(window))
         for row in result_rows(batch)
     ]
-    assert sorted(found) == sorted(expected)
+    assert sorted(result) == sorted(expected)
     assert stream.n_late == 0

@@ -1,4 +1,4 @@
-"""Running aggregates give what slices give, whatever comes late, in whatever steps."""
+"""Running aggregates give the same windows as slices, for any late rows and watermark steps."""
 
 from functools import partial
 
@@ -94,8 +94,8 @@ def compare(window, batches):
         if len(moved) % 3 == 0:
             # another worker
             CACHE.clear()
-        found = stream.micro_batch(moved, watermark)
-        assert sorted(found) == sorted(model.micro_batch(moved, watermark))
+        result = stream.micro_batch(moved, watermark)
+        assert sorted(result) == sorted(model.micro_batch(moved, watermark))
         assert set(stream.store.blobs) == live_blobs(stream)
     assert stream.n_late == model.n_late
 
@@ -109,8 +109,8 @@ def test_steady_streams_keep_few_spans_and_take_late_rows_along(window):
         now = number * slide
         back = random.integers(0, window.size_us // MS, 5) * (random.random(5) < 0.5)
         some = [(str(random.integers(3)), now - 1 - int(at), 1) for at in back]
-        found = stream.micro_batch(some, now)
-        assert sorted(found) == sorted(model.micro_batch(some, now))
+        result = stream.micro_batch(some, now)
+        assert sorted(result) == sorted(model.micro_batch(some, now))
         n_spans = max(n_spans, len(stream.store.spans()))
         n_patches = max(n_patches, n_patches_of(stream))
     assert 4 <= n_spans <= window.size_us // window.slide_us // 4 + 6
@@ -131,7 +131,7 @@ def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():
             CACHE.clear()
             if number > 1.5 * n_slides:
                 written.setdefault(n_slides, []).append((n_gets, n_puts))
-    medians = [np.median(each, axis=0).tolist() for each in written.values()]
+    medians = [np.median(item, axis=0).tolist() for item in written.values()]
     assert max(n_gets for n_gets, _ in medians) <= 10
     assert max(n_puts for _, n_puts in medians) <= 4
 
@@ -153,8 +153,8 @@ def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without()
     for number in range(1, 60):
         some = [(str(random.integers(4)), number * 10_000 - 1, 1) for _ in range(3)]
         stream.thresholds = SPANS_FROM_THE_START if number // 15 % 2 else NO_SPANS
-        found = stream.micro_batch(some, number * 10_000)
-        assert sorted(found) == sorted(model.micro_batch(some, number * 10_000))
+        result = stream.micro_batch(some, number * 10_000)
+        assert sorted(result) == sorted(model.micro_batch(some, number * 10_000))
         had.append(bool(stream.store.spans()))
         assert set(stream.store.blobs) == live_blobs(stream)
     assert had == [bool(number // 15 % 2) for number in range(1, 60)]
@@ -206,15 +206,15 @@ def partials(random, n_rows, ends):
             "c": np.ones(n_rows, np.int64),
             "mean": value.astype(np.float64),
             "m2": np.zeros(n_rows),
-            "set": pa.array([[int(each), int(each) % 5] for each in value], pa.list_(pa.int64())),
+            "set": pa.array([[int(item), int(item) % 5] for item in value], pa.list_(pa.int64())),
             "$rows": np.ones(n_rows, np.int64),
         }
     )
 
 
-def emitted(window, ends, thresholds):
-    """Of random partials what is emitted, in order of window and key; whether there were spans."""
-    random, store, found, had = np.random.default_rng(11), Memory(), [], 0
+def emitted_windows(window, ends, thresholds):
+    """Return the windows emitted from random partials, in order, and whether spans were stored."""
+    random, store, result, had = np.random.default_rng(11), Memory(), [], 0
     aggregation = WindowAggregation(window, ("key",), "$slice_end", MERGED)
     spec = WindowSpec(
         one_reader(aggregation, PARTIALS, store=slice_store(window)),
@@ -226,9 +226,9 @@ def emitted(window, ends, thresholds):
         batch = MicroBatch(tables, [SourceProgress(0, int(end) - 1, int(end) - 1, 1)])
         for output in WindowOperator(spec, store).process(batch):
             if not isinstance(output.result, Status):
-                found.append(output.result)
+                result.append(output.result)
         had += bool(store.spans())
-    table = pa.Table.from_batches(found)
+    table = pa.Table.from_batches(result)
     return table.sort_by([("window_end", "ascending"), ("key", "ascending")]), had
 
 
@@ -244,13 +244,13 @@ def emitted(window, ends, thresholds):
     ids=["hop", "calendar"],
 )
 def test_everything_that_merges_does_so_in_spans(window, ends):
-    wanted, had_none = emitted(window, ends, NO_SPANS)
-    found, had = emitted(window, ends, SPANS_FROM_THE_START)
+    expected, had_none = emitted_windows(window, ends, NO_SPANS)
+    result, had = emitted_windows(window, ends, SPANS_FROM_THE_START)
     assert had_none == 0
     assert had > len(ends) - 5
-    assert found.num_rows == wanted.num_rows > 8 * len(ends)
-    for name in found.column_names:
-        one, other = found.column(name), wanted.column(name)
+    assert result.num_rows == expected.num_rows > 8 * len(ends)
+    for name in result.column_names:
+        one, other = result.column(name), expected.column(name)
         if pa.types.is_floating(one.type):
             assert one.is_null().equals(other.is_null())
             np.testing.assert_allclose(one.fill_null(0), other.fill_null(0), rtol=1e-9)

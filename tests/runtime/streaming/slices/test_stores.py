@@ -1,8 +1,8 @@
-"""Both slice stores give the windows that brute force gives, whatever fails and starts again.
+"""Both slice stores give the windows of brute force, also after failures and restarts.
 
-A script is a list of micro-batches. Each adds rows, reads windows that fire, that have fired before
-and that have not, and frees slices. It may die between any two calls, and then runs again from what
-was committed. Rows, windows, steps of the watermark and the store's kind are random.
+A script is a list of micro-batches. Each adds rows, reads windows (firing, fired, and early), and
+frees slices. It may die between any two calls, and then runs again from the committed state. Rows,
+windows, watermark steps and the kind of store are random.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from runtime.streaming.slices.running_slices import RunningSlices
 from runtime.streaming.slices.store import Horizon, SliceStore
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
 from runtime.streaming.state.contents import blobs_of
-from runtime.streaming.state.metadata import GroupMetadata, SliceMetadata, WindowMetadata
 from runtime.streaming.state.key_sets import KeySet
+from runtime.streaming.state.metadata import GroupMetadata, SliceMetadata, WindowMetadata
 from runtime.streaming.state.table_cache import CACHE
 from runtime.streaming.watermarks import Watermarks
 from tests.reference import windows_of
@@ -62,12 +62,12 @@ class MicroBatch:
 
     Attributes:
         rows: (key, time behind the watermark, value).
-        step: how far the watermark moves.
-        lateness: how far windows that have fired are open.
-        kind: number of the kind of store, among those of the window.
-        keys: keys to read; None: all.
-        dies_after: the calls after which it dies first.
-        is_other_worker: whether nothing is cached.
+        step: Advance of the watermark.
+        lateness: Time for which windows that have fired stay open.
+        kind: Index of the store kind among those of the window.
+        keys: Keys to read; None: all.
+        dies_after: Number of calls after which the first attempt dies.
+        is_other_worker: Whether nothing is cached.
     """
 
     rows: list[Row]
@@ -113,9 +113,9 @@ windows = st.one_of(
 
 
 def kinds_of(window: Window) -> list[SliceStoreKind]:
-    """The stores that a window can have."""
+    """Return the stores that a window can have."""
     match window:
-        # running aggregates are for slices that are in several windows
+        # running aggregates need slices that are in several windows
         case Hop() if windows_per_slice(window) > 1:
             return [PLAIN, RUNNING]
         case Cumulate():
@@ -125,7 +125,7 @@ def kinds_of(window: Window) -> list[SliceStoreKind]:
 
 @dataclass
 class Script:
-    """Runs micro-batches over one state, beside brute force over all rows."""
+    """Runs micro-batches over one state and compares them with brute force over all rows."""
 
     window: Window
     now: int = 0
@@ -137,7 +137,7 @@ class Script:
     n_read: int = 0
 
     def run(self, batch: MicroBatch) -> SliceMetadata:
-        """A micro-batch that is run until it is through."""
+        """Run a micro-batch until it succeeds."""
         rows = [
             (key, self.now - behind, value)
             for key, behind, value in batch.rows
@@ -164,7 +164,7 @@ class Script:
         return metadata
 
     def _may_come(self, time: int) -> bool:
-        """The operator moves rows of closed CUMULATE steps to the next open step itself."""
+        """Return whether a row may arrive; the operator itself moves rows of closed CUMULATE steps."""
         ends = [end for _, end in windows_of(self.window, time, MS)]
         is_growing = isinstance(self.window, Cumulate)
         return not is_growing or self.closed is None or min(ends) > self.closed
@@ -177,7 +177,7 @@ class Script:
         horizon: Horizon,
         dies_after: int | None,
     ) -> SliceMetadata:
-        """The calls of a micro-batch. It dies after some of them."""
+        """Make the calls of a micro-batch, and die after some of them."""
         left = [dies_after]
 
         def called() -> None:
@@ -200,7 +200,7 @@ class Script:
             ends = [int(first.min()) // MS - 1, int(last.max()) // MS]
             bounds = [self.closed, self.fired, horizon.fired_us[1] // MS, ends[1]]  # type: ignore[operator]
             edges = [ends[0] if bound is None else max(bound, ends[0]) for bound in bounds]
-            # those that had fired, those that fire, those that will
+            # windows that have fired, that fire, and that will fire
             for after, until in pairwise(edges):
                 if after < until:
                     self._compare(store, after, min(until, ends[1]), batch.keys)

@@ -1,4 +1,4 @@
-"""State that is written is read as it was; state of another version is refused in one line."""
+"""State is read back as it was written; state of another version is refused in one line."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ UPDATES = UpdateMetadata(
 METADATA = GroupMetadata(
     WATERMARKS, "run", 4, StateSignature("ck", 1), ("k",), 0, WindowMetadata(SLICES, UPDATES)
 )
-# Exactly what is in a checkpoint. If this test fails, increase the formats in `codec`.
+# The exact bytes in a checkpoint. If this test fails, increase the formats in `codec`.
 WRITTEN = (
     '{"watermarks":{"sources":[{"watermark_us":5,"clock_us":7,"held_us":null,"splits":'
     '[[3,-9,null],[4,8,2]]},{"watermark_us":null,"clock_us":null,"held_us":null,"splits":[]}],'
@@ -88,7 +88,7 @@ WRITTEN = (
 
 
 def anything(type_: Any) -> st.SearchStrategy[Any]:
-    """Values of an annotation. Sequences are short, because they are nested."""
+    """Return values of an annotation. Sequences are short, because they are nested."""
     origin, args = get_origin(type_), get_args(type_)
     if origin in (Union, UnionType):
         return st.one_of(*map(anything, args))

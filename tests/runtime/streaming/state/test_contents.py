@@ -1,4 +1,4 @@
-"""The state of a key group as rows: what was fed is there, under the names of SQL."""
+"""The state of a key group as rows, under the names in SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from runtime.records import as_stored
+from runtime.records import round_trip
 from runtime.spec.state_schema import (
     OperatorSchema,
     StateAccumulator,
@@ -30,7 +30,7 @@ S = 1000 * MS
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall clock
 
 
-def kept(window: Window) -> OperatorSchema:
+def drive_stream(window: Window) -> OperatorSchema:
     accumulators = (
         StateAccumulator(("n",), "count", (), None, "COUNT(*)"),
         StateAccumulator(("total",), "sum", ("v",), None, "SUM(v)"),
@@ -44,7 +44,7 @@ def rows_in(store: Memory, operator: OperatorSchema | None) -> list[dict[str, ob
     metadata = store.metadata
     decoder = Decoder(operator, metadata.closed_us)
     tables = [
-        decoder.decoded(blob, store.get(name) or b"")
+        decoder.decode(blob, store.get(name) or b"")
         for name, blob in blobs_of(metadata).items()
         if blob.kind is BlobKind.SLICES
     ]
@@ -65,9 +65,9 @@ def row(key: str, start: float, end: float, n: int, total: int, largest: int) ->
     [
         (Tumble(10 * S), [(20, 30, 2, 12, 7)]),
         (Hop(5 * S, 20 * S), [(15, 20, 1, 1, 1), (20, 25, 1, 5, 5), (25, 30, 1, 7, 7)]),
-        # cut where windows start and where they end
+        # cut at window starts and at window ends
         (Hop(5 * S, 8 * S), [(18, 20, 1, 1, 1), (20, 23, 1, 5, 5), (25, 28, 1, 7, 7)]),
-        # what is closed is one slice of the whole window so far
+        # closed steps are one slice of the window so far
         (Cumulate(10 * S, 60 * S), [(0, 20, 2, 101, 100), (20, 30, 2, 12, 7)]),
     ],
 )
@@ -78,14 +78,14 @@ def test_slices_have_their_bounds_and_aggregates(
     stream = Stream(window, store=store)
     fed = [("a", 1_000, 100), ("a", 19_000, 1), ("a", 21_000, 5), ("a", 26_000, 7)]
     stream.micro_batch(fed, 20_500)
-    assert rows_in(store, kept(window)) == [row("a", *each) for each in slices]
+    assert rows_in(store, drive_stream(window)) == [row("a", *item) for item in slices]
 
 
 def test_without_a_description_columns_have_the_names_of_the_state() -> None:
     store = Memory()
     Stream(Tumble(10 * S), store=store).micro_batch([("a", 1_000, 5)], 1_000)
-    (found,) = rows_in(store, None)
-    assert found == {
+    (result,) = rows_in(store, None)
+    assert result == {
         "slice_start": None, "slice_end": at(10), "key": "a", "n": 1, "total": 5, "largest": 5,
     }  # fmt: skip
 
@@ -103,5 +103,5 @@ def test_without_a_description_columns_have_the_names_of_the_state() -> None:
     ],
 )
 def test_a_description_comes_back_as_it_was_written(window: Window) -> None:
-    operator = kept(window)
-    assert as_stored(operator) == operator
+    operator = drive_stream(window)
+    assert round_trip(operator) == operator

@@ -14,8 +14,8 @@ from runtime.streaming.state.key_groups import (
 
 def test_the_hash_is_spark_s():
     # SELECT pmod(hash(n), 1000) in Spark 4.3, for n = 0, 1, 2, 12345
-    found = [spark_partition(number, 1000) for number in (0, 1, 2, 12345)]
-    assert found == [791, 43, 574, 572]
+    result = [spark_partition(number, 1000) for number in (0, 1, 2, 12345)]
+    assert result == [791, 43, 574, 572]
 
 
 @pytest.mark.parametrize(("n_groups", "partitions"), [(1, 4), (8, 2), (7, 3), (128, 50)])
@@ -39,9 +39,9 @@ def test_the_head_of_a_task_is_the_key_group_that_comes_first_in_it(n_groups, pa
 def test_of_a_stream_that_others_start_each_key_group_may_be_alone_in_its_task():
     numbers, heads = StreamOptions(8, 2).numbers_of_groups(has_keys=True)
     assert (len(numbers), len(heads)) == (8, 2)
-    # it may be started with another number of tasks than it was planned for
+    # it may start with another number of tasks than planned
     numbers, heads = StreamOptions(8, 2, fixes_partitions=False).numbers_of_groups(has_keys=True)
     assert heads == numbers
-    # without keys there is one for all rows
+    # without keys, one group has all rows
     numbers, heads = StreamOptions(8, 2).numbers_of_groups(has_keys=False)
     assert len(numbers) == 1 and heads == numbers

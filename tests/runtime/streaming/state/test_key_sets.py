@@ -1,4 +1,4 @@
-"""Rows are selected by their keys, whatever the types of these; some others may come along."""
+"""Rows are selected by keys of any type; some rows of other keys may be included."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_the_rows_of_some_keys_are_there(types: list[str]) -> None:
     random = np.random.default_rng(len(types))
     rows, some = random.integers(0, 900, 5000).tolist(), random.integers(0, 900, 20).tolist()
     names = [str(number) for number in range(len(types))]
-    table = pa.table([COLUMNS[each](rows) for each in types], names)
+    table = pa.table([COLUMNS[item](rows) for item in types], names)
     table = table.append_column("value", pa.array(range(5000)))
-    keys = pa.table([COLUMNS[each](some) for each in types], names)
-    wanted = set(zip(*(keys.column(name).to_pylist() for name in names), strict=True))
+    keys = pa.table([COLUMNS[item](some) for item in types], names)
+    expected_rows = set(zip(*(keys.column(name).to_pylist() for name in names), strict=True))
     own = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
-    expected = [number for number, key in enumerate(own) if key in wanted]
-    found = KeySet([keys.slice(0, 5), keys.slice(5)], names).rows(table)
-    assert set(expected) <= set(found.column("value").to_pylist())
-    assert found.num_rows <= len(expected) + 20
-    assert found.column("value").to_pylist() == sorted(found.column("value").to_pylist())
+    expected = [number for number, key in enumerate(own) if key in expected_rows]
+    result = KeySet([keys.slice(0, 5), keys.slice(5)], names).rows(table)
+    assert set(expected) <= set(result.column("value").to_pylist())
+    assert result.num_rows <= len(expected) + 20
+    assert result.column("value").to_pylist() == sorted(result.column("value").to_pylist())
     assert KeySet([keys], names).rows(table.slice(0, 0)).num_rows == 0

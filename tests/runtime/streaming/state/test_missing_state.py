@@ -1,4 +1,4 @@
-"""State that is missing is an error that names it, never a result without it."""
+"""Missing state is an error that names it, never an incomplete result."""
 
 import pytest
 
@@ -13,23 +13,23 @@ from tests.runtime.streaming.operators.test_session import Stream as Sessions
 S = 1000 * MS
 
 
-def sliced(window, updates=None):
+def slice_stream(window, updates=None):
     stream = Stream(window, updates=updates)
     stream.micro_batch([("a", 1000, 5), ("b", 2000, 7)], 12_000 if updates else 2000)
     CACHE.clear()
     return stream.store, lambda: stream.micro_batch([("a", 3000, 1)], 90_000)
 
 
-def of_session():
+def session_stream():
     stream = Sessions()
     stream.micro_batch([("a", "x", 1, 5), ("b", "x", 2, 7)], 2)
-    # of a session that ends before others, so that a blob says what is gone
+    # a session that ends before others, so that a blob marks taken partials
     stream.micro_batch([("a", "x", 60, 1)], 30)
     CACHE.clear()
     return stream.store, lambda: stream.micro_batch([("a", "x", 70, 1)], 900_000)
 
 
-def of_general():
+def general_group():
     group = Group(JOBS["tumble"])
     group.batch([("a", 3, 1), ("b", 4, 2)])
     return group.store, lambda: group.batch([("a", 50, 1), ("b", 50, 2)])
@@ -38,12 +38,12 @@ def of_general():
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: sliced(Tumble(10 * S)),
-        lambda: sliced(Hop(5 * S, 20 * S)),
-        lambda: sliced(Cumulate(5 * S, 20 * S)),
-        lambda: sliced(Tumble(10 * S), UpdateRules(3600 * S, None, None)),
-        of_session,
-        of_general,
+        lambda: slice_stream(Tumble(10 * S)),
+        lambda: slice_stream(Hop(5 * S, 20 * S)),
+        lambda: slice_stream(Cumulate(5 * S, 20 * S)),
+        lambda: slice_stream(Tumble(10 * S), UpdateRules(3600 * S, None, None)),
+        session_stream,
+        general_group,
     ],
     ids=["tumble", "hop", "cumulate", "updates", "session", "general"],
 )
@@ -52,7 +52,7 @@ def test_a_missing_blob_is_an_error_and_no_result_without_it(made):
     assert names
     for number in range(len(names)):
         store, go_on = made()
-        # names are other ones each time
+        # names are unique, so they differ each time
         missing = [name for name in store.blobs if name != "metadata"][number]
         del store.blobs[missing]
         with pytest.raises(ExecutionError, match=f"blob {missing} is missing"):

@@ -1,4 +1,4 @@
-"""State is signed by its checkpoint, so that what was copied from another one is refused."""
+"""State is signed by its checkpoint, so state copied from another one is refused."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tests.runtime.streaming.model import MS, Memory, Stream
 OWN, OTHER = Owner("/ck/t", "aded9987"), Owner("/ck/t", "1b1f3c4e")
 
 
-def fed(store: Memory, owner: Owner | None) -> None:
-    """A micro-batch with a row whose window stays open."""
+def feed(store: Memory, owner: Owner | None) -> None:
+    """Process a micro-batch with a row whose window stays open."""
     Stream(Tumble(10_000 * MS), store=store, owner=owner).micro_batch([("a", 1, 1)], watermark=2)
 
 
 def test_state_of_another_checkpoint_is_refused() -> None:
     store = Memory()
-    fed(store, OTHER)
+    feed(store, OTHER)
     with pytest.raises(ExecutionError) as caught:
-        fed(store, OWN)
+        feed(store, OWN)
     assert caught.value.message == (
         "the checkpoint in /ck/t is damaged: /ck/t/spark/state belongs to another checkpoint"
     )
     assert caught.value.hint
-    fed(store, OTHER)
+    feed(store, OTHER)
 
 
 def test_state_without_a_signature_is_refused() -> None:
     store = Memory()
-    fed(store, None)
+    feed(store, None)
     with pytest.raises(ExecutionError, match="belongs to another checkpoint"):
-        fed(store, OWN)
+        feed(store, OWN)

@@ -1,4 +1,4 @@
-"""Key groups that were cut go on as the one that they were cut from, whatever the operator."""
+"""Split key groups continue as the original one would have, for every operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.operators.test_general import VALUES, Group
 
 INTO = 4
-# Spans however few partials there are, where they pay off
+# Spans for any number of partials, where they pay off
 SPANS = Thresholds(spans_min_rows=0)
 KEYS = [f"k{number}" for number in range(40)]
 
@@ -37,16 +37,16 @@ def place_of(key: str, of: int = INTO) -> int:
     return int(bucket_of([pa.array([key])], 1, of)[0])
 
 
-def signed(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]:
+def signed_blobs(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]:
     """Return the blobs of a state whose metadata names the key columns."""
     return {**store.blobs, METADATA: encode_metadata(replace(store.metadata, by=by))}
 
 
-def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
-    """A stream for each part of one."""
+def split_stream(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
+    """Return a stream for each part of a stream."""
     split = Split(n_groups=1, into=INTO)
     streams = []
-    for blobs in split_group(signed(stream.store, by), 0, split):
+    for blobs in split_group(signed_blobs(stream.store, by), 0, split):
         part = deepcopy(stream)
         part.store, part.n_late = Memory(), 0
         part.store.blobs = blobs
@@ -54,26 +54,26 @@ def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
     return streams
 
 
-def goes_on(whole: Any, batches: list[tuple[Any, ...]], cut_at: int) -> None:
-    """Drive a stream, and from some micro-batch on its parts beside it; all end."""
+def check_parts(whole: Any, batches: list[tuple[Any, ...]], cut_at: int) -> None:
+    """Drive a stream, and from some micro-batch on also its parts, to the end."""
     for rows, watermark in batches[:cut_at]:
         whole.micro_batch(rows, watermark)
     whole.n_late = 0
-    parts = cut(whole)
+    parts = split_stream(whole)
     assert sum(len(part.store.blobs) > 1 for part in parts) > 1, "there is something to be cut"
     for rows, watermark in [*batches[cut_at:], ([], None)]:
         is_last = watermark is None
         expected = whole.end() if is_last else whole.micro_batch(rows, watermark)
-        found = []
+        result = []
         for number, part in enumerate(parts):
             own = [row for row in rows if place_of(row[0]) == number]
-            found += part.end() if is_last else part.micro_batch(own, watermark)
-        assert sorted(found, key=repr) == sorted(expected, key=repr)
+            result += part.end() if is_last else part.micro_batch(own, watermark)
+        assert sorted(result, key=repr) == sorted(expected, key=repr)
     assert sum(part.n_late for part in parts) == whole.n_late
 
 
 def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
-    """Rows (key, time in ms, value) with a watermark that some of them are behind."""
+    """Return rows (key, time in ms, value), some of them late, with a watermark."""
     random, at = Random(seed), 0
     batches = []
     for _ in range(12):
@@ -106,7 +106,9 @@ def test_windows(window: Any, lateness: int | None, early: FireRule | None) -> N
     if lateness is not None or early is not None:
         updates = UpdateRules((lateness or 0) * MS, early, None)
     for cut_at in (3, 7):
-        goes_on(Stream(window, updates=updates, thresholds=SPANS), random_batches(cut_at), cut_at)
+        check_parts(
+            Stream(window, updates=updates, thresholds=SPANS), random_batches(cut_at), cut_at
+        )
 
 
 def test_keys_that_wait_to_be_emitted_again() -> None:
@@ -120,11 +122,11 @@ def test_keys_that_wait_to_be_emitted_again() -> None:
     stream.micro_batch(before[::4], 0, clock=15_000)
     updates = stream.store.kept.updates
     assert len(updates.runs) > 1 or updates.keys
-    parts = cut(stream)
+    parts = split_stream(stream)
     expected = stream.micro_batch([], 0, clock=21_000)
-    found = [row for part in parts for row in part.micro_batch([], 0, clock=21_000)]
+    result = [row for part in parts for row in part.micro_batch([], 0, clock=21_000)]
     assert {row[1] for row in expected} == set(KEYS[::4])
-    assert sorted(found) == sorted(expected)
+    assert sorted(result) == sorted(expected)
 
 
 def test_running_aggregates_are_made_again() -> None:
@@ -132,14 +134,14 @@ def test_running_aggregates_are_made_again() -> None:
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
     assert stream.store.kept.slices.spans
-    for part in cut(stream):
+    for part in split_stream(stream):
         assert not part.store.kept.slices.spans
     windows = Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS)
     shared = test_shared.Shared(*windows, thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
     assert shared.store.kept.slices.spans
-    for blobs in split_group(signed(shared.store), 0, Split(1, INTO)):
+    for blobs in split_group(signed_blobs(shared.store), 0, Split(1, INTO)):
         assert not decode_metadata(blobs[METADATA]).contents.slices.spans  # type: ignore[union-attr]
 
 
@@ -149,7 +151,7 @@ def test_the_chunks_of_a_slab_are_put_together() -> None:
         stream.micro_batch([(key, 500_000 + number, number) for key in KEYS], 1000)
     n_chunks = [len(slab.chunks) for slab in stream.store.slabs]
     assert max(n_chunks) > 1, "there is something to put together"
-    for part in cut(stream):
+    for part in split_stream(stream):
         assert {len(slab.chunks) for slab in part.store.slabs} == {1}
 
 
@@ -165,7 +167,7 @@ def test_sessions() -> None:
     for cut_at in (2, 6, 9):
         whole = test_session.Stream()
         whole.end = lambda: set()  # type: ignore[attr-defined]
-        goes_on(whole, batches, cut_at)
+        check_parts(whole, batches, cut_at)
 
 
 def test_slices_that_several_windows_share() -> None:
@@ -175,7 +177,7 @@ def test_slices_that_several_windows_share() -> None:
     for rows, watermark in random_batches(2)[:6]:
         shared.micro_batch(rows, watermark)
     assert shared.store.kept.slices.levels
-    parts = split_group(signed(shared.store), 0, Split(1, INTO))
+    parts = split_group(signed_blobs(shared.store), 0, Split(1, INTO))
     n_rows = [_n_rows(decode_metadata(part[METADATA])) for part in parts]
     assert sum(n_rows) == _n_rows(shared.store.metadata)
     assert min(n_rows) > 0
@@ -190,7 +192,7 @@ def _n_rows(metadata: GroupMetadata) -> int:
 def test_what_is_not_by_keys_stays_as_it_is() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
-    assert key_columns(signed(stream.store, ())) == []
+    assert key_columns(signed_blobs(stream.store, ())) == []
     assert split_group(stream.store.blobs, 0, Split(1, 1)) == [stream.store.blobs]
 
 
@@ -199,8 +201,8 @@ def test_state_that_cannot_be_cut_is_refused() -> None:
     stream.micro_batch([("a", 1, 1)], 0)
     other = next(number for number in range(8) if number != place_of("a", 8))
     with pytest.raises(ExecutionError, match="has keys of another key group"):
-        split_group(signed(stream.store), other, Split(8, INTO))
-    metadata = signed(stream.store)[METADATA]
+        split_group(signed_blobs(stream.store), other, Split(8, INTO))
+    metadata = signed_blobs(stream.store)[METADATA]
     with pytest.raises(ExecutionError, match=r"blob .* is missing"):
         split_group({METADATA: metadata}, 0, Split(1, INTO))
 

@@ -1,4 +1,4 @@
-"""What a worker keeps of state: never more than asked for, and never what was not committed."""
+"""A worker's cache of state stays within its limit and never returns uncommitted tables."""
 
 import os
 import shutil
@@ -68,16 +68,16 @@ def test_a_blob_that_is_read_for_the_last_time_takes_no_room():
     assert CACHE.get(name) == table(1000)
 
 
-# of the smallest tables that are worth a file
+# the smallest tables that are worth a file
 LARGE = table(1 << 15)
 
 
-def shared(directory, max_bytes=1 << 30):
+def shared_tables(directory, max_bytes=1 << 30):
     return TableCache(1 << 20, SharedTables(directory / "state", max_bytes))
 
 
 def test_a_large_table_that_one_worker_wrote_is_another_ones_too(tmp_path):
-    one, other = shared(tmp_path), shared(tmp_path)
+    one, other = shared_tables(tmp_path), shared_tables(tmp_path)
     one.put("small", table(10))
     one.put("large", LARGE)
     assert other.get("large").equals(one.get("large"))
@@ -89,23 +89,26 @@ def test_a_large_table_that_one_worker_wrote_is_another_ones_too(tmp_path):
 
 
 def test_a_table_that_is_in_use_outlives_its_file(tmp_path):
-    cache = shared(tmp_path)
+    cache = shared_tables(tmp_path)
     cache.put("large", LARGE)
-    found = cache.get("large")
+    result = cache.get("large")
     cache.remove("large")
     assert os.listdir(tmp_path / "state") == []
-    assert found.equals(LARGE)
+    assert result.equals(LARGE)
 
 
 def test_a_part_of_a_table_takes_no_more_room_than_it_has_rows(tmp_path):
-    cache = shared(tmp_path)
+    cache = shared_tables(tmp_path)
     cache.put("part", table(1 << 20).slice(5, 1 << 15))
     assert (tmp_path / "state" / "part").stat().st_size < LARGE.nbytes + 4096
     assert cache.get("part")["v"].to_pylist()[:2] == [5, 6]
 
 
 def test_files_used_least_recently_are_deleted_when_there_are_too_many(tmp_path):
-    one, other = shared(tmp_path, 8 * LARGE.nbytes), shared(tmp_path, 8 * LARGE.nbytes)
+    one, other = (
+        shared_tables(tmp_path, 8 * LARGE.nbytes),
+        shared_tables(tmp_path, 8 * LARGE.nbytes),
+    )
     names = [f"{number:02}" for number in range(40)]
     for place, name in enumerate(names):
         (one if place % 2 else other).put(name, LARGE)
@@ -137,7 +140,7 @@ def test_where_no_file_can_be_written_tables_are_in_memory(tmp_path, obstacle):
 def test_a_directory_that_is_deleted_is_made_again_or_done_without(tmp_path):
     place = tmp_path / "executor"
     place.mkdir()
-    cache = shared(place, 1)
+    cache = shared_tables(place, 1)
     for name in "ab":
         cache.put(name, LARGE)
         shutil.rmtree(place / "state")
@@ -149,8 +152,8 @@ def test_a_directory_that_is_deleted_is_made_again_or_done_without(tmp_path):
 
 def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
     def found(_):
-        there = tables_of_executor(os.environ["SPARK_LOCAL_DIRS"], 1 << 30)
-        yield pa.RecordBatch.from_pydict({"is_there": [there is not None]})
+        existing = tables_of_executor(os.environ["SPARK_LOCAL_DIRS"], 1 << 30)
+        yield pa.RecordBatch.from_pydict({"is_there": [existing is not None]})
 
     rows = spark.range(2).repartition(2).mapInArrow(found, "is_there boolean").collect()
     assert {row.is_there for row in rows} == {True}
@@ -160,7 +163,7 @@ def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
 def test_a_process_that_is_no_worker_has_no_directory(tmp_path, directories):
     (tmp_path / "local").mkdir()
     (tmp_path / "blockmgr-1").mkdir()
-    places = ",".join(f"{tmp_path}/{each}" for each in directories.split(",") if each)
+    places = ",".join(f"{tmp_path}/{part}" for part in directories.split(",") if part)
     assert tables_of_executor(places, 1 << 30) is None
     assert tables_of_executor(f"{tmp_path}/blockmgr-1,{places}", 1 << 30) is not None
 
@@ -170,7 +173,7 @@ def test_no_two_blobs_have_a_name():
 
 
 class Store(dict):
-    """State that a failed task leaves as it was."""
+    """State that a failed task leaves unchanged."""
 
     def put(self, name, blob):
         self[name] = blob
@@ -190,13 +193,13 @@ def partials(*rows):
     return pa.table({"k": keys, "$slice_end": pa.array(ends, pa.int64()), "s": list(sums)})
 
 
-def kept(state):
+def cached_tables(state):
     tables = state.tables(every(state))
     return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
 
 
 def every(state):
-    """All chunks."""
+    """Return all chunks."""
     first, _ = state.chunk_ends()
     return np.ones(len(first), np.bool_)
 
@@ -207,14 +210,14 @@ def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
     state.append(partials((1, 10, 5), (2, 10, 7)))
     metadata = state.metadata()
 
-    # a task takes those slices apart and adds others, in this process, and is never committed
+    # a task splits those slices and adds others, in this process, and is never committed
     lost = slices(Store(committed), metadata)
     lost.append(partials((1, 20, 100)))
     lost.remove(every(lost))
 
     again = slices(Store(committed), metadata)
     again.append(partials((1, 20, 3)))
-    assert kept(again) == [(1, 10, 5), (1, 20, 3), (2, 10, 7)]
+    assert cached_tables(again) == [(1, 10, 5), (1, 20, 3), (2, 10, 7)]
 
 
 def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
@@ -222,7 +225,7 @@ def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
     monkeypatch.setattr(store, "get", lambda name: (_ for _ in ()).throw(AssertionError(name)))
-    assert kept(slices(store, state.metadata())) == [(1, 10, 5)]
+    assert cached_tables(slices(store, state.metadata())) == [(1, 10, 5)]
 
 
 def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
@@ -230,4 +233,4 @@ def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
     CACHE.clear()
-    assert kept(slices(store, state.metadata())) == [(1, 10, 5)]
+    assert cached_tables(slices(store, state.metadata())) == [(1, 10, 5)]

@@ -1,4 +1,4 @@
-"""'slices.tiers' and 'slices.retention': what they say, and what is wrong in one line."""
+"""'slices.tiers' and 'slices.retention': their meaning, and one-line errors."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_each_tier_but_the_first_begins_at_the_age_of_the_one_before() -> None:
     ],
 )
 def test_a_wrong_tier_is_named(tiers: str, why: str) -> None:
-    with pytest.raises(CatalogError, match=why) as found:
+    with pytest.raises(CatalogError, match=why) as result:
         rules_of([("slices.tiers", tiers)], FORM)
-    assert "\n" not in found.value.message
+    assert "\n" not in result.value.message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""How often Python asks Java for something while a stream runs: each call takes from its cores."""
+"""Number of calls from Python to Java during a stream. Each call costs CPU time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_micro_batch_calls_java_a_few_times(
     def sent(self: GatewayClient, command: str, *args: object, **options: object) -> object:
         nonlocal calls
         thread = threading.current_thread()
-        # what Spark calls of ours; others look at streams on a timer. `m`: garbage is released
+        # calls from Spark to Python; timers look at streams. `m`: releases of Java objects
         is_called = thread is not own and not thread.name.startswith("stream-")
         calls += is_called and not command.startswith("m\n")
         return send(self, command, *args, **options)
@@ -47,7 +47,7 @@ def test_a_micro_batch_calls_java_a_few_times(
             rows = pa.table({"ts": [BEGIN + dt.timedelta(minutes=minute)], "k": ["a"]})
             file = place / "events" / f"{minute:02}.parquet"
             pq.write_table(rows, file)
-            # Spark reads files in the order of their times
+            # Spark reads files in order of their modification times
             os.utime(file, (1_700_000_000 + minute,) * 2)
         calls = 0
         (*_, result) = session.execute(f"""
@@ -65,5 +65,5 @@ def test_a_micro_batch_calls_java_a_few_times(
         assert pq.read_table(place / "totals").num_rows == n_batches
         counts.append(calls)
     few, many = counts
-    # to write its rows, and a report in one text; PySpark takes 750 to read a report
+    # to write its rows, and one for the report as text; PySpark makes 750 to read a report
     assert 0 < (many - few) / 8 < 100

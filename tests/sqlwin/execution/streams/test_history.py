@@ -1,4 +1,4 @@
-"""Histories hold every micro-batch of a run, though Spark keeps only its last reports."""
+"""Histories have every micro-batch of a run, although Spark keeps only the last reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def report(batch: int) -> dict[str, Any]:
 
 
 class Query:
-    """A query that keeps its last reports; each time it is asked whether it runs, some are new."""
+    """A query that keeps its last reports; new ones appear each time its state is read."""
 
     def __init__(self, *steps: int) -> None:
         self._steps = list(steps)
@@ -61,7 +61,7 @@ def test_each_micro_batch_is_counted_once() -> None:
     _, totals, points = history.seen()
     assert [point.batch for point in points] == list(range(7))
     assert (totals.batches, totals.rows_in) == (7, 35)
-    # the list is fetched only for reports that were missed
+    # the list is fetched only after missed reports
     assert query.n_lists == 2
 
 
@@ -71,9 +71,9 @@ def test_a_spark_that_is_gone_ends_the_thread() -> None:
         def isActive(self) -> bool:
             raise ConnectionRefusedError
 
-    gone: Any = Gone()
+    stopped_spark: Any = Gone()
     history = empty_history()
-    history.follow(gone)
+    history.follow(stopped_spark)
     assert history.seen()[1].batches == 0
 
 

@@ -1,4 +1,4 @@
-"""Which tables are read as streams in which mode, and which sinks take what."""
+"""Which tables are read as streams in which mode, and which rows sinks accept."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_tables_are_streams_by_their_options_and_the_mode(mode: str, streams: se
     for name, spec in tables.items():
         catalog.add((name,), spec, replace=False, if_not_exists=False)
     catalog.start_statement(mode)
-    found = {name for name in tables if catalog.stream((name,)) is not None}
-    assert found == streams
-    for name in found:
+    result = {name for name in tables if catalog.stream((name,)) is not None}
+    assert result == streams
+    for name in result:
         stream = catalog.stream((name,))
         assert stream is not None
         assert stream.watermark == LATE

@@ -1,4 +1,4 @@
-"""The settings that Spark takes over when a stream is started."""
+"""Settings that Spark copies when a stream starts."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Conf(dict[str, str]):
 def test_batches_for_python_are_larger_unless_somebody_chose(rows: str, during: str) -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: rows})
     with stream_settings(conf, 4):
-        seen = dict(conf)
-    assert seen == {PARTITIONS: "4", ARROW_ROWS: during}
+        settings_then = dict(conf)
+    assert settings_then == {PARTITIONS: "4", ARROW_ROWS: during}
     assert conf == {PARTITIONS: "200", ARROW_ROWS: rows}
 
 
 def test_batches_for_python_have_as_many_bytes_as_spark_would_give_them() -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "500", ARROW_BYTES: SMALL_ARROW_BYTES})
     with stream_settings(conf, 4):
-        seen = dict(conf)
-    assert seen[ARROW_BYTES] == "64m"
+        settings_then = dict(conf)
+    assert settings_then[ARROW_BYTES] == "64m"
     assert conf[ARROW_BYTES] == SMALL_ARROW_BYTES
 
 
@@ -60,13 +60,13 @@ def test_checkpoints_on_this_machine_are_written_without_other_processes(
     before = {PARTITIONS: "200", ARROW_ROWS: "500", **chosen}
     conf: Any = Conf(before)
     with stream_settings(conf, 4, is_local=is_local):
-        seen = dict(conf)
-    assert seen.get(FILE_MANAGER, "").rpartition(".")[2] == during
+        settings_then = dict(conf)
+    assert settings_then.get(FILE_MANAGER, "").rpartition(".")[2] == during
     assert conf == before
 
 
 class Query:
-    """A stream that says so many times that it opens its sources."""
+    """A stream that reports `n` times that it opens its sources."""
 
     def __init__(self, n_times: int, *, fails: bool = False) -> None:
         self.n_left = n_times

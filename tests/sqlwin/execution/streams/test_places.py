@@ -1,4 +1,4 @@
-"""Under which name a stream finds its checkpoint again."""
+"""Names of checkpoint directories."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from sqlwin.execution.streams.checkpoint import existing_name, lasting_place
 def test_a_table_has_its_checkpoint_however_it_is_spelled(
     name: str, known: str, tmp_path: Path
 ) -> None:
-    for there in ("totals", "default_database.hours", "Of-The-Day", "other"):
-        (tmp_path / there).mkdir()
+    for text in ("totals", "default_database.hours", "Of-The-Day", "other"):
+        (tmp_path / text).mkdir()
     (tmp_path / "totals/sqlwin.json").touch()
     (tmp_path / "default_database.hours/set.json").touch()
     (tmp_path / "Of-The-Day/sqlwin.json").touch()
@@ -36,9 +36,9 @@ def test_a_table_has_its_checkpoint_however_it_is_spelled(
 
 
 def test_of_two_checkpoints_that_one_counts_whose_name_is_the_same(tmp_path: Path) -> None:
-    for there in ("Totals", "totals"):
-        (tmp_path / there).mkdir()
-        (tmp_path / there / "sqlwin.json").touch()
+    for text in ("Totals", "totals"):
+        (tmp_path / text).mkdir()
+        (tmp_path / text / "sqlwin.json").touch()
     assert existing_name(LocalFiles(), str(tmp_path), "totals") == "totals"
     assert existing_name(LocalFiles(), str(tmp_path), "Totals") == "Totals"
     assert existing_name(LocalFiles(), str(tmp_path / "none"), "totals") == "totals"

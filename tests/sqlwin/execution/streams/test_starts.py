@@ -1,4 +1,4 @@
-"""Streams of a statement set are started one after the other, as far as they start processes."""
+"""Streams of a statement set start one after the other while they start processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERRORS = StatementErrors("INSERT INTO kept ...")
 
 
 class Query:
-    """A query of Spark's that says what it does when it is asked, the last thing for good."""
+    """A Spark query with prepared status messages; the last one is repeated."""
 
     runId = "run"
 
@@ -34,20 +34,20 @@ class Query:
 
 
 def session_of(directory: Path, *queries: Query) -> Streams:
-    found = Streams()
+    result = Streams()
     for query in queries:
         setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, True, (), ERRORS)
         run = StreamRun("kept (1)", "c", 0, "w")
         checkpoint = Checkpoint(str(directory), 1, 1, "w", "id")
-        number = found.next_number()
-        found.add(
+        number = result.next_number()
+        result.add(
             Stream(number, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles())
         )
-    return found
+    return result
 
 
 def returns(action: Callable[[], None]) -> bool:
-    """Whether it returns within a second."""
+    """Return whether an action returns within a second."""
     thread = threading.Thread(target=action, daemon=True)
     thread.start()
     thread.join(1.0)
@@ -71,5 +71,5 @@ def test_streams_that_run_or_are_over_are_not_waited_for(tmp_path: Path) -> None
 def test_one_that_never_opens_its_sources_keeps_the_others_for_a_time_only(
     tmp_path: Path,
 ) -> None:
-    found = session_of(tmp_path, Query("Initializing sources"), Query("Initializing sources"))
-    assert returns(lambda: found.await_starts(at_most_s=0.2))
+    result = session_of(tmp_path, Query("Initializing sources"), Query("Initializing sources"))
+    assert returns(lambda: result.await_starts(at_most_s=0.2))

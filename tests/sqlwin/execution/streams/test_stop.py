@@ -1,4 +1,4 @@
-"""A stream that is stopped has not failed, whatever was interrupted."""
+"""Stopping a stream is no failure, whatever it interrupts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.observing import wait_for_stream
 
 
 class JavaThrowable:
-    """What py4j hands over of a Java exception, as far as it is looked at."""
+    """The parts of py4j's Java exception that sqlwin reads."""
 
     _target_id = "o1"
     _gateway_client = None
@@ -56,7 +56,7 @@ ERRORS = StatementErrors("INSERT INTO kept ...")
 
 
 class Query:
-    """A query of Spark's whose micro-batch is under way when it is stopped."""
+    """A Spark query that is stopped during a micro-batch."""
 
     runId = "run"
     lastProgress = None
@@ -79,7 +79,7 @@ class Query:
         return self._exception
 
     def processAllAvailable(self) -> None:
-        """Nothing is available."""
+        """Do nothing: no data is available."""
 
 
 def stream(query: Query, run: StreamRun, directory: Path, *, ends: bool = False) -> Stream:

@@ -1,7 +1,7 @@
-"""What a stream is does not depend on where it runs, on how its SQL is spelled, or on what ran before.
+"""A stream's identity does not depend on its place, the spelling of its SQL, or earlier statements.
 
-Nothing runs here: streams are planned, and what would be compared on a restart is. Other processes
-with other cores are in `tests/end_to_end/recovery/test_killed_operators.py`.
+Nothing runs here: streams are planned, and their identities compared. Processes with other cores
+are tested in `tests/end_to_end/recovery/test_killed_operators.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def totals(window: str, source: str = "r", aggregates: str = "COUNT(*) AS n, SUM
 
 
 ON = "a.window_start = b.window_start AND a.window_end = b.window_end AND a.k = b.k"
-# By their names; several INSERTs are a statement set
+# By name; several INSERTs are a statement set
 KINDS: dict[str, tuple[str, ...]] = {
     "windows": (totals(HOP, aggregates="AVG(v) AS a, COUNT(DISTINCT t) AS d, TWICE(SUM(v)) AS s"),),
     "session": (totals(SESSION),),
@@ -65,17 +65,17 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where and how streams are started.
+    """Environment in which streams start.
 
     Attributes:
-        settings: settings.
-        path: where a table of a name is, below the directory that is the current one.
-        directory: the current directory, below that of the test.
-        options: the options of tables, in their order.
-        ddl: makes other texts of those that define tables.
-        sql: makes other texts of queries.
-        n_files: so many files has each table.
-        is_used: whether something was done in the session before.
+        settings: Settings.
+        path: Returns the path of a table, relative to the current directory.
+        directory: Current directory, below the test's.
+        options: Options of tables, in order.
+        ddl: Changes the text of table definitions.
+        sql: Changes the text of queries.
+        n_files: Number of files per table.
+        is_used: Whether earlier statements ran in the session.
     """
 
     settings: dict[str, str] = field(default_factory=dict)
@@ -93,10 +93,10 @@ def outside_literals(change: Callable[[str], str], text: str) -> str:
     return "".join(part if n % 2 else change(part) for n, part in enumerate(parts))
 
 
-def in_other_case(sql: str) -> str:
+def change_case(sql: str) -> str:
     quoted = partial(re.sub, r"(?<![\w.`(])(k|v|t|ts)(?![\w.`(])", r"`\1`")
     tables = partial(re.sub, r"\b(FROM|TABLE|JOIN) (r|q|seen|made)\b", r"\1 `\2`")
-    upper = partial(re.sub, r"\b(v|t|ts)\b(?! AS)", lambda found: found[0].upper())
+    upper = partial(re.sub, r"\b(v|t|ts)\b(?! AS)", lambda match: match[0].upper())
     lower = partial(re.sub, r"\b(SUM|COUNT|UPPER|TWICE|MAX|AND|WHERE)\b", lambda f: f[0].lower())
     for change in (upper, lower, quoted, tables):
         sql = outside_literals(change, sql)
@@ -127,7 +127,7 @@ ELSEWHERE = {
             .replace("c AS v * 2", "C AS `V`*2")
         ),
     ),
-    "spellings": Surroundings(sql=in_other_case),
+    "spellings": Surroundings(sql=change_case),
     "comments": Surroundings(
         sql=lambda sql: sql.replace("SELECT ", "SELECT /* it's new */ ")
         .replace(" AND ", "\n  -- and\n AND /* more */ ")
@@ -141,14 +141,14 @@ ELSEWHERE = {
         {"sqlwin.optimizer.disabled-rules": "push_local_aggregate_into_scan"}
     ),
 }  # fmt: skip
-# All of them at once
+# All changes at once
 ALL = Surroundings(
     {**ELSEWHERE["parallelism"].settings, **ELSEWHERE["rows by Spark"].settings},
     path="../data/./{name}/",
     directory="deeper",
     options=("format", "path", "connector"),
     ddl=ELSEWHERE["definitions"].ddl,
-    sql=lambda sql: ELSEWHERE["comments"].sql(in_other_case(ELSEWHERE["qualified"].sql(sql))),
+    sql=lambda sql: ELSEWHERE["comments"].sql(change_case(ELSEWHERE["qualified"].sql(sql))),
     n_files=7,
     is_used=True,
 )
@@ -158,12 +158,12 @@ ALL = Surroundings(
 def identities(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[Surroundings], dict[str, list[Identity]]]]:
-    """What streams of all kinds are in some surroundings."""
-    found: list[Identity] = []
+    """Provide a function that returns the identities of all kinds of streams."""
+    result: list[Identity] = []
 
     def start_stream(plans: Plans, lowered: LoweredStream, *_: Any) -> str:
         options, place = stream_options(plans.config), partial(resolve, plans.spark)
-        found.append(identity_of(lowered, options, DEFAULT, place))
+        result.append(identity_of(lowered, options, DEFAULT, place))
         return "not started"
 
     monkeypatch.setattr(statement_sets, "start_stream", start_stream)
@@ -178,16 +178,16 @@ def identities(
             define(session, surroundings, tmp_path)
             kinds = {}
             for kind, queries in KINDS.items():
-                found.clear()
+                result.clear()
                 session.execute(statement(surroundings, kind, queries))
-                kinds[kind] = list(found)
+                kinds[kind] = list(result)
         return kinds
 
     yield in_surroundings
 
 
 def define(session: sqlwin.Session, surroundings: Surroundings, directory: Path) -> None:
-    """The tables `r` and `q`, the view `seen`, the windows `made`, the function `twice`."""
+    """Define the tables `r` and `q`, the view `seen`, the windows `made`, the function `twice`."""
     for name in "rq":
         (directory / "data" / name).mkdir(parents=True, exist_ok=True)
         for number in range(surroundings.n_files):
@@ -200,12 +200,12 @@ def define(session: sqlwin.Session, surroundings: Surroundings, directory: Path)
                 }
             )
             pq.write_table(rows, directory / "data" / name / f"{number}.parquet")
-        said = {
+        columns = {
             "connector": "filesystem",
             "path": surroundings.path.format(directory=directory, name=name),
             "format": "parquet",
         }
-        options = ", ".join(f"'{option}' = '{said[option]}'" for option in surroundings.options)
+        options = ", ".join(f"'{option}' = '{columns[option]}'" for option in surroundings.options)
         session.execute(
             surroundings.ddl(
                 f"CREATE TABLE {name} (k BIGINT, v BIGINT, t STRING, ts TIMESTAMP(6), c AS v * 2, "
@@ -213,17 +213,17 @@ def define(session: sqlwin.Session, surroundings: Surroundings, directory: Path)
             )
         )
     rows = session.spark.readStream.schema("k bigint, ts timestamp_ntz")
-    given = rows.parquet(str(directory / "data/r"))
+    frame = rows.parquet(str(directory / "data/r"))
     if surroundings.is_used:
         session.execute(f"CREATE VIEW other AS SELECT * FROM ({totals(TUMBLE)})")
         session.execute(f"EXPLAIN {totals(HOP, 'q')}")
         session.execute("EXPLAIN SELECT k FROM other WHERE n > 1")
-        windows_over(session, given, "before")
+        windows_over(session, frame, "before")
     session.register_function("twice", lambda values: values, "bigint")
     session.execute(
         surroundings.sql("CREATE VIEW seen AS SELECT k, v, t, ts FROM r WHERE v IS NOT NULL")
     )
-    windows_over(session, given, "made")
+    windows_over(session, frame, "made")
     session.execute("CREATE TABLE o (n INT) WITH ('connector' = 'print')")
     for number in range(3):
         session.execute(f"CREATE TABLE o{number} (n INT) WITH ('connector' = 'blackhole')")
@@ -257,22 +257,22 @@ def statement(surroundings: Surroundings, kind: str, queries: tuple[str, ...]) -
 def differences(
     before: dict[str, list[Identity]], after: dict[str, list[Identity]]
 ) -> dict[str, list[object]]:
-    """Why kinds of streams would not go on as they were, by kind."""
-    found: dict[str, list[object]] = {}
+    """Return by kind why streams could not resume."""
+    result: dict[str, list[object]] = {}
     for kind, old in before.items():
         compared = [difference(*pair) for pair in zip(old, after[kind], strict=True)]
-        other = [each for each in compared if isinstance(each, str) or any(o.changes for o in each)]
+        other = [item for item in compared if isinstance(item, str) or any(o.changes for o in item)]
         if other:
-            found[kind] = other
-    return found
+            result[kind] = other
+    return result
 
 
 def test_a_stream_that_is_started_elsewhere_is_the_same(
     identities: Callable[[Surroundings], dict[str, list[Identity]]],
 ) -> None:
-    here = identities(Surroundings())
-    assert [len(streams) for streams in here.values()] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 1]
-    assert differences(here, identities(ALL)) == {}
+    original = identities(Surroundings())
+    assert [len(streams) for streams in original.values()] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 1]
+    assert differences(original, identities(ALL)) == {}
 
 
 @pytest.mark.long
@@ -297,7 +297,7 @@ OTHERS = {
 @pytest.mark.parametrize(
     ("other", "kinds"),
     [
-        # a condition on rows of sessions comes after these were made, and so after what is kept
+        # a condition after SESSION applies to complete sessions, and so does not change the state
         ("condition", {"windows", "view", "updates", "set", "join", "no state"}),
         ("literal", {"windows", "view", "updates", "set", "join"}),
         ("view", {"view"}),
@@ -309,6 +309,6 @@ OTHERS = {
 def test_a_stream_of_other_rows_is_another_one(
     other: str, kinds: set[str], identities: Callable[[Surroundings], dict[str, list[Identity]]]
 ) -> None:
-    here = Surroundings()
-    changed = replace(here, sql=OTHERS[other], ddl=OTHERS[other])
-    assert differences(identities(here), identities(changed)).keys() == kinds
+    original = Surroundings()
+    changed = replace(original, sql=OTHERS[other], ddl=OTHERS[other])
+    assert differences(identities(original), identities(changed)).keys() == kinds

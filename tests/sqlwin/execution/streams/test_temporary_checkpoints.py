@@ -1,4 +1,4 @@
-"""A checkpoint that nobody can resume leaves nothing behind, however its stream ends."""
+"""A checkpoint that cannot be resumed is removed, however its stream ends."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_stream_that_cannot_be_started_leaves_none(
 
 
 class Query:
-    """A query of Spark's that runs until it is stopped."""
+    """A Spark query that runs until it is stopped."""
 
     runId = "run"
     isActive = True
@@ -76,10 +76,10 @@ def test_the_end_of_the_process_stops_its_stream_and_removes_it(temporary: Path)
     (directory / "spark").mkdir(parents=True)
     errors = StatementErrors("INSERT INTO kept ...")
     setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, False, (), errors)
-    query, found = Query(), Streams()
+    query, result = Query(), Streams()
     run = StreamRun("kept (1)", "c", 0, "w")
     checkpoint = Checkpoint(str(directory), 1, 1, "w", "id")
-    found.add(Stream(1, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles()))
+    result.add(Stream(1, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles()))
     leave_streams()
     assert not query.isActive
 
@@ -98,7 +98,7 @@ while not insert.stream.query.lastProgress:
     pass
 print(len(list(__import__("pathlib").Path(tempfile.tempdir).rglob(".sqlwin-checkpoint-*"))))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
         capture_output=True,
@@ -106,5 +106,5 @@ print(len(list(__import__("pathlib").Path(tempfile.tempdir).rglob(".sqlwin-check
         timeout=180,
         check=True,
     )
-    assert done.stdout.split()[-1] == "1"
-    assert "Traceback" not in done.stderr
+    assert process.stdout.split()[-1] == "1"
+    assert "Traceback" not in process.stderr

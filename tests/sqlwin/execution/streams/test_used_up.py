@@ -1,4 +1,4 @@
-"""When finite input is used up, though processing time is due a micro-batch after each."""
+"""Detection of the end of finite input although processing time triggers further micro-batches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BEAT = (
 )
 
 
-def decoded(reports: list[dict[str, Any]]) -> list[BatchReport]:
+def decode(reports: list[dict[str, Any]]) -> list[BatchReport]:
     return [report_of(report) for report in reports]
 
 
 def micro_batches(*read: bool) -> list[dict[str, Any]]:
-    """The progress of micro-batches that have read something of a file source, or not."""
+    """Return the progress of micro-batches that read a file source, or did not."""
     return [
         {
             "batchId": number,
@@ -37,18 +37,18 @@ def micro_batches(*read: bool) -> list[dict[str, Any]]:
 
 def test_input_is_used_up_when_a_micro_batch_has_read_nothing() -> None:
     assert not has_used_up([], None)
-    assert not has_used_up(decoded(micro_batches(True, True)), None)
-    assert has_used_up(decoded(micro_batches(True, True, False)), None)
+    assert not has_used_up(decode(micro_batches(True, True)), None)
+    assert has_used_up(decode(micro_batches(True, True, False)), None)
 
 
 def test_the_first_micro_batch_of_a_run_may_be_an_old_one_and_proves_nothing() -> None:
-    assert not has_used_up(decoded(micro_batches(False)), None)
-    assert has_used_up(decoded(micro_batches(False, False)), None)
-    assert not has_used_up(decoded(micro_batches(False, True)), None)
+    assert not has_used_up(decode(micro_batches(False)), None)
+    assert has_used_up(decode(micro_batches(False, False)), None)
+    assert not has_used_up(decode(micro_batches(False, True)), None)
 
 
 class Query:
-    """What Spark has of a query; it counts how often all reports are fetched."""
+    """Spark's handle of a query. It counts how often all reports are fetched."""
 
     def __init__(self) -> None:
         self.reports: list[dict[str, Any]] = []
@@ -65,12 +65,12 @@ class Query:
 
 
 def looks(query: Any, watch: InputWatch, batches: list[dict[str, Any]]) -> list[bool]:
-    """What is said after each report, of which some come between two looks, and none mostly."""
-    found = []
-    for each in batches:
-        query.reports.append(each)
-        found += [watch.is_used_up() for _ in range(3)]
-    return found
+    """Return the answers between reports; some looks see several reports, most see none."""
+    result = []
+    for batch in batches:
+        query.reports.append(batch)
+        result += [watch.is_used_up() for _ in range(3)]
+    return result
 
 
 def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -> None:
@@ -78,29 +78,34 @@ def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -
     watch = InputWatch(query)
     assert not watch.is_used_up()
     batches = micro_batches(False, *[True] * 50, False)
-    found = looks(query, watch, batches)
-    assert found.index(True) == 3 * 51
+    result = looks(query, watch, batches)
+    assert result.index(True) == 3 * 51
     assert query.n_fetched == 2
-    # once more, from there on: what came before does not count
+    # counted again from there, without earlier micro-batches
     again = InputWatch(query)
     assert not again.is_used_up()
-    later = [{**each, "batchId": 100 + each["batchId"]} for each in micro_batches(True, False)]
+    later = [
+        {**micro_batch, "batchId": 100 + micro_batch["batchId"]}
+        for micro_batch in micro_batches(True, False)
+    ]
     assert looks(query, again, later) == [False, False, False, True, False, False]
 
 
 def test_what_the_end_has_closed_before_it_is_asked_for_counts() -> None:
     query: Any = Query()
     names = [{"batchId": n, "timestamp": "t", "sources": []} for n in range(3)]
-    known = [{**n, **r} for n, r in zip(names, reports([5], [FINAL_US - 1], ["end"]), strict=True)]
-    query.reports = known[:1]
+    history = [
+        {**n, **r} for n, r in zip(names, reports([5], [FINAL_US - 1], ["end"]), strict=True)
+    ]
+    query.reports = history[:1]
     watch = InputWatch(query, 1)
-    assert looks(query, watch, known[1:]) == [False, False, False, True, False, False]
+    assert looks(query, watch, history[1:]) == [False, False, False, True, False, False]
     assert query.n_fetched == 2
     assert InputWatch(query, 1).is_used_up()
 
 
 def reports(*watermarks: list[int | str | None]) -> list[dict[str, Any]]:
-    """The progress of micro-batches after which operators have these watermarks, or the end."""
+    """Return the progress of micro-batches whose operators have these watermarks, or the end."""
     return [
         {
             "observedMetrics": {
@@ -117,12 +122,12 @@ def reports(*watermarks: list[int | str | None]) -> list[dict[str, Any]]:
 
 def test_the_end_has_come_when_it_has_closed_the_windows_of_all_operators() -> None:
     assert not has_seen_end([], 1)
-    assert not has_seen_end(decoded(reports([5], [None])), 1)
-    assert not has_seen_end(decoded(reports(["end", 7])), 2)
-    assert not has_seen_end(decoded(reports([FINAL_US, 2**62])), 2)
-    assert has_seen_end(decoded(reports([5, 5], ["end", "end"])), 2)
+    assert not has_seen_end(decode(reports([5], [None])), 1)
+    assert not has_seen_end(decode(reports(["end", 7])), 2)
+    assert not has_seen_end(decode(reports([FINAL_US, 2**62])), 2)
+    assert has_seen_end(decode(reports([5, 5], ["end", "end"])), 2)
     # Spark reports when a stream is idle too
-    assert has_seen_end(decoded([*reports(["end"]), {"observedMetrics": {}}]), 1)
+    assert has_seen_end(decode([*reports(["end"]), {"observedMetrics": {}}]), 1)
 
 
 def test_a_source_of_a_persons_is_no_heartbeat() -> None:

@@ -1,4 +1,4 @@
-"""Which files of a Delta table are read, and what is read of them, without Spark."""
+"""The files of a Delta table to read, and their columns, without Spark."""
 
 import datetime as dt
 import json
@@ -58,7 +58,7 @@ def spec_of(path, **options):
     return TableSpec("t", "delta", options=(("path", str(path)), *options.items()))
 
 
-def loaded(path, ranges_of=(), zone="UTC", **options):
+def load(path, ranges_of=(), zone="UTC", **options):
     spec = spec_of(path, **options)
     return delta_table(
         spec, open_delta(spec, TablePlace(str(path)), zone), TablePlace(str(path)), zone, ranges_of
@@ -70,10 +70,10 @@ def compare(function, name, value, type_=None):
     return Call(function, (ColumnRef(name, type_), Constant(value, type_)), "boolean")
 
 
-def scanned(path, names, filters=(), types=EVERY, **options):
-    """The files that are left, and their rows, as dictionaries."""
-    used = [ref.name for each in filters for ref in each.args if isinstance(ref, ColumnRef)]
-    snapshot = loaded(path, used, **options).snapshot
+def scan_table(path, names, filters=(), types=EVERY, **options):
+    """Return the files that remain after pruning, and their rows as dictionaries."""
+    used = [ref.name for item in filters for ref in item.args if isinstance(ref, ColumnRef)]
+    snapshot = load(path, used, **options).snapshot
     columns = [Column(name, types[name]) for name in names]
     source = scan_source_of(snapshot, columns, filters)
     assert isinstance(source, ScanSource), source
@@ -94,7 +94,7 @@ def as_set(rows, names):
 def test_the_rows_are_those_that_deltalake_reads(tmp_path, partitions):
     for start in (0, 12):
         write_deltalake(tmp_path, table_of(12, start), partition_by=partitions, mode="append")
-    _, rows = scanned(tmp_path, list(EVERY))
+    _, rows = scan_table(tmp_path, list(EVERY))
     expected = DeltaTable(tmp_path).to_pyarrow_table()
     assert as_set(rows, EVERY) == as_set(expected.to_pylist(), EVERY)
 
@@ -117,7 +117,7 @@ def test_the_rows_are_those_that_deltalake_reads(tmp_path, partitions):
 def test_statistics_rule_files_out_without_a_look_at_them(tmp_path, condition, n_files):
     for start in (0, 12):
         write_deltalake(tmp_path, table_of(12, start), mode="append")
-    source, _ = scanned(tmp_path, ["k"], [condition])
+    source, _ = scan_table(tmp_path, ["k"], [condition])
     assert len(source.files) == n_files
 
 
@@ -131,7 +131,7 @@ def test_statistics_rule_files_out_without_a_look_at_them(tmp_path, condition, n
 )
 def test_partitions_rule_files_out(tmp_path, condition, values):
     write_deltalake(tmp_path, table_of(12), partition_by=["i"])
-    source, rows = scanned(tmp_path, ["k", "i"], [condition])
+    source, rows = scan_table(tmp_path, ["k", "i"], [condition])
     assert {row["i"] for row in rows} == values
     assert len(source.files) == len(values)
 
@@ -140,7 +140,7 @@ def test_a_file_that_is_ruled_out_may_be_gone(tmp_path):
     write_deltalake(tmp_path, table_of(12), partition_by=["i"])
     for file in tmp_path.glob("i=2/*"):
         file.unlink()
-    _, rows = scanned(tmp_path, ["k"], [compare("<", "i", 2)])
+    _, rows = scan_table(tmp_path, ["k"], [compare("<", "i", 2)])
     assert len(rows) == 8
 
 
@@ -149,14 +149,14 @@ def test_columns_that_came_later_are_null_in_older_files(tmp_path):
     write_deltalake(
         tmp_path, pa.table({"k": [3], "s": ["new"]}), mode="append", schema_mode="merge"
     )
-    _, rows = scanned(tmp_path, ["k", "s"])
+    _, rows = scan_table(tmp_path, ["k", "s"])
     assert as_set(rows, ["k", "s"]) == ["[1, None]", "[2, None]", "[3, 'new']"]
-    _, rows = scanned(tmp_path, ["s"])
+    _, rows = scan_table(tmp_path, ["s"])
     assert as_set(rows, ["s"]) == ["['new']", "[None]", "[None]"]
     condition = Call("is_null", (ColumnRef("s", "string"),), "boolean")
-    _, rows = scanned(tmp_path, ["k", "s"], [condition])
+    _, rows = scan_table(tmp_path, ["k", "s"], [condition])
     assert {row["k"] for row in rows} == {1, 2}
-    _, rows = scanned(tmp_path, ["k", "s"], [compare("=", "s", "new")])
+    _, rows = scan_table(tmp_path, ["k", "s"], [compare("=", "s", "new")])
     assert [row["k"] for row in rows] == [3]
 
 
@@ -169,20 +169,20 @@ def test_older_versions_are_read_by_number_and_by_time(tmp_path):
             if "commitInfo" in line:
                 line["commitInfo"]["timestamp"] = 1_700_000_000_000 + i * 60_000
         log.write_text("\n".join(map(json.dumps, lines)))
-    assert len(loaded(tmp_path).snapshot.files) == 3
-    assert len(loaded(tmp_path, version="0").snapshot.files) == 1
+    assert len(load(tmp_path).snapshot.files) == 3
+    assert len(load(tmp_path, version="0").snapshot.files) == 1
     # 1_700_000_000 is 2023-11-14 22:13:20 UTC
-    assert len(loaded(tmp_path, timestamp="2023-11-14 22:14:20").snapshot.files) == 2
-    assert len(loaded(tmp_path, timestamp="2023-11-14T23:14:19+01:00").snapshot.files) == 1
-    berlin = loaded(tmp_path, zone="Europe/Berlin", timestamp="2023-11-14 23:14:20")
+    assert len(load(tmp_path, timestamp="2023-11-14 22:14:20").snapshot.files) == 2
+    assert len(load(tmp_path, timestamp="2023-11-14T23:14:19+01:00").snapshot.files) == 1
+    berlin = load(tmp_path, zone="Europe/Berlin", timestamp="2023-11-14 23:14:20")
     assert len(berlin.snapshot.files) == 2
     with pytest.raises(
         ExecutionError, match="no version exists as of '2023-11-14 22:13:19'"
     ) as error:
-        loaded(tmp_path, timestamp="2023-11-14 22:13:19")
+        load(tmp_path, timestamp="2023-11-14 22:13:19")
     assert "version is 0, of 2023-11-14 22:13:20" in error.value.hint
     with pytest.raises(ExecutionError, match=r"version 3 of .* does not exist") as error:
-        loaded(tmp_path, version="3")
+        load(tmp_path, version="3")
     assert error.value.hint == "the newest version is 2"
 
 
@@ -192,19 +192,19 @@ def test_a_version_whose_log_is_gone_says_so(tmp_path):
     DeltaTable(tmp_path).create_checkpoint()
     for i in range(2):
         (tmp_path / "_delta_log" / f"{i:020}.json").unlink()
-    assert len(loaded(tmp_path).snapshot.files) == 3
+    assert len(load(tmp_path).snapshot.files) == 3
     with pytest.raises(ExecutionError, match=r"version 1 of .* was removed"):
-        loaded(tmp_path, version="1")
+        load(tmp_path, version="1")
 
 
 def test_a_path_without_a_table_says_so(tmp_path):
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(ExecutionError, match="no Delta table exists at"):
-            loaded(path)
+            load(path)
 
 
 def written_by_hand(path, fields, adds, configuration=None, reader=1, features=None, partitions=()):
-    """A table of a log with one version, which may have what deltalake does not write."""
+    """Write a table with one version, possibly with features that deltalake cannot write."""
     (path / "_delta_log").mkdir(parents=True)
     protocol = {"minReaderVersion": reader, "minWriterVersion": 7 if features else 5}
     if features:
@@ -223,13 +223,13 @@ def written_by_hand(path, fields, adds, configuration=None, reader=1, features=N
     log.write_text("\n".join(map(json.dumps, lines)))
 
 
-def added(path, **more):
+def add_entry(path, **more):
     size = path.stat().st_size
     add = {"path": path.name, "partitionValues": {}, "size": size, "modificationTime": 1}
     return {**add, "dataChange": True, **more}
 
 
-def mapped(name, stored, number, type_="long"):
+def mapped_field(name, stored, number, type_="long"):
     metadata = {
         "delta.columnMapping.id": number,
         "delta.columnMapping.physicalName": stored,
@@ -237,12 +237,16 @@ def mapped(name, stored, number, type_="long"):
     return {"name": name, "type": type_, "nullable": True, "metadata": metadata}
 
 
-def numbered(name, number):
+def numbered_field(name, number):
     return pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(number)})
 
 
 def test_columns_are_mapped_by_name_and_by_number(tmp_path):
-    fields = [mapped("k", "col-1", 1), mapped("new name", "col-2", 2), mapped("later", "c3", 3)]
+    fields = [
+        mapped_field("k", "col-1", 1),
+        mapped_field("new name", "col-2", 2),
+        mapped_field("later", "c3", 3),
+    ]
     types = {"k": "bigint", "new name": "bigint", "later": "bigint"}
     names = ["k", "new name", "later"]
     by_name, by_id = tmp_path / "name", tmp_path / "id"
@@ -251,15 +255,15 @@ def test_columns_are_mapped_by_name_and_by_number(tmp_path):
     file = by_name / "a.parquet"
     pq.write_table(pa.table({"col-2": [20], "col-1": [10]}), file)
     conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-    written_by_hand(by_name, fields, [added(file)], conf, 2)
-    _, rows = scanned(by_name, names, types=types)
+    written_by_hand(by_name, fields, [add_entry(file)], conf, 2)
+    _, rows = scan_table(by_name, names, types=types)
     assert rows == [{"k": 10, "new name": 20, "later": None}]
 
     file = by_id / "a.parquet"
-    schema = pa.schema([numbered("k", 2), numbered("x", 1)])
+    schema = pa.schema([numbered_field("k", 2), numbered_field("x", 1)])
     pq.write_table(pa.table({"k": [20], "x": [10]}, schema=schema), file)
-    written_by_hand(by_id, fields, [added(file)], conf | {"delta.columnMapping.mode": "id"}, 2)
-    _, rows = scanned(by_id, names, types=types)
+    written_by_hand(by_id, fields, [add_entry(file)], conf | {"delta.columnMapping.mode": "id"}, 2)
+    _, rows = scan_table(by_id, names, types=types)
     assert rows == [{"k": 10, "new name": 20, "later": None}]
 
 
@@ -267,21 +271,21 @@ def test_rows_that_are_marked_as_deleted_are_not_read(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1, 2, 3]}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
-    # the positions 3, 4, 7, 11, 18 and 29 of the file, as the protocol's own example has them
+    # positions 3, 4, 7, 11, 18 and 29 of the file, as in the protocol's example
     inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
     vector = {"storageType": "i", "pathOrInlineDv": inline, "sizeInBytes": 44, "cardinality": 6}
     features = ["deletionVectors"]
-    written_by_hand(tmp_path, [field], [added(file, deletionVector=vector)], None, 3, features)
+    written_by_hand(tmp_path, [field], [add_entry(file, deletionVector=vector)], None, 3, features)
     with pytest.raises(UnreadableError, match="deletion"):
-        loaded(tmp_path)
+        load(tmp_path)
 
 
 def test_the_feature_for_deleted_rows_alone_does_no_harm(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1, 2, 3]}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
-    written_by_hand(tmp_path, [field], [added(file)], None, 3, ["deletionVectors"])
-    _, rows = scanned(tmp_path, ["k"])
+    written_by_hand(tmp_path, [field], [add_entry(file)], None, 3, ["deletionVectors"])
+    _, rows = scan_table(tmp_path, ["k"])
     assert len(rows) == 3
 
 
@@ -290,21 +294,21 @@ def test_features_that_are_not_known_are_refused(tmp_path, feature):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1, 2, 3]}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
-    written_by_hand(tmp_path, [field], [added(file)], None, 3, [feature])
+    written_by_hand(tmp_path, [field], [add_entry(file)], None, 3, [feature])
     with pytest.raises(UnreadableError, match="cat" if feature == "catalogManaged" else feature):
-        loaded(tmp_path)
+        load(tmp_path)
 
 
 def test_a_file_of_another_type_leaves_the_table_to_spark(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": pa.array([1], pa.int32())}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
-    written_by_hand(tmp_path, [field], [added(file)])
-    found = scan_source_of(loaded(tmp_path).snapshot, [Column("k", "bigint")])
-    assert isinstance(found, NotScannable) and "is INT, but BIGINT in the table" in found.reason
+    written_by_hand(tmp_path, [field], [add_entry(file)])
+    result = scan_source_of(load(tmp_path).snapshot, [Column("k", "bigint")])
+    assert isinstance(result, NotScannable) and "is INT, but BIGINT in the table" in result.reason
 
 
 def test_partitions_of_instants_need_the_zone_that_they_are_written_in(tmp_path):
     write_deltalake(tmp_path, table_of(3), partition_by=["at"])
     with pytest.raises(UnreadableError, match="TIMESTAMP_LTZ"):
-        loaded(tmp_path, zone="Europe/Berlin")
+        load(tmp_path, zone="Europe/Berlin")

@@ -13,18 +13,18 @@ from runtime.connectors.lake.delta.stream import DeltaVersions
 from runtime.errors import ExecutionError
 from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,
-    added,
+    add_entry,
     as_set,
-    mapped,
-    scanned,
+    mapped_field,
+    scan_table,
     table_of,
     written_by_hand,
 )
 
 
 def reader_of(path, schema=None, **options):
-    said = json.dumps([("path", str(path))])
-    source = DeltaVersions({"table": "t", "path": str(path), "options": said, **options})
+    options_text = json.dumps([("path", str(path))])
+    source = DeltaVersions({"table": "t", "path": str(path), "options": options_text, **options})
     return source.streamReader(schema or delta_schema(DeltaTable(path)))
 
 
@@ -51,12 +51,12 @@ def test_each_row_comes_once_whatever_the_steps(tmp_path, partitions):
 def test_partitions_of_columns_that_are_mapped_have_their_values(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"col-1": [10]}), file)
-    fields = [mapped("k", "col-1", 1), mapped("day", "col-2", 2, "date")]
-    adds = [added(file, partitionValues={"col-2": "2024-01-02"})]
+    fields = [mapped_field("k", "col-1", 1), mapped_field("day", "col-2", 2, "date")]
+    adds = [add_entry(file, partitionValues={"col-2": "2024-01-02"})]
     conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
     written_by_hand(tmp_path, fields, adds, conf, 2, partitions=["day"])
     expected = [{"k": 10, "day": dt.date(2024, 1, 2)}]
-    assert scanned(tmp_path, ["k", "day"], types={"k": "bigint", "day": "date"})[1] == expected
+    assert scan_table(tmp_path, ["k", "day"], types={"k": "bigint", "day": "date"})[1] == expected
     assert read(reader_of(tmp_path), -1, 0) == expected
     log = tmp_path / "_delta_log"
     (log / f"{1:020}.json").write_text(json.dumps({"add": adds[0]}))

@@ -1,4 +1,4 @@
-"""Files that tasks write and the versions that they become, without Spark."""
+"""Files that tasks write and the Delta versions that commit them, without Spark."""
 
 import pickle
 from functools import partial
@@ -20,27 +20,27 @@ from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,
     as_set,
     compare,
-    loaded,
-    scanned,
+    load,
+    scan_table,
     table_of,
 )
 
 SCHEMA = from_arrow_schema(table_of(8).schema, prefer_timestamp_ntz=True)
 
 
-def written(path, rows, partitions=(), mark="mark", schema=None, batch_rows=5):
-    """The files that one task writes of rows."""
+def write_files(path, rows, partitions=(), mark="mark", schema=None, batch_rows=5):
+    """Return the files that one task writes for rows."""
     sort = [(name, "ascending") for name in partitions]
     rows = rows.take(pc.sort_indices(rows, sort)) if sort else rows
     columns = tuple((name, EVERY[name]) for name in partitions)
     place = partial(hive_directory, columns)
     files = NewFiles(str(path), mark, schema or rows.schema, tuple(partitions), place)
-    made = file_task(files)(rows.to_batches(batch_rows))
-    return [pickle.loads(cell) for batch in made for cell in batch["file"].to_pylist()]
+    output = file_task(files)(rows.to_batches(batch_rows))
+    return [pickle.loads(cell) for batch in output for cell in batch["file"].to_pylist()]
 
 
 def put(path, rows, partitions=(), overwrite=False, **more):
-    files = written(path, rows, partitions)
+    files = write_files(path, rows, partitions)
     table = DeltaTable(path) if (path / "_delta_log").exists() else None
     commit_version(table, str(path), SCHEMA, partitions, files, overwrite, **more)
     return files
@@ -58,7 +58,7 @@ def test_deltalake_reads_the_rows_that_were_written(tmp_path, partitions):
     assert table.metadata().partition_columns == partitions
     expected = as_set([*table_of(12).to_pylist(), *table_of(12, 12).to_pylist()], EVERY)
     assert as_set(table.to_pyarrow_table().to_pylist(), EVERY) == expected
-    _, rows = scanned(tmp_path, list(EVERY))
+    _, rows = scan_table(tmp_path, list(EVERY))
     assert as_set(rows, EVERY) == expected
 
 
@@ -80,8 +80,8 @@ def test_what_is_written_says_its_ranges(tmp_path):
         (compare("=", "s", "\U0001f600"), 0),
         (compare(">", "x", 1000.0), 2),
     ]:
-        assert len(scanned(tmp_path, ["k"], [condition])[0].files) == n_files
-    snapshot = loaded(tmp_path, EVERY).snapshot
+        assert len(scan_table(tmp_path, ["k"], [condition])[0].files) == n_files
+    snapshot = load(tmp_path, EVERY).snapshot
     assert [file.n_rows for file in snapshot.files] == [12, 12]
     assert {file.ranges["d"].n_nulls for file in snapshot.files} == {3, 2}
 
@@ -102,7 +102,7 @@ def test_partitions_of_odd_texts_and_nulls_are_replaced_too(tmp_path):
     put(tmp_path, table_of(12), ["d", "s"])
     files = put(tmp_path, table_of(12), ["d", "s"], overwrite=True)
     assert len(DeltaTable(tmp_path).file_uris()) == len(files)
-    assert as_set(scanned(tmp_path, list(EVERY))[1], EVERY) == as_set(
+    assert as_set(scan_table(tmp_path, list(EVERY))[1], EVERY) == as_set(
         table_of(12).to_pylist(), EVERY
     )
 
@@ -126,7 +126,7 @@ def test_a_version_says_which_micro_batch_it_has(tmp_path):
 
 def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
     put(tmp_path, table_of(3), ["i"])
-    written(tmp_path, table_of(6), ["s"], mark="lost")
+    write_files(tmp_path, table_of(6), ["s"], mark="lost")
     assert is_committed(str(tmp_path), "mark") and not is_committed(str(tmp_path), "lost")
     remove_files(str(tmp_path), "lost")
     assert not list(tmp_path.rglob("*lost*")) and not list(tmp_path.glob("s=*"))
@@ -134,17 +134,19 @@ def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
 
 
 def test_files_of_a_table_that_could_not_be_made_are_in_none(tmp_path):
-    written(tmp_path, table_of(3))
+    write_files(tmp_path, table_of(3))
     assert not is_committed(str(tmp_path), "mark")
 
 
 def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path):
-    written(tmp_path, table_of(4), ["i"], mark="0123456789abcdef" * 2)
+    write_files(tmp_path, table_of(4), ["i"], mark="0123456789abcdef" * 2)
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / "_commit_0c4e.json.tmp").write_text("{}")
     spec = TableSpec("t", "delta")
     assert existing_table(spec, str(tmp_path)) is None
-    commit_version(None, str(tmp_path), SCHEMA, ["i"], written(tmp_path, table_of(6), ["i"]), False)
+    commit_version(
+        None, str(tmp_path), SCHEMA, ["i"], write_files(tmp_path, table_of(6), ["i"]), False
+    )
     table = existing_table(spec, str(tmp_path))
     assert table is not None
     assert table.to_pyarrow_table().num_rows == 6
@@ -161,14 +163,14 @@ def test_a_null_where_none_may_be_leaves_no_file(tmp_path):
     with pytest.raises(
         ExecutionError, match="column k is NOT NULL in the table, but a row has NULL"
     ):
-        written(tmp_path, rows, schema=schema, batch_rows=1)
+        write_files(tmp_path, rows, schema=schema, batch_rows=1)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_table_is_made_with_the_columns_as_they_were_declared(tmp_path):
     schema = StructType([StructField("k", SCHEMA["k"].dataType, False), SCHEMA["at"]])
     rows = table_of(2).select(["k", "at"])
-    files = written(tmp_path, rows)
+    files = write_files(tmp_path, rows)
     commit_version(None, str(tmp_path), schema, [], files, False)
     assert delta_schema(DeltaTable(tmp_path)) == schema
 

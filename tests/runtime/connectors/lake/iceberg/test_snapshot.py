@@ -1,4 +1,4 @@
-"""Which files of an Iceberg table are read, and what is read of them, without Spark."""
+"""The files of an Iceberg table to read, and their columns, without Spark."""
 
 import datetime as dt
 from dataclasses import replace
@@ -23,7 +23,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableSpec
 from tests.runtime.connectors.lake.delta.test_snapshot import EVERY, as_set, compare, table_of
 
-# Iceberg has no short numbers
+# Iceberg has no short integers
 TYPES = EVERY | {"i": "int"}
 
 
@@ -41,7 +41,7 @@ def catalog(tmp_path):
     return catalog
 
 
-def made(catalog, *transforms):
+def create_table(catalog, *transforms):
     table = catalog.create_table("db.t", schema=rows_of(8).schema)
     if transforms:
         with table.update_spec() as update:
@@ -50,13 +50,13 @@ def made(catalog, *transforms):
     return table
 
 
-def loaded(table, zone="UTC", filters=(), **options):
+def load(table, zone="UTC", filters=(), **options):
     spec = TableSpec("t", "iceberg", options=(("path", table.location()), *options.items()))
     return iceberg_table(spec, table, zone, filters)
 
 
-def scanned(table, names, filters=(), types=TYPES, **options):
-    snapshot = loaded(table, filters=filters, **options).snapshot
+def scan_table(table, names, filters=(), types=TYPES, **options):
+    snapshot = load(table, filters=filters, **options).snapshot
     source = scan_source_of(snapshot, [Column(name, types[name]) for name in names], filters)
     assert isinstance(source, ScanSource), source
     rows = []
@@ -71,10 +71,10 @@ def scanned(table, names, filters=(), types=TYPES, **options):
     [[], [("i", IdentityTransform())], [("d", IdentityTransform()), ("s", IdentityTransform())]],
 )
 def test_the_rows_are_those_that_pyiceberg_reads(catalog, transforms):
-    table = made(catalog, *transforms)
+    table = create_table(catalog, *transforms)
     for start in (0, 12):
         table.append(rows_of(12, start))
-    _, rows = scanned(table, list(TYPES))
+    _, rows = scan_table(table, list(TYPES))
     assert as_set(rows, TYPES) == as_set(table.scan().to_arrow().to_pylist(), TYPES)
     assert len(rows) == 24
 
@@ -95,15 +95,15 @@ def test_the_rows_are_those_that_pyiceberg_reads(catalog, transforms):
     ],
 )
 def test_manifests_rule_files_out(catalog, condition, n_files):
-    table = made(catalog)
+    table = create_table(catalog)
     for start in (0, 12):
         table.append(rows_of(12, start))
-    source, _ = scanned(table, ["k"], [condition])
+    source, _ = scan_table(table, ["k"], [condition])
     assert len(source.files) == n_files
 
 
 def test_columns_are_found_by_their_number(catalog):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(4))
     with table.update_schema() as update:
         update.rename_column("s", "text")
@@ -113,33 +113,33 @@ def test_columns_are_found_by_their_number(catalog):
     more = table_of(1, 9).select(["k"])
     table.append(more.append_column("x", pa.array([7])))
     types = TYPES | {"text": "string", "x": "bigint", "i2": "int"}
-    _, rows = scanned(table, ["k", "text", "x", "i2"], types=types)
+    _, rows = scan_table(table, ["k", "text", "x", "i2"], types=types)
     expected = table.scan(selected_fields=("k", "text", "x", "i2")).to_arrow().to_pylist()
     assert as_set(rows, ["k", "text", "x", "i2"]) == as_set(expected, ["k", "text", "x", "i2"])
     assert {row["x"] for row in rows} == {None, 7}
 
 
 def test_a_snapshot_is_read_with_the_columns_that_it_had(catalog):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(4))
     first = table.current_snapshot()
     with table.update_schema() as update:
         update.rename_column("s", "text")
     table.append(table_of(2, 20).select(["k"]))
-    assert len(scanned(table, ["k"])[1]) == 6
-    _, rows = scanned(table, ["k", "s"], version=str(first.snapshot_id))
+    assert len(scan_table(table, ["k"])[1]) == 6
+    _, rows = scan_table(table, ["k", "s"], version=str(first.snapshot_id))
     assert len(rows) == 4
     at = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC).isoformat()
-    assert len(scanned(table, ["k", "s"], timestamp=at)[1]) == 4
+    assert len(scan_table(table, ["k", "s"], timestamp=at)[1]) == 4
     with pytest.raises(ExecutionError, match="snapshot 7 does not exist") as error:
-        loaded(table, version="7")
+        load(table, version="7")
     assert str(first.snapshot_id) in error.value.hint
     with pytest.raises(ExecutionError, match="no snapshot exists as of '2001-01-01'"):
-        loaded(table, timestamp="2001-01-01")
+        load(table, timestamp="2001-01-01")
 
 
 def test_tables_are_found_in_directories_and_catalogs(catalog, tmp_path):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(4))
     path = table.location().removeprefix("file://")
     spec = TableSpec("t", "iceberg")
@@ -159,23 +159,23 @@ def test_tables_are_found_in_directories_and_catalogs(catalog, tmp_path):
         ("catalog-table", "db.t"),
     )
     assert len(from_catalog(TableSpec("t", "iceberg", options=options)).snapshots()) == 1
-    gone = (*options[:-1], ("catalog-table", "db.gone"))
+    missing = (*options[:-1], ("catalog-table", "db.gone"))
     with pytest.raises(ExecutionError, match=r"no Iceberg table exists db\.gone"):
-        from_catalog(TableSpec("t", "iceberg", options=gone))
+        from_catalog(TableSpec("t", "iceberg", options=missing))
 
 
 def test_a_table_without_a_snapshot_is_empty(catalog):
-    source, rows = scanned(made(catalog), ["k"])
+    source, rows = scan_table(create_table(catalog), ["k"])
     assert rows == [] and source.files == ()
 
 
 def test_columns_that_are_only_in_the_manifest_are_not_taken_for_null(catalog, tmp_path):
-    table = made(catalog)
+    table = create_table(catalog)
     pq.write_table(rows_of(3).drop_columns(["i"]), tmp_path / "x.parquet")
     table.add_files([f"file://{tmp_path}/x.parquet"])
-    assert {row["i"] for row in scanned(table, ["k", "i"])[1]} == {None}
-    lake = loaded(table).snapshot
+    assert {row["i"] for row in scan_table(table, ["k", "i"])[1]} == {None}
+    lake = load(table).snapshot
     assert not lake.files[0].needed
     files = tuple(replace(file, needed=frozenset({"i"})) for file in lake.files)
-    found = scan_source_of(replace(lake, files=files), [Column("i", "int")])
-    assert isinstance(found, NotScannable) and "column i is missing" in found.reason
+    result = scan_source_of(replace(lake, files=files), [Column("i", "int")])
+    assert isinstance(result, NotScannable) and "column i is missing" in result.reason

@@ -11,7 +11,12 @@ from runtime.connectors.lake.iceberg.snapshot import spark_schema
 from runtime.connectors.lake.iceberg.stream import IcebergSnapshots
 from runtime.errors import ExecutionError
 from tests.runtime.connectors.lake.delta.test_snapshot import as_set
-from tests.runtime.connectors.lake.iceberg.test_snapshot import TYPES, catalog, made, rows_of
+from tests.runtime.connectors.lake.iceberg.test_snapshot import (
+    TYPES,
+    catalog,
+    create_table,
+    rows_of,
+)
 
 __all__ = ["catalog"]
 
@@ -38,7 +43,7 @@ def read(reader, start, end):
 
 @pytest.mark.parametrize("partitions", [[], ["i"], ["d", "s"]], ids="_".join)
 def test_each_row_comes_once_whatever_the_steps(catalog, reader_of, partitions):
-    table = made(catalog, *((name, IdentityTransform()) for name in partitions))
+    table = create_table(catalog, *((name, IdentityTransform()) for name in partitions))
     for start in (0, 6, 12, 18):
         table.append(rows_of(6, start))
     ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
@@ -54,7 +59,7 @@ def test_each_row_comes_once_whatever_the_steps(catalog, reader_of, partitions):
 
 
 def test_a_snapshot_that_takes_rows_away_stops_the_stream_or_is_passed_over(catalog, reader_of):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(6))
     table.delete("k = 2")
     table.append(rows_of(1, 9))
@@ -66,14 +71,14 @@ def test_a_snapshot_that_takes_rows_away_stops_the_stream_or_is_passed_over(cata
 
 
 def test_a_snapshot_that_is_gone_stops_the_stream(catalog, reader_of):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(6))
     with pytest.raises(ExecutionError, match="snapshot 7, the last one read, is not among"):
         read(reader_of(table), 7, table.current_snapshot().snapshot_id)
 
 
 def test_a_bounded_stream_stays_where_it_was(catalog, reader_of):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(6))
     first = table.current_snapshot().snapshot_id
     reader = reader_of(table, until=str(first))
@@ -83,7 +88,7 @@ def test_a_bounded_stream_stays_where_it_was(catalog, reader_of):
 
 
 def test_columns_may_come_and_one_that_is_read_may_not_go(catalog, reader_of):
-    table = made(catalog)
+    table = create_table(catalog)
     table.append(rows_of(2))
     first = table.current_snapshot().snapshot_id
     reader = reader_of(table)

@@ -1,4 +1,4 @@
-"""Files that tasks write and the snapshots that they become, without Spark."""
+"""Files that tasks write and the Iceberg snapshots that commit them, without Spark."""
 
 import pickle
 
@@ -14,9 +14,9 @@ from tests.runtime.connectors.lake.delta.test_snapshot import as_set, compare
 from tests.runtime.connectors.lake.iceberg.test_snapshot import (
     TYPES,
     catalog,
-    made,
+    create_table,
     rows_of,
-    scanned,
+    scan_table,
 )
 
 __all__ = ["catalog"]
@@ -41,21 +41,21 @@ def put(table, rows, partitions=(), overwrite=False, properties=None):
 
 @pytest.mark.parametrize("partitions", [[], ["i"], ["d", "s"], ["b"], ["n"]], ids="_".join)
 def test_pyiceberg_reads_the_rows_that_were_written(catalog, partitions):
-    table = made(catalog, *((name, IdentityTransform()) for name in partitions))
+    table = create_table(catalog, *((name, IdentityTransform()) for name in partitions))
     for start in (0, 12):
         put(table, rows_of(12, start), partitions)
     expected = as_set(rows_of(12).to_pylist() + rows_of(12, 12).to_pylist(), TYPES)
     assert as_set(table.scan().to_arrow().to_pylist(), TYPES) == expected
-    assert as_set(scanned(table, list(TYPES))[1], TYPES) == expected
+    assert as_set(scan_table(table, list(TYPES))[1], TYPES) == expected
     assert len(table.snapshots()) == 2
-    assert len(scanned(table, ["k"], [compare("<", "k", 0)])[0].files) == 0
+    assert len(scan_table(table, ["k"], [compare("<", "k", 0)])[0].files) == 0
 
 
 @pytest.mark.parametrize(
     ("partitions", "left"), [([], [20, 21, 22, 23]), (["i"], [1, 4, 7, 10, 20, 21, 22, 23])]
 )
 def test_overwriting_replaces_all_or_the_partitions_that_get_rows(catalog, partitions, left):
-    table = made(catalog, *((name, IdentityTransform()) for name in partitions))
+    table = create_table(catalog, *((name, IdentityTransform()) for name in partitions))
     put(table, rows_of(12), partitions)
     new = rows_of(4, 20)
     new = new.set_column(4, "i", pa.array([0, 2, 0, 2], pa.int32()))
@@ -65,7 +65,7 @@ def test_overwriting_replaces_all_or_the_partitions_that_get_rows(catalog, parti
 
 
 def test_a_snapshot_says_which_micro_batch_it_has(catalog):
-    table = made(catalog)
+    table = create_table(catalog)
     assert last_batch(table, "w") == -1
     for batch in (0, 1):
         put(table, rows_of(2), properties={"sqlwin.writer": "w", "sqlwin.micro-batch": str(batch)})

@@ -1,9 +1,9 @@
-"""Sources added to a query: one that ends its input, and one that brings processing time.
+"""Sources that sqlwin adds to a query: one ends its input, one brings processing time.
 
 Spark asks its sources one after the other for new data, and a file can arrive in between. If each
-operator had a source of its own, operators whose windows are joined would see the end of input in
-different micro-batches. So all operators of a query read the same streaming DataFrame, which is one
-source to Spark however often it is read.
+operator had its own source, operators whose windows are joined would see the end of input in
+different micro-batches. So all operators of a query read the same streaming DataFrame, which Spark
+treats as one source however often it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.streaming.heartbeat import heartbeats
 _END_OF_INPUT_DDL = "watermark_us bigint"
 
 
-class OwnSources:
+class ControlSources:
     """The sources shared by all operators of a query.
 
     Args:
@@ -69,11 +69,11 @@ class OwnSources:
         for stream in self._streams.values():
             stream.stop()
 
-    def beside(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
-        """Add the rows of these sources to rows with control columns.
+    def add_to(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
+        """Append the control rows of these sources to rows.
 
-        These are the end of input when it has arrived (a cascade gets it from the operator below),
-        and, with `has_processing_time`, one row in every micro-batch; the rows then have the column
+        The end of input is one row when it arrives (a cascade gets it from the operator below).
+        With `has_processing_time`, each micro-batch has one more row, and all rows get
         PROCESSING_TIME.
         """
         if self._end_of_input is not None and not is_cascade:
@@ -81,18 +81,20 @@ class OwnSources:
                 reader = rows.sparkSession.readStream.schema(_END_OF_INPUT_DDL)
                 self._ends = reader.json(as_uri(self._end_of_input))
             watermark = F.coalesce(F.col("watermark_us"), F.lit(0))
-            rows = _with(rows, self._ends, watermark, has_processing_time)
+            rows = _append_control_rows(rows, self._ends, watermark, has_processing_time)
         if has_processing_time:
             if self._ticks is None:
                 self._ticks = heartbeats(rows.sparkSession)
-            rows = _with(rows, self._ticks, F.lit(None).cast(LongType()), has_processing_time)
+            rows = _append_control_rows(
+                rows, self._ticks, F.lit(None).cast(LongType()), has_processing_time
+            )
         return rows
 
 
-def _with(
+def _append_control_rows(
     rows: DataFrame, source: DataFrame, watermark: Column, has_processing_time: bool
 ) -> DataFrame:
-    """Add to rows one control row, with a mark for all sources, for each row of a source."""
+    """Append one control row, with a mark for all sources, for each row of a source."""
     marks = source.select(
         F.lit(False).alias(KEEP),
         F.lit(ALL_SOURCES).alias(SOURCE),

@@ -1,4 +1,4 @@
-"""What ends the input and gives processing time: one source of a query, however many operators it has."""
+"""A query has one source that ends the input and one for processing time, for all its operators."""
 
 from __future__ import annotations
 
