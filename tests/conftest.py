@@ -20,19 +20,19 @@ from tests.goldens import ROOT
 if TYPE_CHECKING:
     from tests.object_store import ObjectStore
 
-# Before anything starts a JVM: times in tests are those of UTC unless a test says otherwise
+# Before anything starts a JVM: tests use UTC unless they set another zone
 os.environ["TZ"] = "UTC"
 time.tzset()
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
-# A terminal of a test has the size that the test gives it
+# Tests choose the size of their terminals
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
-# What tests start is the same on every machine, whatever was run there before
+# Processes that tests start use no settings or caches of this user
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 os.environ["SQLWIN_ENGINE"] = "off"
-# Examples are small; how long one takes depends on what else the machine does
+# Examples are small; their duration depends on the machine's load
 settings.register_profile("sqlwin", deadline=None, max_examples=30)
 settings.load_profile("sqlwin")
 
@@ -44,27 +44,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    # Commands and operators, which tests run in this process, hide what is there from the garbage
-    # collector, what tests made too: of that DuckDB would say, on two screens, that it leaks
+    # Commands and operators in this process freeze garbage collection, which would also keep the
+    # tests' own objects: DuckDB would then report leaks at length.
     atexit.unregister(gc.freeze)
     gc.unfreeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    # What is imported and collected stays to the end: the garbage collector need not look at it
-    # again and again. Trees of SQL are many small objects, so it also looks less often.
+    # Imported and collected objects live to the end, so exclude them from garbage collection.
+    # SQL trees are many small objects, so collect less often, too.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
-# before xdist reads which groups tests are in
+# before xdist reads the groups of tests
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-            # of several processes one has the Spark session, the others take what needs none
+            # one of several processes has the Spark session; the others run tests without Spark
             item.add_marker(pytest.mark.xdist_group("spark"))
     slow = config.getoption("--slow")
     for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow)):
@@ -106,7 +106,7 @@ def session(spark: SparkSession) -> sqlwin.Session:
 
 
 def drop_views(spark: SparkSession) -> None:
-    # at once: Spark's public catalog takes a job to list the views
+    # immediate: Spark's public catalog takes a job to list the views
     spark._jsparkSession.sessionState().catalog().clearTempTables()
 
 
@@ -143,14 +143,14 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         return sqlwin.Session(own, settings=settings or {})
 
     monkeypatch.setattr(sqlwin, "connect", connect_anew)
-    # The JVM is the suite's, and does not end with a command
+    # The JVM belongs to the suite and outlives a command
     monkeypatch.setattr(runtime.spark.jvm.process, "let_jvm_end", lambda: False)
 
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[ObjectStore]:
     """Start an S3 server with the empty bucket `lake`."""
-    # only here: the server takes its time to import
+    # imported late: the import is slow
     from tests.object_store import object_store
 
     with object_store() as result:

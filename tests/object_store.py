@@ -38,7 +38,7 @@ REFUSALS = {
 _LONGEST_MEETING_S = 20.0
 
 Environ = dict[str, Any]
-# Whether a request is answered wrongly, by its method, path and headers
+# Predicate for requests to answer wrongly: method, path and headers
 Which = Callable[[Environ], bool]
 
 
@@ -216,7 +216,7 @@ def object_store(
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        # what another server of this process was given is in memory still
+        # moto keeps the buckets of earlier servers in this process in memory
         urlopen(Request(f"{result.endpoint}/moto-api/reset", method="POST")).close()
         _make_bucket(result)
         result.requests.clear()

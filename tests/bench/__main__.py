@@ -241,14 +241,14 @@ def _options() -> argparse.Namespace:
         "--copies",
         type=int,
         default=peers.MOST_COPIES,
-        help="copies of rows, at most, that a peer is asked to make: it runs on so many fewer rows",
+        help="maximum copies of rows that a peer makes; above this, it runs on fewer rows",
     )
     parser.add_argument("--svg", type=Path, help="also draw the ratios (needs matplotlib)")
     options = parser.parse_args()
     if options.svg and options.scaling:
         parser.error("--svg draws the ratios to peers, which --scaling does not have")
     if elsewhere := set(options.storage) - set(storage.STORAGES):
-        parser.error(f"there is no storage {', '.join(sorted(elsewhere))}")
+        parser.error(f"unknown storage: {', '.join(sorted(elsewhere))}")
     unknown = set(options.peers) - set(peers.ENGINES)
     if unknown:
         parser.error(f"no such peer: {', '.join(unknown)}")

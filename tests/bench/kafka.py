@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--loops", action="store_true", help="measure only what is beside sqlwin")
+    parser.add_argument("--loops", action="store_true", help="measure only the other readers")
     parser.add_argument("--broker", action="store_true", help="serve the messages, for a parent")
     options = parser.parse_args()
     if options.broker:

@@ -28,7 +28,7 @@ SPARK = ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
 # Lines and columns
 SIZE = (50, 160)
 SIZES = {"docs/repl.md": (50, 102)}
-# What is typed in a transcript, and the lines that go on with a statement
+# Input in a transcript, and continuation lines
 _FIRST = re.compile(re.escape(PROMPT) + r" (.+)")
 _NEXT = re.compile(r" {5}[-(']> (.+)")
 _CTRL_C = "\x03"

@@ -34,7 +34,7 @@ _SET = re.compile(r"SET '([^']*)' = '([^']*)'$")
 _RESET = re.compile(r"RESET '([^']*)'$")
 # A new table or view: waiting queries do not read it
 _CREATE = re.compile(r"CREATE (?:TEMPORARY )?(?:TABLE|VIEW) (\w+)", re.I)
-# What a statement fills or makes
+# Target table or view of a statement
 _TARGET = re.compile(r"\b(?:INTO|TABLE|VIEW) (\w+)", re.I)
 
 
@@ -319,7 +319,7 @@ class FileRun:
 
     @contextmanager
     def _settings(self, values: Settings) -> Iterator[None]:
-        """Change settings for the block; afterwards they are those of the file."""
+        """Change settings for the block, and restore the file's settings afterwards."""
         for key, value in values:
             self.session.execute(f"SET '{key}' = '{value}'")
         try:

@@ -225,7 +225,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch-rows", type=int, default=2_000_000, help="rows a micro-batch")
     parser.add_argument("--per-batch", type=int, default=2, help="files a micro-batch")
     parser.add_argument("--hours", type=int, default=24, help="the time that the rows span")
-    parser.add_argument("--live", type=int, help="so many minutes, a micro-batch each")
+    parser.add_argument("--live", type=int, help="number of minutes, one per micro-batch")
     parser.add_argument("--history", type=int, default=0, help="minutes before, at most")
     parser.add_argument("--history-rows", type=int, help="a minute; 1 a key, or as many as later")
     parser.add_argument("--open", type=int, action="append", help="open sessions; repeatable")
@@ -235,7 +235,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--pyclink", type=Path, default=Path(sys.executable), help="the one that has pyclink"
     )
-    parser.add_argument("--peer-rows", type=int, help="about so many rows, for the peers")
+    parser.add_argument("--peer-rows", type=int, help="approximate number of rows for the peers")
     parser.add_argument("--soak", type=float, help="minutes of rows that are made up, sqlwin alone")
     parser.add_argument("--rate", type=int, default=50_000, help="rows a second, to soak with")
     parser.add_argument("--master", default="local[2]", help="Spark's master")

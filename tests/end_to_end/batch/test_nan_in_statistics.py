@@ -31,7 +31,7 @@ LITERALS = {
     "-0.5": -0.5,
 }
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
-# Spark takes a TIMESTAMP of ORC for an instant
+# Spark reads a TIMESTAMP of ORC as an instant
 TIMES = {"parquet": "TIMESTAMP(6)", "orc": "TIMESTAMP_LTZ(6)"}
 SCAN = "ArrowScanLocalWindowAggregate("
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"

@@ -66,17 +66,17 @@ def test_history_and_live_are_one_table(
     run_stream(other, tmp_path)
     assert stored_slices(tmp_path / "m") == slices_of(rows)
 
-    # its windows, in this session too: of history and of the stream, and of nothing else
+    # the windows contain exactly the history and the stream, in this session too
     assert "tail=" not in fresh_session.explain("SELECT * FROM m")
     query = "SELECT city, window_end, n, s, low FROM m"
     result = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
     assert sorted(map(repr, result)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
-    # a stream that is started again has nothing to do
+    # a restarted stream has nothing to do
     version = open_slices(str(tmp_path / "m")).version
     run_stream(sqlwin.connect(fresh_session.spark.newSession()), tmp_path)
     assert open_slices(str(tmp_path / "m")).version == version
 
-    # other windows over the base table see them where stale reads are allowed
+    # other windows over the base table use the slices if stale reads are allowed
     assert "SliceScan" not in fresh_session.explain(HOURS)
     fresh_session.execute("SET 'sqlwin.materialized.stale-read' = 'allow'")
     assert "SliceScan" in fresh_session.explain(HOURS)
@@ -182,7 +182,7 @@ def test_a_stream_is_asked_as_of_its_last_micro_batch(
     query = "SELECT city, window_end, n, s, low FROM m"
     result = [tuple(row.values()) for row in fresh_session.sql(query).toArrow().to_pylist()]
     assert sorted(map(repr, result)) == sorted(map(repr, duckdb.sql(WINDOWS).fetchall()))
-    # its windows as a stream would have them are another query
+    # the table's windows as a stream are another query
     fresh_session.execute("SET 'sqlwin.materialized.stale-read' = 'allow'")
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     assert "SliceScan" in fresh_session.explain(HOURS.replace("TABLE trips", "TABLE live"))

@@ -78,7 +78,7 @@ def test_slices_in_a_store_follow_files_in_a_store(
     lake.execute(TABLE.format(store.uri(f"{name}/in")))
     create(lake, store, f"{name}/m", clauses)
     assert stored_slices(store, f"{name}/m") == slices_of(rows())
-    # a file beside the slices: by tasks, and in this process
+    # a file that the slices do not cover: read by tasks, and in this process
     files[3] = random_rows(draw, 100)
     store.put(f"{name}/in/3.parquet", files[3])
     explained = lake.explain("SELECT * FROM m")
@@ -95,7 +95,7 @@ def test_slices_in_a_store_follow_files_in_a_store(
     store.delete(f"{name}/in/0.parquet")
     assert "1 new file, 1 changed file, 1 lost file" in refresh(lake)
     assert stored_slices(store, f"{name}/m") == slices_of(rows())
-    # so many that they are merged
+    # enough files to trigger compaction
     for number in range(4, 12):
         files[number] = random_rows(draw, 50)
         store.put(f"{name}/in/{number}.parquet", files[number])
@@ -103,7 +103,7 @@ def test_slices_in_a_store_follow_files_in_a_store(
     assert len(open_slices(place(store, f"{name}/m")).files) < (8 if not clauses else 24)
     assert stored_slices(store, f"{name}/m") == slices_of(rows())
     assert answers(lake) == windows(rows())
-    # the key is nowhere
+    # the key appears nowhere
     definition = str(open_slices(place(store, f"{name}/m")).definition)
     shown = lake.execute("SHOW CREATE MATERIALIZED TABLE m")[0]
     for said in (definition, str(shown.rows)):
@@ -132,7 +132,7 @@ def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
         except SqlwinError as error:
             failed.append(error)
 
-    # both have looked for the next version before either writes it
+    # both look for the next version before either writes it
     with store.holding(is_write_of("_delta_log/"), 2) as has_met:
         threads = [threading.Thread(target=run, args=(item,)) for item in (lake, other)]
         for thread in threads:
@@ -163,17 +163,17 @@ def test_a_store_that_fails_changes_nothing(
             assert "cannot write s3a://" in raised.value.message
             assert "permission denied" in raised.value.message
         assert stored_slices(store, "fails") == before
-    # nothing is left of what was written meanwhile
+    # no file of the failed attempt remains
     named = {f"{store.uri('fails')}/{f.path}" for f in open_slices(place(store, "fails")).files}
     existing = place(store, "fails").files.files_below(store.uri("fails"))
     assert {uri for uri in existing if "/part-" in uri} == named
     lake.spark.conf.unset("fs.s3a.attempts.maximum")
-    # it is written, and the answer is lost
+    # the write succeeds, and the answer is lost
     with store.failing("lost", is_write_of("fails/_delta_log/"), times=1):
         assert "1 new file" in refresh(lake)
     assert stored_slices(store, "fails") == base.slices()
     assert "is up to date" in refresh(lake)
-    # neither the table nor what is below its path is left of a CREATE that fails
+    # a failed CREATE leaves neither the table nor files below its path
     lake.execute("DROP MATERIALIZED TABLE m")
     with store.failing("AccessDenied", is_write_of("half/part-")):
         with pytest.raises(SqlwinError, match="cannot write"):
@@ -216,7 +216,7 @@ def test_rows_are_inserted_and_old_slices_are_merged_and_dropped(
     fine = {key: item for key, item in slices_of(rows).items() if key[1] > oldest}
     assert {key: item for key, item in result.items() if key[1] > oldest} == fine
     assert min(end for _, end in result) > stored.reached.since_us
-    # another session finds it in the directory
+    # another session finds it by its directory
     other = sqlwin.connect(lake.spark.newSession())
     store.configure(other.spark)
     other.execute(f"SET 'sqlwin.materialized.dir' = '{store.uri('all')}'")

@@ -134,7 +134,7 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
 def test_a_stream_begins_with_whole_micro_batches_alone(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
-    # of the second micro-batch a part is there, the rest is being moved
+    # some files of the second micro-batch are in place, the others are still moving
     write_minutes(tmp_path / "in" / "part-0a-00000000-00000.parquet", 0)
     write_minutes(tmp_path / "in" / "part-0a-00000001-00001.parquet", 2)
     write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
@@ -145,14 +145,14 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
 
     moving = threading.Timer(2, move)
     moving.start()
-    # EXPLAIN waits for the rest, too
+    # EXPLAIN waits for the other files, too
     tables(fresh_session, tmp_path, scan)
     stream = start_stream(fresh_session)
     assert not moving.is_alive()
     await_rows(stream, tmp_path, 33)
     stream.stop()
     assert counts_in(tmp_path) == 33
-    # a writer that was killed never comes to its end
+    # a killed writer never completes its micro-batch
     write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
     with pytest.raises(
         ExecutionError, match=r"table `i`: .*/in contains an incomplete write .*0a\.json"
@@ -169,7 +169,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     listed_ms = path.stat().st_mtime_ns // 1_000_000
     spec = table("filesystem", "k BIGINT", path=str(path.parent), format="csv")
     check = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
-    # Spark lists, and plans
+    # Spark lists and plans
     entry = json.dumps({"path": f"file://{path}", "timestamp": listed_ms, "batchId": 0})
     for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -179,11 +179,11 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     path.write_text("1\n2\n")
     with pytest.raises(ExecutionError, match=r"in/a.csv changed after the stream had"):
         check(0)
-    # what copies a file gives it the time of the first one in the end
+    # a copying program sets the original's modification time at the end
     os.utime(path, (1, 1))
     with pytest.raises(ExecutionError, match=r"in/a.csv changed after the stream had"):
         check(0)
-    # the next run plans the micro-batch anew
+    # the next run plans the micro-batch again
     next_file_time(tmp_path)
     again = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
     again(0)
@@ -240,7 +240,7 @@ def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) 
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("\n".join(lines))
     assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1}
-    # the log of the table behind it, whose offset is the third one
+    # the log of the table after it, whose offset is the third one
     (tmp_path / "sources/1").mkdir()
     (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","timestamp":2,"batchId":0}')
     assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1, "/in/b": 2}

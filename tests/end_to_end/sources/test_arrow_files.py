@@ -144,7 +144,7 @@ def test_inserts_that_share_slices_read_each_file_once(
     (stream,) = fresh_session.streams.all()
     reports = recent_reports(stream.query)
     read = [rows_read(report, stream.run.reads, is_heartbeat) for report in reports]
-    # the end of the input is a row too
+    # the end of the input is a row, too
     assert [n for n in read if n > 1] == [N_ROWS] * N_FILES
     for name, query in queries.items():
         expected = rows(fresh_session, BATCH + query)
@@ -200,7 +200,7 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     position = narrow.schema.get_field_index("v")
     narrow = narrow.set_column(position, "v", narrow["v"].cast(pa.int32()))
     write_next(tmp_path / "in", narrow.drop_columns(["x"]), NAME)
-    # a stream that runs when such a file comes meets it there; one that starts leaves all to Spark
+    # a running stream fails at such a file; a starting one leaves all files to Spark
     assert "column v is INT, but BIGINT in the table" in fresh_session.explain(KEPT)
     fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
     expected = rows(fresh_session, f"{BATCH} {BY_SPARK} {KEPT}")

@@ -184,7 +184,7 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
 def test_a_partition_that_is_behind_has_no_late_rows(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:
-    # so many of its first second that the other partition is read to its end long before
+    # so many rows of the first second that the other partition is read to its end long before
     broker.send("uneven", (reading(second, 0) for second in range(16)), 0)
     broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
     *_, result = fresh_session.execute(f"""
@@ -212,11 +212,11 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
     n_kills, until = 0, time.monotonic() + 500
 
     def n_rows() -> int:
-        # directories of tasks come and go meanwhile, which `walk` does not mind
+        # task directories come and go meanwhile, which `walk` tolerates
         walked = os.walk(tmp_path / "out")
         files = (Path(at, name) for at, _, names in walked for name in names)
         actual = [path for path in files if path.suffix == ".parquet"]
-        # what is hidden is not whole yet
+        # hidden files are incomplete
         seen = [
             p
             for p in actual

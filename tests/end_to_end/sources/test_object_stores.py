@@ -77,7 +77,7 @@ def test_a_stream_reads_each_file_of_a_bucket_once_and_resumes(
     store.put("in/a.parquet", minutes(0, 2), row_group_size=5)
     tables(lake, store, "in", tmp_path)
     stream = start_stream(lake)
-    await_windows(stream, tmp_path, 3)  # of the second minute none is over
+    await_windows(stream, tmp_path, 3)  # no window of the second minute is over
     store.put("in/b.parquet", minutes(2))
     await_windows(stream, tmp_path, 6)
     stream.stop()
@@ -154,7 +154,7 @@ def test_listings_are_as_long_as_a_micro_batch_may_be(store: ObjectStore, tmp_pa
     for name in ("x", "y", "part-w-00000001-00000", "part-w-00000001-00001"):
         store.put(f"few/{name}.parquet", minutes(0))
     listing(store, "few", tmp_path, **{"max-files-per-trigger": "1"}).list_new()
-    # what was written together stays together
+    # files published together stay together
     assert sorted(map(len, listings(tmp_path))) == [1, 1, 2]
 
 

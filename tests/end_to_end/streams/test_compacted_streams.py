@@ -47,7 +47,7 @@ def test_the_files_of_many_micro_batches_are_one(
 ) -> None:
     for hour in range(N_FILES):
         write_minutes(path := tmp_path / "in" / f"{hour}.parquet", hour)
-        # files are taken in the order of their times
+        # a stream reads files in order of their modification times
         os.utime(path, (1_700_000_000 + hour, 1_700_000_000 + hour))
     tables(fresh_session, tmp_path)
     (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS}")

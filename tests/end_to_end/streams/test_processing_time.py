@@ -84,12 +84,12 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
         ((start, end),) = {(start, end) for _, start, end, _ in actual}
         assert end - start == dt.timedelta(seconds=2)
         assert before - dt.timedelta(seconds=2) < start < end <= after
-        # what comes later is in a later window
+        # later rows are in a later window
         write_keys(tmp_path / "in", (1, "c"))
         (*_, late) = wait_for_rows(fresh_session, 3)
         assert late[0] == "c"
         assert late[1] >= end
-        # and what wakes the stream up is not among the rows that it read
+        # the heartbeat rows are not among the rows read
         wait_until(lambda: not stream.status().n_input_rows)
 
 
@@ -158,7 +158,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     assert n == 3
     assert start.date() in (before.date(), after.date())
     assert start.time() == dt.time(0)
-    # it is the time at which the row was emitted
+    # the time at which the row was emitted
     assert before - dt.timedelta(seconds=1) <= now.astimezone() <= after
 
 
@@ -241,7 +241,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     # the windows of the first run end at the next multiple of their size
     end_s = (time.time() // seconds + 1) * seconds
     wait_until(lambda: time.time() >= end_s)
-    # nothing new has come, and still the run ends
+    # no new rows arrive, and still the run ends
     fresh_session.execute(query)
     assert [(k, n) for k, _, _, n in rows_of_sink(fresh_session)] == [("a", 1), ("b", 1)]
     write_keys(tmp_path / "in", (3, "c"))
@@ -303,7 +303,8 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
         assert time.monotonic() - started > 6
         (status,) = stream.status().operators
         assert [s.is_idle for s in status.sources][1]
-        # it wakes up far behind: its row is late, and it holds the watermark back again
+        # the source is far behind when it resumes: its row is late, and it holds back the watermark
+        # again
         write_keys(tmp_path / "b", (3, "b"), (12, "b"))
         write_keys(tmp_path / "a", (25, "a"))
         actual = wait_for_rows(fresh_session, 3)
@@ -351,7 +352,7 @@ def test_early_and_late_firing_are_on_processing_time(
         assert next_rows() == [("+I", "a", 10, 2)]
         write_keys(tmp_path / "in", (3, "a"))
         assert next_rows() == [("-U", "a", 10, 2), ("+U", "a", 10, 3)]
-        # the window ends with nothing new in it; the one of this row comes early
+        # the window ends without new rows; this row's window is emitted early
         write_keys(tmp_path / "in", (15, "b"))
         assert next_rows() == [("+I", "b", 20, 1)]
         written = time.monotonic()

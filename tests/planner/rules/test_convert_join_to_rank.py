@@ -47,7 +47,7 @@ def call(function: str, argument: str | None, name: str) -> AggregateCall:
 def windows(
     *calls: AggregateCall, window: Window = WINDOW, table: str = "events"
 ) -> WindowAggregate:
-    """Return an aggregation by `k` and window, with the columns k, s, e and those of the calls."""
+    """Return an aggregation by `k` and window, with the columns k, s, e and the calls' columns."""
     scan = TableScan(COLUMNS, table, exp.select("*").from_(table))
     schema = (
         Column("k", "int"),

@@ -1,4 +1,4 @@
-"""What a stream refuses is shown under the words to blame; in these texts they stand in « »."""
+"""Errors for queries that streams do not support point at the words in « »."""
 
 from __future__ import annotations
 

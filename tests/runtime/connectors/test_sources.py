@@ -113,7 +113,7 @@ def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
     (tmp_path / "a.csv").write_text("1,x\ny,z\n# 3,c\n-,-\n")
     options = {"path": f"{tmp_path}/a.csv", "csv__allow_comments": "true", "csv__null_literal": "-"}
     spec = table("filesystem", "n INT; s STRING", **options)
-    with pytest.raises(Exception) as caught:  # whatever Spark raises
+    with pytest.raises(Exception) as caught:  # any exception of Spark
         read_table(spark, spec).collect()
     error = translate(caught.value)
     assert isinstance(error, ExecutionError)

@@ -113,13 +113,13 @@ def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
 
 @ROADS
 def test_an_early_stop_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None:
-    # with files, the last partition would take forever
+    # with files, the last partition would never be ready
     frame = spark.range(0, 10_000, 1, 4) if fetch is rows_by_chunks else _endless(spark)
     batches = fetch(frame, 20_000)
     assert next(batches).num_rows
     batches.close()  # type: ignore[attr-defined]  # a generator
     assert not files()
-    # a chunk that was being fetched is fetched to its end
+    # a chunk that is being fetched is completed
     wait_until(lambda: not spark.sparkContext.statusTracker().getActiveJobsIds())
     jvm_context = spark.sparkContext._jsc
     assert jvm_context is not None and not jvm_context.getPersistentRDDs().size()
@@ -202,7 +202,7 @@ def test_threads_get_their_own_rows(spark: SparkSession, fetch: Fetch) -> None:
     assert rows == [list(range(start, start + 3_000)) for start in (0, 10_000, 20_000)]
 
 
-# Each task fails once: the first one after it has written all of its rows
+# Each task fails once, after writing all of its rows
 TWICE = """
 from pyspark import TaskContext
 import sqlwin

@@ -86,7 +86,7 @@ def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: Obj
     store.requests.clear()
     result = read_all(store, source, (late,))
     assert min(result) == 2 * N_ROWS + 2 * (N_ROWS // 3)
-    # footers are remembered: what is asked for is one file, its footer and one row group of it
+    # footers are cached: the requests are one listing, a footer and one row group
     assert {path for _, path, _ in store.requests} == {"/lake/logs/day=2/part-0.parquet"}
     assert len(store.requests) <= 4
     assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
@@ -141,7 +141,7 @@ def test_files_that_a_wildcard_names_are_not_asked_for_one_by_one(store: ObjectS
 def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: ObjectStore) -> None:
     source = source_of(store, K)
     everything = list(range(N_ROWS, 3 * N_ROWS))
-    with store.failing("slow", is_of_rows, seconds=4, times=1):  # longer than Arrow alone waits
+    with store.failing("slow", is_of_rows, seconds=4, times=1):  # longer than Arrow's own retries
         assert sorted(read_all(store, source)) == everything
     for fault in ("InternalError", "SlowDown", "cut"):
         with store.failing(fault, is_of_rows, times=1):

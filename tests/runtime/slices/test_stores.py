@@ -92,7 +92,7 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
         except ChangedMeanwhile:
             result[mark] = "lost"
 
-    # both have seen that there is no such version before either writes it
+    # both see that the version does not exist before either writes it
     with store.holding(LOGGED, 2) as has_met:
         threads = [
             threading.Thread(target=run, args=(table, mark))
@@ -116,7 +116,7 @@ def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None
     table = _create(place)
     with store.failing("lost", LOGGED, times=1):
         assert commit(table, [], [], (BaseFile("a", 1, 1),)) == 1
-    # not asked again, the store says that it has failed
+    # without a second request, the store reports a failure
     table = open_slices(_place(store, "answer", attempts=0))
     with store.failing("lost", LOGGED, times=1):
         assert commit(table, [], [], (BaseFile("b", 1, 1),)) == 2
@@ -147,7 +147,7 @@ def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: Obj
     with store.failing("lost", fails), pytest.raises(UnknownOutcome) as raised:
         commit(table, [written], [], (BaseFile("a", 1, 1),))
     assert "is unknown" in str(raised.value.hint)
-    # it was: what it names is there
+    # it was written: its files exist
     result = open_slices(place)
     assert (result.version, result.manifest) == (1, (BaseFile("a", 1, 1),))
     assert written.path in _files(place)
@@ -205,7 +205,7 @@ def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStor
         with pytest.raises(ExecutionError, match="was only partly deleted") as raised:
             remove_slices(place)
     assert "run the statement again" in str(raised.value.hint)
-    # nobody sees half of it
+    # no reader sees half of it
     with pytest.raises(CatalogError, match=r"(is not a materialized table|does not exist)"):
         open_slices(place, "m")
     assert _create(place).version == 0

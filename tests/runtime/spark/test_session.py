@@ -194,7 +194,7 @@ def failing(spark: SparkSession, sql: str) -> SqlwinError:
     spark.range(3).selectExpr(
         "id", "id AS dep_delay", "CAST(id AS STRING) AS name"
     ).createOrReplaceTempView("flights_of_three")
-    with pytest.raises(Exception) as caught:  # whatever Spark raises
+    with pytest.raises(Exception) as caught:  # any exception of Spark
         spark.sql(sql).collect()
     return translate(caught.value, sql)
 

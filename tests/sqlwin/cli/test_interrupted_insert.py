@@ -70,7 +70,7 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
 def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
     process = inserting(tmp_path, insert)
     for descendant in [process.pid, *descendants(process.pid)]:
-        # some end when others do
+        # some processes end when others do
         with suppress(ProcessLookupError):
             os.kill(descendant, signal.SIGKILL)
     process.communicate()
@@ -143,11 +143,11 @@ def test_an_overwrite_that_is_killed_at_work_replaces_all_partitions_or_none(
     fresh_session.execute(DAYS.format(days))
     rows = "SELECT v, COUNT(*) AS n, COUNT(DISTINCT day) AS days FROM days GROUP BY v ORDER BY v"
     result = [tuple(row) for row in fresh_session.sql(rows).collect()]
-    # that of the last day has no new rows
+    # the last day's partition has no new rows
     old = [(0, N_DAYS + 1, N_DAYS + 1)]
     new = [(0, 1, 1), (1, N_DAYS, N_DAYS)]
     assert result in (old, new)
-    # what a killed INSERT has left is removed after a second, when no writer may still begin
+    # leftovers of a killed INSERT are removed after a second, when no writer can still begin
     left = [path for path in days.iterdir() if path.name.startswith(".")]
     wait_until(lambda: all(time.time() - path.stat().st_mtime > 2 for path in left))
     fresh_session.execute("INSERT INTO days VALUES (2, 0)")

@@ -119,7 +119,7 @@ class Program:
             self.wait_until(lambda: not catches_signal(self.process.pid, number))
             self.process.send_signal(number)
         _, said = self.process.communicate(timeout=SECONDS)
-        # of a second signal the process dies, which a shell says with the same number
+        # a second signal kills the process; a shell reports the same exit code
         assert self.process.returncode == (128 + number if times == 1 else -number), said
         assert "Traceback" not in said and "Exception" not in said, said
         lines = said.splitlines()
@@ -130,7 +130,7 @@ class Program:
 
 def has_open(path: Path, pid: int) -> bool:
     for link in Path(f"/proc/{pid}/fd").glob("*"):
-        # others close files and end
+        # other processes close files and end
         with suppress(OSError):
             if link.readlink() == path:
                 return True
@@ -166,7 +166,7 @@ def is_written(directory: Path) -> bool:
 @pytest.mark.slow
 def test_while_a_statement_is_planned(tmp_path: Path) -> None:
     slow_events(tmp_path / "in/0.json.gz", 200)
-    # whose columns are those of the file, which is read for them
+    # its columns come from the file, which is read for them
     statements = [table("events", tmp_path / "in"), "SELECT 'ready' AS r", "SELECT v FROM events"]
     with running(*statements) as program:
         program.says("ready")
@@ -270,7 +270,7 @@ def test_between_the_micro_batches_of_a_stream(
         )
 
     with running(*stream_statements(tmp_path, monitored)) as program:
-        # the windows of two minutes, which are closed
+        # the closed windows of two minutes
         program.wait_until(lambda: len(lines_of(tmp_path / "counts0")) == 4)
         program.wait_until(lambda: n_batches("offsets") == n_batches("commits"))
         said = program.stop(signal.SIGTERM)

@@ -44,7 +44,7 @@ class Shell:
             "XDG_RUNTIME_DIR": str(runtime),
             "PYTHONPATH": str(ROOT),
             "PYSPARK_SUBMIT_ARGS": small,
-            # Should nobody be left to stop it
+            # In case no process stops it
             "SQLWIN_ENGINE_IDLE": "2 min",
         }
 
@@ -152,7 +152,7 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
     with tempfile.TemporaryDirectory(prefix="s") as temporary:
         shell = Shell(tmp_path)
         shell.env["TMPDIR"] = temporary
-        # a path of a socket in it would be too long
+        # a socket path in it would be too long
         shell.env["XDG_RUNTIME_DIR"] = str(tmp_path / ("long" * 25))
         made = "CREATE TABLE t USING parquet AS SELECT 1 AS a"
         code, out, error = shell.sql(made, "SELECT * FROM t")
@@ -168,7 +168,7 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
         assert pid is not None
         assert shell.run("engine", "stop")[1] == f"engine {pid} is stopping\n"
         wait_for_end([pid])
-        # Spark warns now and then when it ends
+        # Spark occasionally warns when it ends
         assert [item for item in files_below(Path(temporary)) if item.suffix != ".log"] == []
         assert [path for path in Path(temporary).glob("*/*") if path.is_dir()] == []
 
@@ -224,7 +224,7 @@ def test_a_busy_engine_leaves_others_a_spark_of_their_own(shell: Shell) -> None:
     assert shell.runs() == runs
     process.kill()
     process.wait()
-    # what nobody waits for is cancelled, and the engine serves again, or a new one does
+    # abandoned work is cancelled, and this engine or a new one serves again
     assert shell.sql("SELECT 4 AS d")[:2] == (0, "d\n4\n")
 
 
@@ -244,7 +244,7 @@ def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     shell = Shell(tmp_path_factory.mktemp("runtime"))
-    # the packages are in the working directory alone, where Python's workers do not look
+    # the packages are only in the working directory, where Python's workers do not look
     del shell.env["PYTHONPATH"]
     query = (
         "SELECT window_end, COUNT(*) AS n FROM TUMBLE('{}', sched_dep, 366d) GROUP BY window_end"

@@ -109,9 +109,9 @@ def test_ctrl_c_right_after_enter_cancels_the_statement(is_answered, terminal):
     prompt = terminal()
     prompt.shows("Spark")
     if not is_answered:
-        # where the cursor is: the prompt waits for the answer when a line has ended
+        # the cursor position: the prompt waits for the answer when a line has ended
         prompt.screen.write_process_input = lambda text: None
-    # both are there before the prompt has seen either
+    # both arrive before the prompt has seen either
     prompt.type("hang;\r\x03")
     prompt.see("hang;", "cancelled", PROMPT)
     prompt.answers("rows 2;", "2 rows (")
@@ -139,7 +139,7 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     prompt.run("hang;")
     prompt.shows("Running")
     prompt.type("\x04")
-    prompt.child.sendintr()  # which drops what was typed before
+    prompt.child.sendintr()  # which discards earlier input
     prompt.see("cancelled", PROMPT)
     prompt.run("stream;")
     prompt.shows("watermark 12:00  ·  q stops")
@@ -213,7 +213,7 @@ def test_tab_takes_no_word_that_only_holds_what_was_typed(prompt):
     wait_until(lambda: _presses_tab(prompt, "upper("), SECONDS, explain=prompt.screen.text)
     prompt.type("\x03")
     prompt.see(PROMPT)
-    # concat_ws holds it, and no other name
+    # only the name concat_ws contains it
     prompt.type("ok; SELECT cat_w\t")
     prompt.shows("concat_ws(")
     prompt.run(";")
@@ -255,7 +255,7 @@ def test_what_is_given_is_run_first(terminal, tmp_path):
 
 @pytest.mark.parametrize("goes_on", ["", "> out.txt", "| cat"])
 def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_path):
-    # of 60 columns, of which standard output knows nothing if it goes elsewhere
+    # 60 columns, which standard output does not know if it is redirected
     line = "ok; " * 40 + "wrong here; " + "ok; " * 40
     command = f"exec {sys.executable} {PROGRAM} run --no-progress -e '{line}' {goes_on}"
     shell = Terminal(
@@ -302,7 +302,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
 def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how):
     prompt.run("stream;")
     prompt.shows("watermark 12:00  ·  q stops")
-    prompt.type("rows 4\x1b[A;\r")  # the arrow is no text
+    prompt.type("rows 4\x1b[A;\r")  # the arrow is not text
     prompt.taken()
     prompt.type(how)
     prompt.see("rows in total (", PROMPT, "rows 4;", "->")
@@ -314,7 +314,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.child.sendintr()
     prompt.shows("watermark 12:00  ·  stopping")
-    # one Ctrl-C waits for as long as it takes, though the grace of other statements is over
+    # one Ctrl-C waits without limit, although the grace period of other statements is over
     is_over = time.monotonic() + GRACE_SECONDS + 0.5
     while time.monotonic() < is_over:
         prompt.read()

@@ -113,7 +113,7 @@ def test_values_are_literals_of_their_type(value: object, literal: str) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_stays_one_string_whatever_it_holds(text: str) -> None:
     bound = bind("SELECT r:x, 'a' || :text AS c -- ?", {"text": text})
-    assert "${" not in bound.text  # where Spark would put a setting
+    assert "${" not in bound.text  # where Spark would substitute a setting
     assert len(bound.tokens) == len(bind("SELECT r:x, 'a' || 'b' AS c", None).tokens)
     # the text for Spark has the same meaning as the tree
     for query in (read_statement(bound), parse_statement(bound.text)):

@@ -138,7 +138,7 @@ def test_tasks_share_messages_evenly(sizes: list[int], n_tasks: int, least: int)
     ranges = [Range("t", p, p, p + size) for p, size in enumerate(sizes)]
     total = sum(sizes)
     shares = portions(ranges, n_tasks, least)
-    # each offset is in one of them, in order
+    # each offset is in one range, in order
     joined: list[Range] = []
     for item in (part for share in shares for part in share):
         if joined and (joined[-1].partition, joined[-1].end) == (item.partition, item.start):
@@ -194,7 +194,7 @@ def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: 
     for expected in (3, 3, 1):
         last, offset = offset, next_offset(client, asked, offset, existing, asked.most)
         planned = planned_ranges(asked, last, offset)
-        # whatever the micro-batch before is said to be, it is the same: a restart may not know it
+        # independent of the previous micro-batch, which a restart may not know
         assert planned == planned_ranges(asked, first_offset({}), offset)
         assert sum(item.end - item.start for item in planned) == expected
         result += values(client, asked, *planned)

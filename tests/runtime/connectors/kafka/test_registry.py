@@ -162,7 +162,7 @@ def test_a_token_is_sent_and_another_login_is_not(registry: Registry) -> None:
     with pytest.raises(ExecutionError, match="rejected the login: 401"):
         schema_texts({"url": registry.url, "token": "mine"}, 7)
     assert registry.authorizations == ["Bearer mine"]
-    # a login beside the URL comes before one in it
+    # login options take precedence over a login in the URL
     wrong = registry.url.replace("://", "://reader:wrong@")
     assert schema_texts({"url": wrong, "user_info": registry.login}, 7)
     with pytest.raises(ExecutionError) as caught:
