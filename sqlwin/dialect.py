@@ -207,10 +207,10 @@ def _tree(part: StatementText, tokens: list[Token], sql: str) -> exp.Expr:
     if not _is_tree(statement):
         return command
     end = part.offset + len(part.text)
-    own = [token for token in tokens if part.offset <= token.start < end]
+    part_tokens = [token for token in tokens if part.offset <= token.start < end]
     parser: Any = SqlWin().parser()
     try:
-        tree: exp.Expr = parser.run(_read, own, sql)
+        tree: exp.Expr = parser.run(_read, part_tokens, sql)
     except SqlSyntaxError:
         if isinstance(statement, Query | SparkStatement):
             raise

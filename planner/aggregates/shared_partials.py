@@ -102,7 +102,7 @@ def union_partials(
     columns: list[Columns] = []
     for plans in aggregates:
         computed, texts = partials_by_column(plans), _texts(plans)
-        own: dict[str, str] = {}
+        renamed_columns: dict[str, str] = {}
         for plan in plans:
             for accumulator in plan.accumulators:
                 meaning = _meaning(accumulator, texts)
@@ -113,8 +113,8 @@ def union_partials(
                     partials = dict.fromkeys(computed[name] for name in accumulator.columns)
                     united.append(_rename(plan, accumulator, partials, used_names))
                     columns_of[meaning] = united[-1].accumulators[0].columns
-                own |= zip(accumulator.columns, columns_of[meaning], strict=True)
-        columns.append(tuple((shared, name) for name, shared in own.items()))
+                renamed_columns |= zip(accumulator.columns, columns_of[meaning], strict=True)
+        columns.append(tuple((shared, name) for name, shared in renamed_columns.items()))
     return tuple(united), columns
 
 

@@ -173,10 +173,10 @@ def _rows_of_query(node: SqlQuery, source: Source) -> RowsOfScan:
             return part
         return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
 
-    own = node.query.unnest().transform(strip_qualifier)
-    where = own.args.get("where")
+    unqualified_query = node.query.unnest().transform(strip_qualifier)
+    where = unqualified_query.args.get("where")
     below = _filter(below, tuple(conjuncts(where and where.this)), has_tables=False)
-    items = [item.unalias() for item in own.expressions]
+    items = [item.unalias() for item in unqualified_query.expressions]
     if len(items) == 1 and is_whole_star(items[0]):
         return replace(below, schema=node.schema)
     if len(items) != len(node.schema) or any(item.is_star for item in items):

@@ -51,17 +51,19 @@ def field_type(type_: str, name: str) -> tuple[str, str] | None:
     """
     if not type_.startswith("struct<"):
         return None
-    own: list[tuple[str, str]] = []
+    nested_fields: list[tuple[str, str]] = []
     depth, field = 0, ""
     for part in _TYPE_PARTS.findall(type_.removeprefix("struct<").removesuffix(">")):
         depth += (part in "<(") - (part in ">)")
         if part == "," and depth == 0:
-            own.append(_name_and_type(field))
+            nested_fields.append(_name_and_type(field))
             field = ""
         else:
             field += part
-    own.append(_name_and_type(field))
-    matches = [struct_field for struct_field in own if struct_field[0].lower() == name.lower()]
+    nested_fields.append(_name_and_type(field))
+    matches = [
+        struct_field for struct_field in nested_fields if struct_field[0].lower() == name.lower()
+    ]
     return matches[0] if len(matches) == 1 else None
 
 

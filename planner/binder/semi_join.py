@@ -85,8 +85,8 @@ def _join(
     if not side.name:
         source.set("alias", exp.TableAlias(this=identifier(name)))
     # Names in a subquery refer to its own columns first.
-    own = side.node.column_names
-    on = [_qualify(part, name, own) for part in conjuncts(query.args.get("where"))]
+    side_columns = side.node.column_names
+    on = [_qualify(part, name, side_columns) for part in conjuncts(query.args.get("where"))]
     if any(part.find(exp.Query) for part in on):
         return None
     if value is not None:
@@ -95,7 +95,7 @@ def _join(
         if len(values) != len(items) or any(item.find(exp.Star) for item in items):
             return None
         equal = [
-            exp.EQ(this=_qualify(key, outer_name), expression=_qualify(item, name, own))
+            exp.EQ(this=_qualify(key, outer_name), expression=_qualify(item, name, side_columns))
             for key, item in zip(values, items, strict=True)
         ]
         if is_anti:

@@ -42,12 +42,12 @@ def _out_of_reach(
     if since_us is not None and not is_inserted_rows(table.form.base):
         if after_us is None or after_us < since_us:
             return f"its slices up to {time_text(since_us)} were dropped"
-    grid, own = slice_grid(window), table.form.grid
+    grid, stored_grid = slice_grid(window), table.form.grid
     for tier in table.reached.tiers:
         if after_us is not None and after_us >= tier.until_us:
             continue
-        assert isinstance(own, Tumble) and not isinstance(grid, str)
-        wide = Tumble(tier.width_us, own.offset_us % tier.width_us)
+        assert isinstance(stored_grid, Tumble) and not isinstance(grid, str)
+        wide = Tumble(tier.width_us, stored_grid.offset_us % tier.width_us)
         edges = [after_us, until_us if until_us is None or until_us < tier.until_us else None]
         is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
         if not consists_of(grid, wide) or not is_cut:

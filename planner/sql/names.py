@@ -117,7 +117,7 @@ def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
 
     A CTE sees those defined before it. Its own name, or a later one's, is a table there.
     """
-    own = {cte.alias.lower() for cte in query.ctes}
+    defined_names = {cte.alias.lower() for cte in query.ctes}
     names = list(scope)
     needed: set[str] = set()
 
@@ -128,7 +128,7 @@ def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
                 needed.add(name)
                 need(scope[name].this, names[: names.index(name)])
 
-    need(query, [name for name in names if name not in own])
+    need(query, [name for name in names if name not in defined_names])
     if not needed:
         return query
     query = query.copy()

@@ -206,8 +206,8 @@ def _base(node: Node) -> _JSON:
                 window = {"function": window_kind(state.window), **asdict(state.window)}
                 windows = {**asdict(state), "window": window}
                 return {"windows": windows, "keys": [_to_json(key) for key in node.window_keys]}
-    own = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
-    entries = {name: _to_json(getattr(node, name)) for name in own}
+    field_names = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
+    entries = {name: _to_json(getattr(node, name)) for name in field_names}
     below = [form_of(child) for child in node.inputs]
     return {"node": type(node).__name__, **entries, "inputs": below}
 

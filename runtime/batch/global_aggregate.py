@@ -49,7 +49,8 @@ def windows_of(
         for table in bucket_tables(pairs, keys, _ENOUGH_BYTES, fitting_bytes(most_bytes)):
             if columns is not None:
                 table = pa.table(
-                    [table.column(name) for name, _ in columns], [own for _, own in columns]
+                    [table.column(name) for name, _ in columns],
+                    [reader_name for _, reader_name in columns],
                 )
             yield from merge(table, aggregation)
 

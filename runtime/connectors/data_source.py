@@ -46,9 +46,9 @@ def validate(spec: TableSpec) -> None:
 
 def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
     """Return the name of the data source and its own options."""
-    own = {n: v for n, v in spec.options if n.lower() not in _OURS}
-    values = {n.lower(): v for n, v in spec.options if n not in own}
-    return values.get("spark.format", values.get("format", "")), own
+    source_options = {n: v for n, v in spec.options if n.lower() not in _OURS}
+    values = {n.lower(): v for n, v in spec.options if n not in source_options}
+    return values.get("spark.format", values.get("format", "")), source_options
 
 
 def is_unbounded(spec: TableSpec) -> bool:

@@ -83,8 +83,8 @@ class TablePlace:
         if self.store is not None:
             if scheme is None:
                 return f"{self.path.rstrip('/')}/{plain}"
-            parts, own = urlsplit(path), urlsplit(self.store.root)
-            if kind_of(path) != self.store.kind or parts.netloc != own.netloc:
+            parts, root = urlsplit(path), urlsplit(self.store.root)
+            if kind_of(path) != self.store.kind or parts.netloc != root.netloc:
                 raise UnreadableError(f"its file {path} is outside {self.store.root}")
             return self.store.root + plain[len(f"{parts.scheme}://{parts.netloc}") :]
         if scheme is not None and scheme[1] != "file":

@@ -170,11 +170,11 @@ def split_partials(
                 continue
             for row in chain.from_iterable(batch.to_pylist() for batch in group):
                 number = row[SPLIT]
-                split, own = splits[number] if splits else pickle.loads(row["$files"])
+                split, time_range = splits[number] if splits else pickle.loads(row["$files"])
                 rows = ScanRows(step, store)
                 at_end = None
-                if emit is not None and own is not None:
-                    at_end = SplitWindows(step, own, cut, emit).remaining_batches
+                if emit is not None and time_range is not None:
+                    at_end = SplitWindows(step, time_range, cut, emit).remaining_batches
                 yield from aggregate(plan, map(plan.rows, rows.rows_of_split(split)), cut, at_end)
                 if counter is not None:
                     counter.record(number, rows.n_rows, rows.n_null_times)

@@ -234,9 +234,9 @@ def exclusive_times(splits: Sequence[Split]) -> list[ExclusiveTimes | None]:
     """
     times = [times_of(split) for split in splits]
     known_times = [span for span in times if span is not None]
-    own: list[ExclusiveTimes | None] = [None] * len(splits)
+    result: list[ExclusiveTimes | None] = [None] * len(splits)
     if len(known_times) < len(splits):
-        return own
+        return result
     order = sorted(range(len(splits)), key=known_times.__getitem__)
     after_us = _FIRST_US
     for position, number in enumerate(order):
@@ -244,9 +244,9 @@ def exclusive_times(splits: Sequence[Split]) -> list[ExclusiveTimes | None]:
         is_last = position + 1 == len(order)
         until_us = _LAST_US if is_last else known_times[order[position + 1]][0]
         if after_us < until_us:
-            own[number] = ExclusiveTimes(first_us, last_us, after_us, until_us)
+            result[number] = ExclusiveTimes(first_us, last_us, after_us, until_us)
         after_us = max(after_us, last_us)
-    return own
+    return result
 
 
 def _groups_of(file: ScanFile, criteria: RowGroupCriteria) -> FileGroups:

@@ -166,8 +166,8 @@ def why_of(store: Store, uri: str, error: Exception) -> str:
 
 def _s3_options(bucket: str, setting: Setting) -> Options:
     def s3_setting(name: str) -> str | None:
-        own = setting(f"fs.s3a.bucket.{bucket}.{name}")
-        value = setting(f"fs.s3a.{name}") if own is None else own
+        bucket_setting = setting(f"fs.s3a.bucket.{bucket}.{name}")
+        value = setting(f"fs.s3a.{name}") if bucket_setting is None else bucket_setting
         return None if value is None or not value.strip() else value.strip()
 
     endpoint, scheme = s3_setting("endpoint"), None

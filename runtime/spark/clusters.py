@@ -210,9 +210,9 @@ def executor_hosts(spark: SparkSession) -> list[str]:
 def _registered_hosts(context: SparkContext) -> list[str]:
     """Return the hosts of executors, without the entry of the driver."""
     hosts = [executor.host for executor in context.statusTracker().getExecutorInfos()]
-    own = context.getConf().get("spark.driver.host")
-    if own in hosts:
-        hosts.remove(own)
+    driver_host = context.getConf().get("spark.driver.host")
+    if driver_host in hosts:
+        hosts.remove(driver_host)
     return sorted(set(hosts))
 
 

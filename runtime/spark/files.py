@@ -193,11 +193,11 @@ def hadoop_conf(spark: SparkSession) -> Any:
     """
     conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
     settings = settings_of(spark)
-    own = [key for key in settings.keys or () if not key.startswith("spark.")]
-    if not own:
+    hadoop_keys = [key for key in settings.keys or () if not key.startswith("spark.")]
+    if not hadoop_keys:
         return conf
     conf = _jvm(spark).org.apache.hadoop.conf.Configuration(conf)
-    for key in own:
+    for key in hadoop_keys:
         # a key that was taken from the text of another setting has no value
         if value := settings.get(key, ""):
             conf.set(key, value)

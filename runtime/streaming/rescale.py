@@ -301,8 +301,8 @@ def _regroup(
                 continue
             group = old[number]
             for place, part in enumerate(split_group(blobs, group, split)):
-                own = new[group * split.into + place]
-                yield from _state_rows(own, part, schema)
+                group_blobs = new[group * split.into + place]
+                yield from _state_rows(group_blobs, part, schema)
 
     return run
 

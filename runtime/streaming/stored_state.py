@@ -234,12 +234,17 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
         for (group, name), blob in places.items()
         if blob.taken is not None
     }
-    own = (StructField(KEY_GROUP, IntegerType()), StructField(STATE_WATERMARK, TimestampNTZType()))
+    extra_fields = (
+        StructField(KEY_GROUP, IntegerType()),
+        StructField(STATE_WATERMARK, TimestampNTZType()),
+    )
     if sample is None:
-        return spark.createDataFrame([], StructType([*own]))
+        return spark.createDataFrame([], StructType([*extra_fields]))
     first = decoder.decode(places[sample], contents[sample], taken.get(sample))
     columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
-    schema = StructType([*(StructField(field.name, field.dataType) for field in columns), *own])
+    schema = StructType(
+        [*(StructField(field.name, field.dataType) for field in columns), *extra_fields]
+    )
     marked = {group: _watermark(metadata) for group, metadata in stored.metadata.items()}
     decode = _decoding(decoder, places, taken, marked, schema)
     import_shipped_files(spark)
@@ -309,14 +314,14 @@ def _operator(
         if blob is not None:
             metadata_blobs.setdefault(group, {})[name] = bytes(blob)
     metadata = {
-        group: decode_metadata(own[METADATA])
-        for group, own in metadata_blobs.items()
-        if METADATA in own
+        group: decode_metadata(group_blobs[METADATA])
+        for group, group_blobs in metadata_blobs.items()
+        if METADATA in group_blobs
     }
     try:
         buckets = {
-            group: metadata_of_buckets(metadata_blobs[group], own)
-            for group, own in metadata.items()
+            group: metadata_of_buckets(metadata_blobs[group], group_blobs)
+            for group, group_blobs in metadata.items()
         }
     except KeyError as error:
         raise ExecutionError(

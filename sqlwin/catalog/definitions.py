@@ -135,8 +135,8 @@ class Definitions:
             detected = bare
             if not brings_columns(spec):
                 detected, notes = self._detect(bare, may_lack_files=False)
-            own = detected.columns or self._catalog.columns_in(detected)
-            names = {column.name.lower() for column in own}
+            file_columns = detected.columns or self._catalog.columns_in(detected)
+            names = {column.name.lower() for column in file_columns}
             twice = next((c.name for c in declared if c.name.lower() in names), None)
             if twice is not None:
                 raise AnalysisError(
@@ -146,7 +146,7 @@ class Definitions:
                 )
             spec = replace(
                 detected,
-                columns=(*own, *declared),
+                columns=(*file_columns, *declared),
                 watermark=spec.watermark,
                 primary_key=spec.primary_key,
             )
@@ -188,8 +188,10 @@ class Definitions:
                 inherited = {"connector": model.connector, **model.option_map}
                 # Option names ignore case.
                 spelled = {key.lower(): key for key in inherited}
-                own = {spelled.get(key.lower(), key): value for key, value in options.items()}
-                options = inherited | own
+                spelled_options = {
+                    spelled.get(key.lower(), key): value for key, value in options.items()
+                }
+                options = inherited | spelled_options
             included = [c for c in model.columns if _is_included(c, excluded)]
             names = {c.name.lower() for c in columns}
             columns = (*(c for c in included if c.name.lower() not in names), *columns)

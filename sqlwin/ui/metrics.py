@@ -119,11 +119,11 @@ def _operator_metrics(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Me
     )
     for labels, stream in streams.items():
         for operator in stream.operators:
-            own = (*labels, str(operator.number))
-            rows.add_metric(own, operator.state_rows)
-            size.add_metric(own, operator.state_bytes)
+            label_values = (*labels, str(operator.number))
+            rows.add_metric(label_values, operator.state_rows)
+            size.add_metric(label_values, operator.state_bytes)
             for source in operator.sources:
-                of_source = (*own, source.name)
+                of_source = (*label_values, source.name)
                 holds.add_metric(of_source, float(source.holds_back))
                 if source.watermark_us is not None and source.lag_seconds is not None:
                     watermark.add_metric(of_source, source.watermark_us / 1_000_000)

@@ -230,13 +230,13 @@ def _plain_text(text: str, status: int) -> Response:
 
 def live_page() -> str:
     """Return the page with its style and script inlined."""
-    own, shared = files("sqlwin.ui") / "page", files("sqlwin.display") / "page"
+    page_files, shared = files("sqlwin.ui") / "page", files("sqlwin.display") / "page"
     parts = {
-        "/*style*/": (shared / "style.css", own / "live.css"),
-        "/*script*/": (shared / "shared.js", own / "charts.js", own / "live.js"),
+        "/*style*/": (shared / "style.css", page_files / "live.css"),
+        "/*script*/": (shared / "shared.js", page_files / "charts.js", page_files / "live.js"),
     }
     contents = {mark: "".join(p.read_text("utf-8") for p in paths) for mark, paths in parts.items()}
-    return fill_template((own / "live.html").read_text("utf-8"), contents)
+    return fill_template((page_files / "live.html").read_text("utf-8"), contents)
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -285,20 +285,25 @@ def serve(session: Watched, port: int | None = None) -> Page:
         SetupError: Another program uses the port, or it is not permitted.
     """
     with _servers_lock:
-        own = session.activity.session
+        session_activity = session.activity.session
         servers = [
             candidate for candidate in _servers.values() if port is None or candidate.port == port
         ]
         # prefer the server that shows the session already
         running = next(
-            iter(sorted(servers, key=lambda candidate: candidate.watchers.find(own) is None)), None
+            iter(
+                sorted(
+                    servers, key=lambda candidate: candidate.watchers.find(session_activity) is None
+                )
+            ),
+            None,
         )
         server = running or _Server(_bind(port))
         _servers[server.port] = server
         server.watchers.add(session)
         if running is None:
             server.start()
-        return Page(server, own)
+        return Page(server, session_activity)
 
 
 def _bind(port: int | None) -> socket.socket:

@@ -236,23 +236,28 @@ def _statement(
     session: Watched, run: StatementRun, streams: Sequence[StreamView], *, with_stages: bool
 ) -> StatementView:
     record, mask = run.record, session.mask().text
-    own = [
+    statement_streams = [
         stream
         for stream in streams
         if stream.session == session.activity.session and stream.number in record.streams
     ]
     stages: tuple[StageProgress, ...] = ()
-    if with_stages and session.jobs is not None and not own:
+    if with_stages and session.jobs is not None and not statement_streams:
         # skipped stages were computed by another job
         stages = tuple(s for s in session.jobs.stages(record.tag) if s.state != "skipped")
     state, ended = record.state.value, record.ended
-    if any(stream.state == "running" for stream in own):
+    if any(stream.state == "running" for stream in statement_streams):
         state, ended = StatementState.RUNNING.value, None
-    elif any(stream.state == "failed" for stream in own):
+    elif any(stream.state == "failed" for stream in statement_streams):
         state = StatementState.FAILED.value
-    elif own and record.state not in _RAN:
+    elif statement_streams and record.state not in _RAN:
         state = StatementState.DONE.value
-        ended = max([ended or 0.0, *(point.at for stream in own for point in stream.points[-1:])])
+        ended = max(
+            [
+                ended or 0.0,
+                *(point.at for stream in statement_streams for point in stream.points[-1:]),
+            ]
+        )
     elif record.state is StatementState.PLANNED and any(
         stage.begun is None or stage.begun > (ended or 0.0) for stage in stages
     ):

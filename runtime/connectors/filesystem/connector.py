@@ -68,13 +68,13 @@ def validate(spec: TableSpec) -> None:
             if suggestion
             else f"available formats: {', '.join(FORMATS)}",
         )
-    own = FLINK_OPTIONS.get(file_format, {})
+    format_options = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
     for name, _ in spec.options:
         prefix = name.lower().split(".")[0]
         # an option of another format is a mistake even if the format has one of that name
         if prefix in FORMATS and prefix != file_format:
-            valid = [n for n in (*own, *names) if n.startswith(file_format)]
+            valid = [n for n in (*format_options, *names) if n.startswith(file_format)]
             raise unknown_option(spec, name, valid)
     for option in (SKIP_BELOW, REPEATED):
         if option in values and spec.columns and values.get("header", "false").lower() != "true":
@@ -86,7 +86,7 @@ def validate(spec: TableSpec) -> None:
     if file_format == "json":
         _check_json_encoding(spec)
     formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
-    check_options(spec, {**FILESYSTEM, **own}, [*names, *formats])
+    check_options(spec, {**FILESYSTEM, **format_options}, [*names, *formats])
     check_columns(spec, list(METADATA))
     physical = spec.physical_columns
     _check_formats(spec, formats, physical)

@@ -186,11 +186,11 @@ def _metadata_of(files: DataFrame) -> Column:
     return F.struct(*(metadata[name].alias(name) for name in names))
 
 
-def _output_schema(own: list[StructField], partitions: StructType) -> StructType:
+def _output_schema(output_fields: list[StructField], partitions: StructType) -> StructType:
     """Return the schema that a Python function produces."""
     numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
     metadata = cast(StructType, StructType.fromDDL(_METADATA_DDL))
-    return StructType([*own, *numbered, *metadata.fields])
+    return StructType([*output_fields, *numbered, *metadata.fields])
 
 
 def _rename(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:

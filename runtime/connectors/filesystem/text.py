@@ -272,14 +272,14 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
         return None
     formats = column_formats(spec)
     names = {name.lower() for name, _ in spec.options}
-    own = [n for n in names if n.partition(".")[2] in ONLY_READ or n == COMMENT]
+    text_options = [n for n in names if n.partition(".")[2] in ONLY_READ or n == COMMENT]
     has_pattern = file_format == "text" and PATTERN in names
     if file_format not in ("csv", "json") and not has_pattern:
         return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
     mode = options.get("mode", "FAILFAST").upper()
-    if mode != "FAILFAST" and not (formats or own):
+    if mode != "FAILFAST" and not (formats or text_options):
         return None
-    if any(option in options for option in _SPARKS_OWN) and not (formats or own):
+    if any(option in options for option in _SPARKS_OWN) and not (formats or text_options):
         return None
     return TextReading(spec, file_format, options, formats, refuses=mode == "FAILFAST")
 

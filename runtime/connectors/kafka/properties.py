@@ -93,8 +93,8 @@ def consumer_config(spec: TableSpec) -> dict[str, str]:
         "queued.max.messages.kbytes": "32768",
     }
     config = _translate(spec)
-    own = {name: value for name, value in config.items() if name not in _ONLY_PRODUCERS}
-    return {**ours, **own}
+    properties = {name: value for name, value in config.items() if name not in _ONLY_PRODUCERS}
+    return {**ours, **properties}
 
 
 def producer_config(spec: TableSpec) -> dict[str, str]:
@@ -110,8 +110,8 @@ def producer_config(spec: TableSpec) -> dict[str, str]:
     ours = {"partitioner": "murmur2_random", "linger.ms": "20"}
     if config.get("acks", "all") in ("all", "-1"):
         ours["enable.idempotence"] = "true"
-    own = {name: value for name, value in config.items() if name not in _ONLY_CONSUMERS}
-    return {**ours, **own}
+    properties = {name: value for name, value in config.items() if name not in _ONLY_CONSUMERS}
+    return {**ours, **properties}
 
 
 def _translate(spec: TableSpec) -> dict[str, str]:

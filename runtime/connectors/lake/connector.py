@@ -58,9 +58,9 @@ def _scan(
     `columns` are the required ones, with the names and types that Spark reports. A row counts only
     if all filters are true.
     """
-    own = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
+    derived_names = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
     for column in columns:
-        if column.name.partition(".")[0].lower() in own:
+        if column.name.partition(".")[0].lower() in derived_names:
             return f"{column.name} is not a column of the table"
     try:
         table = _load(spark, spec, filters)
@@ -194,9 +194,9 @@ def validate_iceberg(spec: TableSpec) -> None:
     Raises:
         CatalogError: An option or a column is wrong.
     """
-    own = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
+    option_names = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
     valid = {name: option for name, option in ICEBERG.items() if "<" not in name}
-    check_options(spec, valid, own)
+    check_options(spec, valid, option_names)
     values = option_values(spec)
     catalog_options = [name for name in ("catalog-name", "catalog-type", "uri") if name in values]
     if ("path" in values) == bool(catalog_options):

@@ -230,14 +230,14 @@ def _was_tried_lately(archive: Path) -> bool:
 
 def _remove_superseded(archive: Path) -> None:
     """Remove older archives of the same Java and Spark, and unused ones."""
-    own = archive.name.split(".")[0]
-    place = own.rpartition("-")[0]
+    archive_key = archive.name.split(".")[0]
+    place = archive_key.rpartition("-")[0]
     last_used: dict[str, float] = {}
     for path in archive.parent.glob("spark-*"):
         name = path.name.split(".")[0]
         last_used[name] = max(last_used.get(name, 0.0), path.stat().st_mtime)
     for name, when in last_used.items():
         is_older = name.rpartition("-")[0] == place
-        if name != own and (is_older or time.time() - when > _KEPT_SECONDS):
+        if name != archive_key and (is_older or time.time() - when > _KEPT_SECONDS):
             for path in archive.parent.glob(f"{name}.*"):
                 path.unlink(missing_ok=True)

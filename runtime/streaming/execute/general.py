@@ -77,8 +77,8 @@ def general_stream(
         rows, is_cascade=step.is_cascade, has_processing_time=has_processing_time
     )
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
-    own = [StructField(key, rows.schema[key].dataType) for key in keys]
-    result = StructType([*own, *bounds, *output])
+    key_fields = [StructField(key, rows.schema[key].dataType) for key in keys]
+    result = StructType([*key_fields, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
     numbers, heads = options.numbers_of_groups(bool(keys))
     n_places = n_positions(len(numbers))

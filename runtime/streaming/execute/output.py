@@ -128,10 +128,10 @@ def decode_output(
         watermark that it missed. A status row has only the watermark; at the end of input its
         source is ALL_SOURCES.
     """
-    own = [StructField(field.name, field.dataType) for field in columns]
+    result_fields = [StructField(field.name, field.dataType) for field in columns]
     if late is not None:
-        own.append(StructField(LATE_ROW, late))
-    schema = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
+        result_fields.append(StructField(LATE_ROW, late))
+    schema = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in result_fields])
 
     def part_of(part: pa.RecordBatch, missed: pa.Scalar) -> pa.RecordBatch:
         n_rows = part.num_rows
@@ -162,4 +162,4 @@ def decode_output(
     is_known = STATUS in output.columns
     has_ended = F.col(f"`{STATUS}`.has_ended") if is_known else F.lit(None).cast(BooleanType())
     rows = output.select("windows", "watermark_us", has_ended.alias("has_ended"))
-    return rows.mapInArrow(decode, StructType([*own, *MARKS]))
+    return rows.mapInArrow(decode, StructType([*result_fields, *MARKS]))

@@ -42,14 +42,14 @@ class SharedWindows:
     def of(self, rows: DataFrame, reader: int) -> DataFrame:
         """Return a reader's windows from the rows of a micro-batch."""
         schema = self.schemas[reader]
-        own = _blobs(rows, reader).where(F.col("watermark_us").isNull())
-        return decode_output(own, schema).drop(*(mark.name for mark in MARKS))
+        window_rows = _blobs(rows, reader).where(F.col("watermark_us").isNull())
+        return decode_output(window_rows, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
         """Return a reader's late rows from a micro-batch's rows, with the columns of `late`."""
         assert self.late is not None
-        own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
-        late = decode_output(own, StructType(), self.late[LATE_ROW].dataType)
+        late_blobs = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
+        late = decode_output(late_blobs, StructType(), self.late[LATE_ROW].dataType)
         return late.select(*self.late.names)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
@@ -116,6 +116,8 @@ def _blobs(rows: DataFrame, reader: int) -> DataFrame:
 
 
 def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:
-    own = [StructField(name, partials[shared].dataType) for shared, name in reader.columns]
-    windows = windows_schema(StructType(own), reader.aggregation)
+    partial_fields = [
+        StructField(name, partials[shared].dataType) for shared, name in reader.columns
+    ]
+    windows = windows_schema(StructType(partial_fields), reader.aggregation)
     return StructType([StructField(field.name, field.dataType) for field in windows])

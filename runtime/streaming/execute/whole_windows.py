@@ -108,13 +108,13 @@ def _data_fields(rows: DataFrame) -> list[StructField]:
 def _evaluate(
     rows: DataFrame, fields: Sequence[StructField], evaluate: Evaluate, wrap: Wrap
 ) -> DataFrame:
-    own = [StructField(field.name, field.dataType) for field in fields]
+    result_fields = [StructField(field.name, field.dataType) for field in fields]
     if LATE_ROW in rows.columns:
-        own.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
-    arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
+        result_fields.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
+    arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in result_fields])
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         yield from evaluate_windows(batches, arrow, evaluate)
 
-    return map_in_arrow(rows, wrap(run), StructType([*own, *MARKS]))
+    return map_in_arrow(rows, wrap(run), StructType([*result_fields, *MARKS]))

@@ -120,8 +120,8 @@ class _TimeTrigger(Trigger):
 
     @property
     def needs_processing_time(self) -> bool:
-        own = type(self).on_processing_time
-        return self.processing_time or own is not _TimeTrigger.on_processing_time
+        override = type(self).on_processing_time
+        return self.processing_time or override is not _TimeTrigger.on_processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext

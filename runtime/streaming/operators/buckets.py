@@ -101,8 +101,8 @@ def _buckets(
     assert metadata is not None
     # the average, not the maximum: more sub-buckets do not help if one key is large
     most_bytes = total // n_buckets if total // n_buckets > bound.n_bytes else 0
-    own = replace(metadata, most_bytes=most_bytes, contents=BucketMetadata(n_buckets))
-    store.put(METADATA, encode_metadata(own))
+    group_metadata = replace(metadata, most_bytes=most_bytes, contents=BucketMetadata(n_buckets))
+    store.put(METADATA, encode_metadata(group_metadata))
     for reader, status in statuses.items():
         yield Output(status, reader)
 

@@ -276,13 +276,13 @@ class UpdateLog:
         both = pa.concat_tables([old, new]).combine_chunks()
         values = [name for name in both.column_names if name not in self._identity]
         which, _ = encode_keys([both.column(name) for name in self._identity], both.num_rows)
-        what, _ = encode_keys([both.column(name) for name in values], both.num_rows)
+        value_codes, _ = encode_keys([both.column(name) for name in values], both.num_rows)
         old_row = np.full(int(which.max(initial=0)) + 1, -1)
         old_row[which[: old.num_rows]] = np.arange(old.num_rows)
         new_rows = np.arange(old.num_rows, both.num_rows)
         before = old_row[which[new_rows]]
         is_new = before < 0
-        changed = is_new | (what[new_rows] != what[np.maximum(before, 0)])
+        changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])
         new_rows, before, is_new = new_rows[changed], before[changed], is_new[changed]
         rows = np.stack((before, new_rows), axis=1).ravel()
         kinds = np.stack((np.where(is_new, -1, 1), np.where(is_new, 0, 2)), axis=1).ravel()

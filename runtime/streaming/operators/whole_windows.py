@@ -74,8 +74,8 @@ def evaluate_windows(
     count("rows_in", n_kept)
     if n_kept == 0:
         return
-    own = schema.remove(len(schema) - 1) if has_late else schema
-    for part in evaluate(pa.Table.from_batches(kept_rows)).select(own.names).to_batches():
+    result_schema = schema.remove(len(schema) - 1) if has_late else schema
+    for part in evaluate(pa.Table.from_batches(kept_rows)).select(result_schema.names).to_batches():
         late = [pa.nulls(part.num_rows, schema.field(LATE_ROW).type)] if has_late else []
         yield marked_batch([*part.columns, *late], schema, None)
 

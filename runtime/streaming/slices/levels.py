@@ -90,10 +90,10 @@ class Reader:
         assert not isinstance(window, SessionWindow)
         read = {name for name, _ in self.spec.columns}
         partials = shared.columns.accumulators
-        own = tuple(
+        accumulators = tuple(
             accumulator for accumulator in partials if read.intersection(accumulator.columns)
         )
-        self.columns = replace(shared.columns, accumulators=own)
+        self.columns = replace(shared.columns, accumulators=accumulators)
         self.assigner = slice_assigner(window)
         self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
         self.slab_us = slab_us(window)
@@ -126,7 +126,7 @@ class Reader:
         if self.is_alone:
             return table
         columns = [table.column(name) for name, _ in self.spec.columns]
-        return pa.table(columns, [own for _, own in self.spec.columns])
+        return pa.table(columns, [reader_name for _, reader_name in self.spec.columns])
 
 
 class SliceLevels:
@@ -269,13 +269,13 @@ class SliceLevels:
         apart: dict[int, BoolArray] = {}
         for number in _numbers(among):
             reader, alone = self.readers[number], 1 << number
-            own = reader.reader_slice_end(ends)
-            last = reader.assigner.last_window_end(own)
-            is_needed = reader.assigner.first_window_end(own) <= last
+            slice_end = reader.reader_slice_end(ends)
+            last = reader.assigner.last_window_end(slice_end)
+            is_needed = reader.assigner.first_window_end(slice_end) <= last
             if closed_us is not None:
                 is_needed &= last > closed_us
                 if reader.grows and among != alone:
-                    apart[alone] = is_needed & (own <= closed_us)
+                    apart[alone] = is_needed & (slice_end <= closed_us)
                     is_needed &= ~apart[alone]
             needed_by |= np.where(is_needed, alone, 0)
         return needed_by, apart

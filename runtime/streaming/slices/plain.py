@@ -59,12 +59,12 @@ class PlainSlices:
 
     def tables(self, reader: int, ends: Range) -> list[pa.Table]:
         """Read the partials of a reader's windows with `ends[0]` < window end <= `ends[1]`."""
-        own = self.readers[reader]
-        if own.assigner.next_window_end(ends[0]) > ends[1]:
+        slice_reader = self.readers[reader]
+        if slice_reader.assigner.next_window_end(ends[0]) > ends[1]:
             return []
         return [
             *self._levels.read(reader, *ends),
-            *map(own.reader_table, self.new_partials(reader)),
+            *map(slice_reader.reader_table, self.new_partials(reader)),
         ]
 
     def merge(
@@ -85,12 +85,12 @@ class PlainSlices:
 
     def slices(self, reader: int) -> Slices:
         """Return a function that reads a reader's partials in a time range, including new ones."""
-        own = self.readers[reader]
+        slice_reader = self.readers[reader]
 
         def read(after_us: int, until_us: int) -> list[pa.Table]:
             stored = self._levels.between(reader, after_us, until_us)
             new = self._columns.between(self.new_partials(reader), after_us, until_us)
-            return [*stored, *map(own.to_reader_slices, new)]
+            return [*stored, *map(slice_reader.to_reader_slices, new)]
 
         return read
 
@@ -101,12 +101,12 @@ class PlainSlices:
 
     def window_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
         """See `SliceStore`."""
-        own = self.readers[reader]
+        slice_reader = self.readers[reader]
         first, last = self._levels.chunk_ends(reader)
         ends = [self._columns.ends(table) for table in self.new_partials(reader)]
         return (
-            own.first_window_end(np.concatenate([first, *ends])),
-            own.last_window_end(np.concatenate([last, *ends])),
+            slice_reader.first_window_end(np.concatenate([first, *ends])),
+            slice_reader.last_window_end(np.concatenate([last, *ends])),
         )
 
     def expire(self, closed_us: int | None) -> None:

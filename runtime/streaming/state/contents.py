@@ -204,10 +204,10 @@ class Decoder:
         """Return the starts of slices; for a closed CUMULATE slice, the start of the window."""
         if self.operator is None:
             return pa.nulls(len(ends), _TIME)
-        own = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
-        window = own[0].window if len(own) == 1 else self.operator.window
-        if len(own) > 1:
-            window = common_slices(tuple(reader.slices for reader in own))
+        readers = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
+        window = readers[0].window if len(readers) == 1 else self.operator.window
+        if len(readers) > 1:
+            window = common_slices(tuple(reader.slices for reader in readers))
         assert not isinstance(window, SessionWindow)
         distinct, place = np.unique(ends, return_inverse=True)
         assigner = slice_assigner(window)

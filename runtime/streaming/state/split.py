@@ -136,17 +136,21 @@ def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -
     cut = Split(place.n_groups * max(1, before), into)
     # in reverse: metadata of new sub-buckets overwrites that of later old ones
     for bucket in reversed(range(max(1, before))):
-        own = PartStore(store, bucket if before else None)
-        bucket_metadata = decode_metadata(_required_blob(own.get, METADATA))
+        part_store = PartStore(store, bucket if before else None)
+        bucket_metadata = decode_metadata(_required_blob(part_store.get, METADATA))
         number = place.group * max(1, before) + bucket
         splitter = _Splitter(
-            own.get, bucket_metadata, number, cut, lambda _, name, blob: store.put(name, blob)
+            part_store.get,
+            bucket_metadata,
+            number,
+            cut,
+            lambda _, name, blob: store.put(name, blob),
         )
         for blob in blobs_of(bucket_metadata).values():
             store.remove(blob.name)
             if blob.taken is not None:
                 store.remove(blob.taken)
-        own.remove(METADATA)
+        part_store.remove(METADATA)
         for half in range(into):
             store.put(metadata_name(bucket * into + half), splitter.metadata(half))
 
@@ -179,8 +183,8 @@ def _join_buckets(
     if len(of_buckets) == 1:
         new = {METADATA: encode_metadata(of_buckets[0])}
     else:
-        own = replace(metadata, contents=BucketMetadata(len(of_buckets)))
-        new = {METADATA: encode_metadata(own)}
+        group_metadata = replace(metadata, contents=BucketMetadata(len(of_buckets)))
+        new = {METADATA: encode_metadata(group_metadata)}
         new |= {metadata_name(n): encode_metadata(bucket) for n, bucket in enumerate(of_buckets)}
     for bucket in of_buckets:
         for blob in blobs_of(bucket).values():
@@ -247,9 +251,9 @@ class _Splitter:
             blob = _required_blob(self._get, cell.blob)
             if cell.of < into:
                 for number, part in self._parts_of_cell(blob):
-                    own, own_blob = Cell(0, 1), encode_cell(part)
-                    new[number].append(metadata_of_cell(own, part, len(own_blob)))
-                    self._write(number, own.blob, own_blob)
+                    group_cell, own_blob = Cell(0, 1), encode_cell(part)
+                    new[number].append(metadata_of_cell(group_cell, part, len(own_blob)))
+                    self._write(number, group_cell.blob, own_blob)
                 continue
             number, place = divmod(cell.number, cell.of // into)
             moved = Cell(place, cell.of // into)
@@ -285,9 +289,9 @@ class _Splitter:
         """Split the slices of each level."""
         new: list[list[Level]] = [[] for _ in range(self._split.into)]
         for level in levels:
-            for own, slabs in zip(new, self._slabs(level.slabs), strict=True):
+            for group_levels, slabs in zip(new, self._slabs(level.slabs), strict=True):
                 if slabs:
-                    own.append(Level(level.members, slabs))
+                    group_levels.append(Level(level.members, slabs))
         return new
 
     def _slabs(self, slabs: Sequence[Slab]) -> list[list[Slab]]:
@@ -307,11 +311,11 @@ class _Splitter:
                     continue
                 # not as many chunks as before, each with fewer rows
                 first, last = min(b[0] for b in bounds[number]), max(b[1] for b in bounds[number])
-                own = []
+                group_chunks = []
                 for piece in pieces(pa.concat_tables(parts)):
                     name, n_bytes = self._put(number, piece)
-                    own.append(Chunk(name, piece.num_rows, n_bytes, first, last))
-                new[number].append(Slab(slab.end_us, slab.n_merged // into, own))
+                    group_chunks.append(Chunk(name, piece.num_rows, n_bytes, first, last))
+                new[number].append(Slab(slab.end_us, slab.n_merged // into, group_chunks))
         return new
 
     def _updates(self, updates: UpdateMetadata | None) -> Sequence[UpdateMetadata | None]:
