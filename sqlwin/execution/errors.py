@@ -47,12 +47,23 @@ class ScriptPlace:
             if inner >= 0:
                 place = error.position
                 start, length = self.bound.original(inner + place.offset, place.length)
+                self._explain_parameter(error, start, length)
                 error.position = replace(place, offset=start, length=length)
                 return error.with_source(self.script, self.file, self.statement.offset)
         if error.sql is not None:
             error.sql = self.script
         error.file = error.file or self.file
         return error
+
+    def _explain_parameter(self, error: SqlwinError, start: int, length: int) -> None:
+        """Explain parameters if a syntax error points at exactly one of them."""
+        if not isinstance(error, SqlSyntaxError) or error.hint is not None:
+            return
+        for parameter in self.bound.parameters:
+            if (parameter.start, parameter.end) == (start, start + length):
+                error.hint = (
+                    f"{parameter.text} is a value: a name or a keyword cannot be a parameter"
+                )
 
     def _explain_double_quotes(self, error: SqlwinError) -> None:
         """Explain double quotes if a syntax error points at text in them."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from runtime.errors import AnalysisError, SqlwinError
+from sqlwin.execution.errors import ScriptPlace
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.literals import SqlLiteral, literal_of, literal_text, read_value
 from sqlwin.statements.nodes import CreateTable, Query, Set, Statement
@@ -310,6 +311,27 @@ def test_a_parameter_is_no_name(sql: str) -> None:
         assert sql[start : start + length] in (":day", "DESCRIPTOR(:day")
     else:
         assert type(statement).__name__ == "SparkStatement"  # Spark refuses it
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE :name (a INT) WITH ('connector' = 'datagen')",
+        "EXPLAIN SELECT a :name FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+    ],
+)
+@pytest.mark.parametrize("value", ["a name", -7])
+def test_a_parameter_as_a_name_is_explained(sql: str, value: object) -> None:
+    script = f"SELECT 1;\n{sql}"
+    part = read_script(script).statements[1]
+    bound = bind_parameters(part, {"name": value})
+    with pytest.raises(SqlwinError) as raised:
+        read_statement(bound)
+    error = ScriptPlace(part, bound, script, None).with_position(raised.value)
+    position = error.position
+    assert position is not None
+    assert script[position.offset : position.offset + position.length] == ":name"
+    assert error.hint == ":name is a value: a name or a keyword cannot be a parameter"
 
 
 def test_a_number_that_an_interval_cannot_have_is_refused() -> None:
