@@ -187,7 +187,6 @@ def test_every_path_finds_the_same_rows(
     fresh_session.execute(create(directory, file_format))
     texts = [condition for condition, _ in drawn]
     right = [[n for n, x in enumerate(values) if is_true(x)] for _, is_true in drawn]
-    # the scan reads ORC as well, but not every condition
     plan = fresh_session.explain(WINDOW.format(number=0, condition="d > 1"))
     assert SCAN in plan or file_format == "orc"
     for query in (PLAIN, JOIN, WINDOW):
