@@ -18,7 +18,7 @@ from runtime.spec.windows import SessionWindow
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
-    """Buffer rows until their window closes, for operators that need all rows of a window.
+    """Buffer the rows of windows where what is above needs all rows of a window at once.
 
     Fires over streams, on
 
