@@ -1,6 +1,5 @@
--- The worst hours at New York's airports in 2013. For every quarter of an hour, the six hours up to
--- then: how many flights were to leave, and how late they left on average. Each flight is in 24 of
--- these windows, yet it is read and aggregated once, into its quarter of an hour.
+-- The six hours with the longest delays at New York's airports in 2013. A window begins every 15
+-- minutes, so each flight is in 24 windows, but it is read and aggregated only once.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

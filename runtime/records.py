@@ -36,7 +36,7 @@ class MalformedRecordError(ValueError):
     """JSON that does not have the fields or the types of its dataclass. One line.
 
     Args:
-        problem: What is wrong.
+        problem: Description, such as `expected an object, not 1`.
         path: Names of the fields around it, outermost first.
     """
 

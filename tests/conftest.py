@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite, and sqlwin sessions on it."""
+"""One Spark session for each process of the suite, and sqlwin sessions on it."""
 
 from __future__ import annotations
 
@@ -58,14 +58,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-# before xdist reads the groups of tests
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process whole files, and the tests of clusters to one: they share a cluster."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            directory = file.rpartition("/")[0]
+            return directory if directory.endswith("/clusters") else file
+
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-            # one of several processes has the Spark session; the others run tests without Spark
-            item.add_marker(pytest.mark.xdist_group("spark"))
     slow = config.getoption("--slow")
     for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow)):
         if not runs:

@@ -77,7 +77,7 @@ def rewrite_group_windows(select: exp.Select, sql: str) -> None:
 
 
 def _usage(kind: str) -> str:
-    return f"{kind}({', '.join(('ts', *(f'INTERVAL ... as the {p}' for p in _PARAMETERS[kind])))})"
+    return f"{kind}({', '.join(('ts', *(f'<{p}>' for p in _PARAMETERS[kind])))})"
 
 
 def _looks_like_window(call: exp.Anonymous) -> bool:

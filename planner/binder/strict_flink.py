@@ -176,7 +176,7 @@ def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
                 f"the size of HOP, {render_duration(window.size_us)}, must be a multiple "
                 f"of its slide, {render_duration(window.slide_us)},"
             ),
-            hint="use such a slide, or SET 'sqlwin.strict-flink' = 'false'",
+            hint="use a slide that divides the size, or SET 'sqlwin.strict-flink' = 'false'",
         )
     below = node.input
     while len(below.inputs) == 1 and not isinstance(below, WindowTableFunction | WindowAggregate):

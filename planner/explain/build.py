@@ -208,6 +208,6 @@ def _rule_lines(rules: Rules) -> Iterator[str]:
     if rules.refused or rules.left_to_spark:
         yield "not applied:"
         yield from (f"  {entry.rule} on {entry.node}: {entry.reason}" for entry in rules.refused)
-        yield from (f"  window block left to Spark: {note}" for note in rules.left_to_spark)
+        yield from (f"  left to Spark: {note}" for note in rules.left_to_spark)
     if rules.idle:
         yield f"nothing to do: {', '.join(entry.rule for entry in rules.idle)}"

@@ -182,7 +182,7 @@ def _watermark(local: StreamLocalStep, policy: str) -> str:
         return "  watermark: processing time"
     names = ", ".join(source.name for source in local.mode.sources)
     of_several = {"min": "minimum of ", "max": "maximum of "}[policy]
-    origin = of_several if len(local.mode.sources) > 1 else "of "
+    origin = of_several if len(local.mode.sources) > 1 else "from "
     return f"  watermark: {origin}{names}; never decreases"
 
 
@@ -244,7 +244,7 @@ def state_read_text(window: Window, store: SliceStoreKind, firing: Firing) -> st
 def _late(window: Window, target: str | None) -> str:
     fate = "dropped and counted" if target is None else f"counted and written to {target}"
     if isinstance(window, SessionWindow):
-        return f"a row is late if it fits into no open session: {fate}"
+        return f"a row is late if it belongs to no open session; late rows are {fate}"
     if window.slices_per_window == 1:
-        return f"rows that arrive later are late: {fate}"
-    return f"a row is late once all windows of its slice are emitted: {fate}"
+        return f"rows that arrive later are late; late rows are {fate}"
+    return f"a row is late once all windows of its slice are emitted; late rows are {fate}"

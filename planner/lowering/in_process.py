@@ -131,7 +131,7 @@ def _too_much(windows: GlobalWindowAggregate, limits: Limits) -> str | None:
 
 _ONLY_SPARK_READS = "only Spark can read some of its files"
 # Reason for all queries over files of a session whose Spark the user has chosen
-FILES_ON_SPARK = "the session runs on a Spark that was chosen for it"
+FILES_ON_SPARK = "the session has its own Spark (--master, master=, spark= or spark-submit)"
 
 
 def _read_alone(step: InProcessStep, local: SliceLocalStep) -> InProcessStep:

@@ -25,7 +25,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 
 
 def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
-    """Read slices that a materialized table keeps, in place of the rows they were made of.
+    """Read the slices of a materialized table instead of the rows of its base table.
 
     Fires on a local window aggregate over the base table of a materialized table, if
 

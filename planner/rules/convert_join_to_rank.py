@@ -36,7 +36,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 
 def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
-    """Rank the rows of a window in place of a join with their own MAX or MIN.
+    """Replace a join of windows with their own MAX or MIN by a Top-1.
 
     Fires on an inner window join over streams, if
 

@@ -7,7 +7,7 @@ from planner.optimizer import Options, Refusal
 
 
 def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal | None:
-    """Keep the first or the last row of each window and key instead of ranking all of them.
+    """Keep the first or the last row of each window and key instead of ranking all rows.
 
     Fires on a window Top-N that keeps rank 1, if
 

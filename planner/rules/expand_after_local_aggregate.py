@@ -12,7 +12,7 @@ from planner.streams.tables import streams_of
 
 
 def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Aggregate by all keys first; only the partials are copied for each grouping set.
+    """Aggregate by all keys first, then copy partials instead of rows for each grouping set.
 
     Fires on an exchange of a local aggregate over grouping sets, unless
 

@@ -18,7 +18,7 @@ from runtime.spec.windows import SessionWindow
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Compute windows inside the aggregate instead of copying each row once for each window.
+    """Compute windows inside the aggregate instead of copying each row into its windows.
 
     Fires on an aggregate directly above a window table function, unless
 

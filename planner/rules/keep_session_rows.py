@@ -10,7 +10,7 @@ from runtime.spec.windows import SessionWindow
 
 
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
-    """Buffer the rows of sessions with all their columns, where nothing above says which it reads.
+    """Buffer session rows with all columns if the nodes above do not select columns.
 
     Fires on SESSION over a stream: the session of a row is only known when the session ends.
     Refused if a column cannot be a group key, because buffered rows are groups with a count; see

@@ -18,7 +18,7 @@ from runtime.spec.windows import SessionWindow
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
-    """Buffer the rows of windows where what is above needs all rows of a window at once.
+    """Buffer rows until their window closes, for operators that need all rows of a window.
 
     Fires over streams, on
 

@@ -21,7 +21,7 @@ _BOUNDS = {"start": "$window_start", "end": "$window_end", "time": "$window_time
 
 
 def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
-    """Read only the kept slices that windows can be made of which a condition above lets through.
+    """Skip stored slices that a condition on windows or keys excludes.
 
     Fires on a condition above window aggregates that are answered from slices, if it
 

@@ -27,7 +27,7 @@ from planner.streams.tables import streams_of
 
 
 def narrow_window_rows(node: Node, options: Options) -> Node | None:
-    """Leave columns out above a window function that is read through Top-N, joins and filters.
+    """Drop columns of a window function that the nodes above do not read.
 
     Fires on a projection, an aggregation or a Spark query over streams that names the columns it
     reads. Spark prunes columns in its own operators, but not through the operators with which a

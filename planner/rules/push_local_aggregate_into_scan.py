@@ -19,7 +19,7 @@ from runtime.spec.source import SplitTable
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
-    """Aggregate rows into slices where they are read, so that no row becomes a JVM row.
+    """Aggregate rows into slices in the scan, without converting them to JVM rows.
 
     Fires on a local window aggregate over a table of files, or of Kafka messages, if
 

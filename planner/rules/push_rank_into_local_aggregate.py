@@ -13,7 +13,7 @@ from runtime.spec.windows import SessionWindow
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Buffer of the rows of a slice only those that can be among the first N of a window.
+    """Buffer only the rows of a slice that can be among the first N of a window.
 
     Fires on Top-N and deduplication over rows that a stream buffers until their windows close,
     unless

@@ -28,7 +28,7 @@ SLICE_END = "$slice_end"
 
 
 def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Aggregate rows into slices where they are read, so that only partials travel.
+    """Aggregate rows into slices before the exchange, so that only partials are exchanged.
 
     Fires on a one-phase window aggregate, under the conditions of Flink's
     TwoStageOptimizedWindowAggregateRule:

@@ -65,6 +65,6 @@ def _other_node_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
     """Return a node above a window aggregate other than filters and projections, as text."""
     while plan is not node:
         if len(plan.inputs) != 1 or not isinstance(plan, Filter | Project | SqlQuery | Sink):
-            return f"{type(plan).__name__} follows its windows"
+            return f"{type(plan).__name__} is applied to its windows"
         plan = plan.inputs[0]
     return None

@@ -1,6 +1,6 @@
--- Estimates over windows that overlap 24 times: about how many aircraft and flight numbers a day
--- has, and how late its flights leave. Registers and values are kept by the hour; a day is put
--- together from them. With fewer rows than the accuracy asks for, percentiles are exact.
+-- Estimates over windows that overlap 24 times: the number of aircraft and flight numbers per day,
+-- and percentiles of delays. Sketches are stored per hour and merged per day. With few rows,
+-- percentiles are exact.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

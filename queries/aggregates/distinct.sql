@@ -1,6 +1,6 @@
--- COUNT, SUM and AVG of DISTINCT values, exact, over windows that overlap 288 times: a day of
--- departures that slides by five minutes, and to how many places it goes. Values are distinguished
--- in the scan and counted once for each stretch of windows that they are in.
+-- Exact COUNT, SUM and AVG of DISTINCT values over windows that overlap 288 times: departures and
+-- destinations of 24 hours, every five minutes. The scan finds the distinct values of each slice,
+-- and each value is counted once for all consecutive windows that contain it.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

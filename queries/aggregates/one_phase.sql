@@ -1,6 +1,6 @@
--- Some aggregates cannot be merged from partials: an exact percentile needs all of a window's
--- values at once. Such a query runs in one phase: rows are copied into their windows and Spark
--- aggregates there. The SQL is the same, and EXPLAIN says which aggregate is the reason.
+-- Some aggregates cannot be merged from partials: an exact percentile needs all values of a window.
+-- Such a query runs in one phase: rows are copied into their windows, and Spark aggregates them.
+-- EXPLAIN names the aggregate that is the reason.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Aggregates that are merged from slices: means, deviations, extremes and the rows they come from,
--- first and last by time, conditions. All of them are computed for overlapping windows in one pass.
--- MAX_BY and LAST_VALUE give the same row each time, also where several rows tie.
+-- Aggregates that are merged from slices: means, deviations, extremes and their rows, first and
+-- last values, conditions. All are computed over overlapping windows in one pass. MAX_BY and
+-- LAST_VALUE are deterministic, even with ties.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,5 @@
--- datagen makes rows up: the same ones for the same seed, on any number of cores. A sequence gives the
--- event time here, by a computed column, and the watermark is what a stream would need; in batch it
--- does nothing.
+-- datagen generates rows: the same ones for the same seed, on any number of cores. A computed
+-- column derives the event time from a sequence. The watermark is used only on a stream.
 CREATE TABLE orders (
   id BIGINT,
   item INT,

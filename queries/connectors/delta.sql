@@ -1,5 +1,5 @@
--- A Delta table, by the package deltalake (pip install 'sqlwin[lake]'): its columns come from its
--- log, which also says which files a query needs. 'version' or 'timestamp' reads an older one.
+-- A Delta table, read with the package deltalake (pip install 'sqlwin[lake]'). Columns come from
+-- its log, which also limits the files to read. 'version' or 'timestamp' reads an older version.
 CREATE TABLE departures WITH ('connector' = 'delta', 'path' = 'queries/data/departures');
 
 SELECT origin, window_start, COUNT(*) AS departures, SUM(distance) AS miles

@@ -1,5 +1,5 @@
--- A path in quotes is a table: delimiter, header, types, decimal comma, NULLs and the way times are
--- written are found in a sample. SHOW CREATE TABLE 'queries/data/sales.csv' shows what was found.
+-- A quoted path is a table: sqlwin detects delimiter, header, types, decimal comma, NULLs and time
+-- formats from a sample. SHOW CREATE TABLE 'queries/data/sales.csv' shows the result.
 SELECT window_start, Laden, COUNT(*) AS n, ROUND(SUM(Menge * Preis), 2) AS umsatz
 FROM TUMBLE('queries/data/sales.csv', Zeit, 1h)
 GROUP BY window_start, window_end, Laden

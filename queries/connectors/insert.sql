@@ -1,6 +1,6 @@
--- INSERT writes to a connector: print shows rows as Flink does, with +I before each; blackhole runs
--- the query and keeps nothing. A statement set runs several inserts. EXPLAIN of an insert shows the
--- plan and runs nothing.
+-- INSERT writes to a table: print shows rows as Flink does, with +I before each; blackhole discards
+-- them. A statement set runs several INSERTs. EXPLAIN of an INSERT shows the plan without running
+-- it.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- A topic of Kafka, written and read: each row is a message, with the sensor as its key. What Kafka
--- knows of a message is in METADATA columns. A table that ends at the latest offset is read in batch;
--- without 'scan.bounded.mode' it is a stream. A broker has to be at localhost:9092.
+-- Write and read a Kafka topic: each row is a message, with the sensor as its key. METADATA columns
+-- contain a message's partition and time. A table that ends at the latest offset is read as a batch;
+-- without 'scan.bounded.mode' it is a stream. Requires a broker at localhost:9092.
 CREATE TABLE readings (
   sensor STRING,
   degrees INT,

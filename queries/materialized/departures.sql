@@ -1,6 +1,6 @@
--- A materialized table keeps a window aggregation as slices, in a Delta table (pip install
--- 'sqlwin[lake]'). It answers any windows over the same table that are made of such slices: here
--- six-hour windows by airport, from hours by airport and carrier. EXPLAIN says so: SliceScan.
+-- A materialized table stores a window aggregation as slices, in a Delta table (pip install
+-- 'sqlwin[lake]'). It answers queries over the same table whose windows consist of these slices:
+-- here six-hour windows by airport, from hours by airport and carrier. EXPLAIN shows SliceScan.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

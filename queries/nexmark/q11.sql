@@ -1,5 +1,5 @@
--- Nexmark q11, user sessions: how many bids a bidder made in each session of activity.
--- Session windows in the old spelling: GROUP BY SESSION(time, gap).
+-- Nexmark q11, user sessions: number of bids of each bidder in each session of activity. A group
+-- window function: GROUP BY SESSION(time, gap).
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
--- Nexmark q12, processing-time windows: how many bids a bidder made in each ten seconds of processing time.
--- In batch all rows have one processing time, that of the statement; in a stream windows close as it passes.
+-- Nexmark q12, processing-time windows: number of bids of each bidder per ten seconds of processing
+-- time. In a batch, all rows have the time of the statement.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,4 +1,5 @@
--- Nexmark q15, bidding statistics by day: an aggregation without a window, with distinct counts and FILTER, as Spark runs it.
+-- Nexmark q15, bidding statistics by day: an aggregation without a window, with distinct counts and
+-- FILTER, which Spark runs.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,4 +1,4 @@
--- Nexmark q16, channel statistics by day: the same by channel, with the minute of the last bid.
+-- Nexmark q16, channel statistics by day: q15 by channel, with the minute of the last bid.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
--- Nexmark q5, hot items: which auctions got the most bids in the last ten seconds, every two seconds.
--- A window aggregation, its maximum in each window, and a join of the two on the window.
+-- Nexmark q5, hot items: auctions with the most bids in the last ten seconds, every two seconds. A
+-- window aggregation, its maximum in each window, and a join of the two by window.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
--- Nexmark q5 with sixty windows over every bid: hot items of the last minute, every second.
--- The slices are as many as with two windows over every bid; only more of them make a window.
+-- Nexmark q5 with sixty windows over every bid: hot items of the last minute, every second. There
+-- are as many slices as in q5.sql; each window consists of more of them.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
--- Nexmark q7, highest bid: the bids with the highest price of each ten seconds.
--- Windows joined with the rows themselves: Spark's join, around a window aggregation.
+-- Nexmark q7, highest bid: the bids with the highest price of each ten seconds. Spark joins the
+-- windows with the rows.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
--- Nexmark q7, highest bid, by rank: the bids with the highest price of each ten seconds.
--- A Top-1 of the rows of each window; q7.sql joins windows with rows of any time, which no stream can.
+-- Nexmark q7, highest bid, by rank: the bids with the highest price of each ten seconds. A Top-1 of
+-- the rows of each window, which also runs on a stream, unlike the join of q7.sql.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,4 +1,4 @@
--- Nexmark q8, new users: who registered and opened an auction within the same ten seconds.
+-- Nexmark q8, new users: persons who registered and opened an auction within the same ten seconds.
 -- A join of two window aggregations over the same windows.
 CREATE TABLE nexmark (
   event_type INT,

@@ -1,6 +1,6 @@
--- A dashboard: quarters of an hour, hours and days over one table, in one statement set. The table is
--- read once, into slices of 15 minutes; hours are rolled up from these, and days from hours. EXPLAIN
--- shows the shared slices where they are made; where they are read again it says Reused.
+-- A dashboard of quarters of an hour, hours and days in one statement set. The table is read once,
+-- into slices of 15 minutes; hours are merged from these, and days from hours. EXPLAIN shows
+-- SharedSlices where slices are computed and Reused where they are read again.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Windows in the style of Flink before 1.13: the window stands in GROUP BY, and functions such as
--- TUMBLE_START give its bounds. The second query puts windows of a week over those of a day.
--- SQL of this style runs as it is; it becomes the table functions, slices and all.
+-- Group window functions, the style of Flink before 1.13: the window is in GROUP BY, and functions
+-- such as TUMBLE_START return its bounds. They run like window table functions, with slices. The
+-- second query aggregates daily windows by week.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Totals beside their parts: CUBE, ROLLUP and GROUPING SETS inside each window. Each row is
--- aggregated once into its slice, by all keys; what the sets have in common is merged from there.
--- GROUPING distinguishes the NULL of a total from a NULL in the data.
+-- Totals and their parts in each window: CUBE, ROLLUP and GROUPING SETS. Each row is aggregated
+-- once into its slice, by all keys; the sets are merged from these partials. GROUPING distinguishes
+-- the NULL of a total from a NULL in the data.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,5 @@
--- The best N of each window, as Flink writes it: ROW_NUMBER over the window, and a condition on it
--- outside. The inner query counts in windows, the middle one numbers the rows of each window, and the
--- outer one keeps the first ones. Here: the three destinations with the most departures by half day.
+-- Top-N of each window, as in Flink: ROW_NUMBER partitioned by the window, and a condition on it in
+-- the outer query. Here: the three destinations with the most departures per half day.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Windows work over tables, views, common table expressions and subqueries, and their results can be
--- joined, ranked or windowed again. Here a view computes hourly delays by airport, and a second window
--- over window_time finds the worst hour of every week.
+-- Window functions read tables, views, common table expressions and subqueries, and their results
+-- can be joined, ranked or windowed again. Here a view computes hourly delays by airport, and a
+-- second window over window_time finds the worst hour of every week.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Rows of two relations in the same window: a window join, here of the departures of two carriers.
--- It is a node of its own in EXPLAIN; LEFT, RIGHT, FULL, SEMI and ANTI joins, IN and EXISTS too.
--- Static tables join like any other: the second query puts names to the airports.
+-- Join the results of two window aggregations by window: the departures of two carriers per day.
+-- EXPLAIN shows WindowJoin. LEFT, RIGHT, FULL, SEMI and ANTI joins, IN and EXISTS work too. The
+-- second query joins a static table, the names of the airports.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

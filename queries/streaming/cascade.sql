@@ -1,5 +1,5 @@
--- A cascade: totals of ten minutes make totals of an hour. The second window reads the first one's
--- results, with window_time as its time, and never sees a row of the source.
+-- Windows over windows: totals of ten minutes are aggregated to totals of an hour. The second
+-- window function reads the results of the first, with window_time as its time.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE meter (

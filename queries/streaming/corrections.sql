@@ -1,5 +1,5 @@
--- Allowed lateness: a window is emitted when the watermark passes its end, and again when rows come
--- that are late by no more than ten minutes. What was said before is taken back (-U) and said anew (+U).
+-- Allowed lateness: a window is emitted when the watermark passes its end, and again when rows
+-- arrive up to ten minutes late. The previous result is retracted (-U) and replaced (+U).
 SET 'execution.runtime-mode' = 'streaming';
 SET 'table.exec.emit.allow-lateness' = '10 min';
 

@@ -1,5 +1,5 @@
--- What was sold today, up to now: CUMULATE emits a running total every six hours and starts anew at
--- midnight. The input ends, and is streamed all the same: the end of input closes the last windows.
+-- Sales of the day so far: CUMULATE emits a running total every six hours and starts over at
+-- midnight. The bounded input is streamed; its end closes the last windows.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE sales (

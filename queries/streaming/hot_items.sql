@@ -1,5 +1,5 @@
--- Items that are in demand right now: those with at least 88 bids in the last five minutes, looked at
--- every minute. Each bid is aggregated once, into its minute; five minutes are put together per window.
+-- Items in demand: those with at least 88 bids in the last five minutes, every minute. Each bid is
+-- aggregated once, into its minute; five minutes are merged per window.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE bids (

@@ -1,7 +1,7 @@
--- Late rows: some readings come six minutes late, some half an hour, and the watermark allows for one
--- minute. A late reading still counts in those of its windows that have not closed: here windows of a
--- quarter of an hour that slide by five minutes. Where all are closed it is counted, and goes to the
--- table that 'late-rows' names, with the watermark that it missed; without that it is dropped.
+-- Late rows: the watermark allows for one minute, but some readings arrive six minutes late and
+-- some half an hour. Windows of 15 minutes begin every five minutes, and a late reading still
+-- counts in those that are open. If none is, the reading is counted as late and written to the
+-- table named by 'late-rows', with the watermark that it missed.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE readings (

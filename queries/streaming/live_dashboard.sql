@@ -1,5 +1,5 @@
--- A dashboard that never ends: requests come in at a pace, a thousand a second, and every two seconds
--- the last ten are emitted. Nothing says that this is a stream but the source, which is unbounded.
+-- A live dashboard: a thousand requests per second, and every two seconds the totals of the last
+-- ten. The query is a stream because its source is unbounded.
 -- Runs until Ctrl-C.
 CREATE TABLE requests (
   page INT,

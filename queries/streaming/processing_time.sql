@@ -1,6 +1,6 @@
--- Windows on processing time: a request counts in the window in which it arrives, whatever time it carries. So there
--- is no watermark, no row is late, and a window is emitted when its time is over, even if nothing more comes in.
--- What it gives is of the moment, and another thing the next time, so that there is no result to compare with.
+-- Windows on processing time: a request counts in the window in which it arrives. There is no
+-- watermark, no row is late, and a window is emitted when its time is over, even without new rows.
+-- Each run has another result.
 -- Runs until Ctrl-C.
 CREATE TABLE requests (
   page INT,

@@ -1,7 +1,7 @@
--- Visits: a user's clicks belong together until nothing comes for five minutes. A session is emitted
--- when the watermark has passed its end, five minutes after its last click: sessions that are open are
--- kept in state. Some clicks come three minutes late, and join a session that is open, or two of them;
--- some come half an hour late, when the visit is over, and go to the table that 'late-rows' names.
+-- Visits: clicks of a user less than five minutes apart form a session. A session is emitted when
+-- the watermark passes its end, five minutes after its last click. Some clicks arrive three minutes
+-- late and extend or merge open sessions. Others arrive half an hour late, after the session was
+-- emitted, and go to the table named by 'late-rows'.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE clicks (

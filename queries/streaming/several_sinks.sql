@@ -1,5 +1,5 @@
--- One source, several results: a statement set starts a stream for each INSERT. The rows of two sensors
--- are one input by UNION ALL; the watermark goes by the one that is behind.
+-- Several results from one source: a statement set with two INSERTs. UNION ALL combines the rows of
+-- two sensors; the watermark is the lower one of both.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE indoor (

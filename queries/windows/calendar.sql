@@ -1,6 +1,5 @@
--- Windows by the calendar: INTERVAL in months, quarters or years makes windows that begin on the
--- first of a month, WEEK those that begin on Monday. CUMULATE goes through a month by days, weeks or
--- hours and begins anew on the first: month to date.
+-- Calendar windows: intervals in months, quarters or years begin on the first of a month, weeks on
+-- Monday. CUMULATE over a month gives month-to-date totals.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',
@@ -13,7 +12,7 @@ FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' QUARTER))
 GROUP BY window_start, window_end
 ORDER BY window_start;
 
--- Three months, every month: the worst ones. 2013 is all there is, so the first and the last are short.
+-- The worst three months, beginning with any month. The data is of 2013, so the first and last windows are incomplete.
 SELECT window_start, window_end, COUNT(*) AS departures, ROUND(AVG(dep_delay), 1) AS mean_delay
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' MONTH, INTERVAL '3' MONTHS))
 GROUP BY window_start, window_end
@@ -27,7 +26,7 @@ GROUP BY window_start, window_end
 HAVING window_start IN (TIMESTAMP_NTZ'2013-02-01', TIMESTAMP_NTZ'2013-03-01')
 ORDER BY window_end;
 
--- Weeks begin on Monday; months may begin on another day than the first.
+-- Weeks begin on Monday; with an offset, months begin on another day than the first.
 SELECT window_start, window_end, COUNT(*) AS departures
 FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' WEEK))
 GROUP BY window_start, window_end

@@ -1,6 +1,6 @@
--- CUMULATE grows a window step by step up to a largest size and then begins anew: running totals of a
--- day, every four hours. Steps without a flight of their own are emitted too, with the total so far,
--- from an airport's first flight of the day until midnight.
+-- CUMULATE extends a window step by step up to its size and then begins anew: running totals of a
+-- day, every four hours. After an airport's first flight of the day, each step is emitted until
+-- midnight, even without new flights.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

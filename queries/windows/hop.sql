@@ -1,6 +1,5 @@
--- HOP slides a window along: the arguments are the slide and then the size. Here: the busiest hours of
--- the year, looked for minute by minute, so that an hour may begin at any minute. Every flight is in
--- sixty windows; Spark's own window() would copy it sixty times.
+-- HOP(slide, size): overlapping windows. Here: the busiest hours of the year, which may begin at
+-- any minute. Every flight is in sixty windows; Spark's window() would copy it sixty times.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -1,6 +1,6 @@
--- Windows over instants (TIMESTAMP_LTZ) follow the wall clock of table.local-time-zone. The night of
--- 9 March 2013 lacked an hour in New York, and a day of 23 hours is still one window; the window
--- columns show local time, window_time is the last instant of the window.
+-- Windows over instants (TIMESTAMP_LTZ) use the wall clock of table.local-time-zone. In New York,
+-- 10 March 2013 had only 23 hours, and is still one window. window_start and window_end are local
+-- times; window_time is the last instant of the window.
 SET 'table.local-time-zone' = 'America/New_York';
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',

@@ -1,6 +1,6 @@
--- Arguments can be given by name, in any order after DATA. This HOP has a size that is no multiple of
--- its slide: a window of 90 minutes begins every hour. Its slices are 30 minutes wide, cut wherever a
--- window begins or ends.
+-- Arguments can have names, in any order after DATA. The size of this HOP is not a multiple of its
+-- slide: a window of 90 minutes begins every hour. Its slices are 30 minutes wide, because windows
+-- begin or end at every half hour.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

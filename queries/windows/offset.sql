@@ -1,6 +1,6 @@
--- An offset shifts where windows begin. An airport's day of work begins at four in the morning, so
--- flights after midnight belong to the day before. The argument comes last, and may be negative:
--- INTERVAL '-20' HOURS would give the same days.
+-- An offset, the last argument, shifts all windows. Here an airport's day begins at four in the
+-- morning, so flights after midnight belong to the day before. INTERVAL '-20' HOURS would give the
+-- same days.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

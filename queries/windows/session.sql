@@ -1,6 +1,6 @@
--- SESSION ends a window when nothing came for a while: the departures from Newark on a Saturday, a
--- window ending once no flight to the destination was scheduled for three hours. PARTITION BY gives
--- each destination sessions of its own; they are as long as the flights make them.
+-- SESSION ends a window after a gap without rows: departures from Newark on a Saturday, in sessions
+-- that end when no flight to the destination is scheduled for three hours. PARTITION BY gives each
+-- destination its own sessions.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',
@@ -17,7 +17,7 @@ FROM TABLE(SESSION(TABLE newark PARTITION BY dest, DESCRIPTOR(sched_dep), INTERV
 GROUP BY dest, window_start, window_end
 ORDER BY dest, window_start;
 
--- The same rows in sessions of the airport as a whole, counted by destination inside them.
+-- Sessions of all flights from the airport, counted by destination.
 SELECT window_start, window_end, dest, COUNT(*) AS flights
 FROM TABLE(SESSION(TABLE newark, DESCRIPTOR(sched_dep), INTERVAL '75' MINUTES))
 GROUP BY dest, window_start, window_end

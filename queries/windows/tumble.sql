@@ -1,6 +1,6 @@
--- TUMBLE cuts time into windows that touch and never overlap. Here: departures and cancellations at
--- Kennedy airport for every hour of the day on which a blizzard reached the city. A cancelled flight
--- has no air time. Hours without flights give no row: there are no empty windows.
+-- TUMBLE divides time into adjacent windows. Here: departures and cancellations per hour at Kennedy
+-- airport, on the day of a blizzard. A cancelled flight has no air time. Hours without flights have
+-- no row.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

@@ -96,7 +96,7 @@ _ELSEWHERE = {
         "'name'; add the driver's JAR with --conf spark.jars"
     ),
     "upsert-kafka": (
-        "use 'connector' = 'kafka'; it writes final rows only, such as those of windows, "
+        "use 'connector' = 'kafka', which writes only final results, such as closed windows, "
         "and reads every message of a key"
     ),
 }

@@ -136,7 +136,9 @@ def renamed_options(store: Store, names: Mapping[str, Mapping[str, str]]) -> dic
         if name in library_names:
             renamed[library_names[name]] = _text(value)
         elif name not in _ELSEWHERE[store.kind]:
-            raise UnreadableError(f"its client has no setting for {name} of {store.root}")
+            raise UnreadableError(
+                f"its client does not support {name}, which is set for {store.root}"
+            )
     return renamed
 
 

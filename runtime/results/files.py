@@ -124,10 +124,10 @@ def _read_mapped(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 class _NamesParam(AccumulatorParam[_Names]):
-    """Merges names within a task, and passes those of finished tasks on in the driver.
+    """Accumulator of file names: merges them in a task, and passes them to `take` in the driver.
 
     Args:
-        take: Receives the names in the driver. None in a task.
+        take: Receives the names of a finished task. None in a task.
     """
 
     def __init__(self, take: Callable[[_Names], None] | None = None) -> None:
@@ -247,7 +247,7 @@ class _ArrowFile:
             why = os.strerror(error.errno) if error.errno else str(error)
             raise ExecutionError(
                 f"the rows of the result cannot be written to {self._directory}: {why}",
-                hint="the environment variable TMPDIR names another temporary directory",
+                hint="set the environment variable TMPDIR to another directory",
             ) from error
 
 

@@ -184,8 +184,8 @@ def build(
         source = base.step.source
         if source.files.others:
             raise ExecutionError(
-                f"{source.files.others[0].path} can only be read by Spark, and therefore "
-                "not into slices",
+                f"slices cannot be built from {source.files.others[0].path}, which only Spark "
+                "can read",
                 hint="write the file again with another program or other settings",
             )
         store = store_of_scan(spark, source.files.path)

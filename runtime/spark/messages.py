@@ -282,7 +282,7 @@ _TEMPLATES = {
     "WRONG_NUM_ARGS": ErrorText(
         "{functionName:name} takes {expectedNum} arguments, not {actualNum}"
     ),
-    "AMBIGUOUS_REFERENCE": ErrorText("column {name:name} is ambiguous", "say {referenceNames:or}"),
+    "AMBIGUOUS_REFERENCE": ErrorText("column {name:name} is ambiguous", "use {referenceNames:or}"),
     "MISSING_AGGREGATION": ErrorText(
         "`{expression:type}` must be in GROUP BY or in an aggregate function",
         "add it to GROUP BY, or use any_value({expression:type})",

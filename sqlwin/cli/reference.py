@@ -78,7 +78,7 @@ def _commands() -> Iterator[str]:
     shared = {option: names for option, names in users.items() if len(names) > 1}
     yield "## Commands\n"
     yield f"```text\n{_help(main, 'sqlwin')}\n```\n"
-    yield "`--help` says more and has examples.\n"
+    yield "`--help` has details and examples.\n"
     most = max(shared.values(), key=len)
     yield f"Options of {_short_names(most)}:\n"
     yield _list((f"`{option}`", text) for (option, text), names in shared.items() if names == most)

@@ -69,8 +69,8 @@ def repl(
 ) -> None:
     """Run SQL interactively.
 
-    End a statement with ; to run it. Spark starts in the background, and statements wait until it
-    is ready. Ctrl-C cancels the running statement, Ctrl-D quits.
+    End a statement with ; to run it. Spark starts in the background, and statements that need it
+    wait. Ctrl-C cancels the running statement, Ctrl-D quits.
 
     At the prompt, \\? lists the commands (\\d describes tables, \\i runs a file, \\x shows one line
     per value ...), and Tab completes tables, columns, functions, settings and files. The history

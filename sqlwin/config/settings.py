@@ -87,7 +87,7 @@ SETTINGS: dict[str, Setting] = {
             "pipeline.name",
             Type.STRING,
             "",
-            "name of the jobs of the statements that follow",
+            "name of the Spark jobs and streams of the following statements",
         ),
         Setting(
             "sqlwin.analyze.duration",
@@ -154,16 +154,16 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
             "256 mb",
-            "maximum bytes of rows in Parquet files over which windows are computed in this "
-            "process, without Spark; 0: never. The default applies only if nobody has chosen a "
-            "Spark (`--master`, `master=`, `spark=`)",
+            "maximum bytes of rows in Parquet files that a query aggregates in this process, "
+            "without Spark; 0: never. Off by default in a session with its own Spark "
+            "(`--master`, `master=`, `spark=`)",
         ),
         Setting(
             "sqlwin.materialized.in-process-bytes",
             Type.MEMORY,
             "64 mb",
-            "maximum bytes of slices from which a query is answered in this process, without a "
-            "Spark job, if it reads little else; 0: never",
+            "maximum bytes of slices that a query merges in this process, without a Spark job; "
+            "0: never",
         ),
         Setting(
             "sqlwin.materialized.rewrite",
@@ -175,8 +175,8 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.materialized.stale-read",
             Type.CHOICE,
             "refuse",
-            "rows that a materialized table does not contain yet: `refuse` reads them in "
-            "addition to its slices, `allow` answers without them",
+            "rows that a materialized table does not contain yet: `refuse` also reads them from "
+            "the base table, `allow` omits them",
             choices=("refuse", "allow"),
         ),
         Setting(
@@ -260,8 +260,8 @@ SETTINGS: dict[str, Setting] = {
             "table.dml-sync",
             Type.BOOLEAN,
             "false",
-            "whether INSERT waits for a stream with unbounded input to end; it always waits for "
-            "all others",
+            "whether INSERT waits for streams with unbounded input; it always waits for those "
+            "with bounded input",
         ),
         Setting(
             "table.exec.emit.allow-lateness",

@@ -171,7 +171,7 @@ class ChangedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class UpdateMetadata:
-    """Emitted results of open windows, and what has changed since.
+    """Emitted results of open windows, and the windows that have changed since.
 
     Attributes:
         runs: Emitted results; later runs override earlier ones.

@@ -373,7 +373,7 @@ class _Splitter:
 
 def _hashed_columns(metadata: GroupMetadata) -> list[str]:
     if metadata.by is None:
-        raise _damaged("it does not say by which columns its key groups are")
+        raise _damaged("the columns that assign keys to key groups are missing")
     return [*metadata.by]
 
 

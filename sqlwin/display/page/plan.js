@@ -302,7 +302,7 @@ function ruleSection(query) {
   }
   for (const note of left) {
     const text = element("div");
-    text.append(element("span", "rule", "window block left to Spark"), element("div", "reason", note));
+    text.append(element("span", "rule", "left to Spark"), element("div", "reason", note));
     made.append(item("no", text));
   }
   section.append(made);

@@ -50,6 +50,7 @@ def test_packages_that_are_missing_are_named_with_what_installs_them(tmp_path: P
     assert second == "  pip install 'sqlwin[connect]'"
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
     result = client("run", "--remote", f"sc://{address}", "-e", "SELECT 1")

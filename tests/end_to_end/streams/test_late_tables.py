@@ -381,7 +381,10 @@ def test_what_cannot_be_is_said_before_a_stream_starts(
             fresh_session.execute(query)[-1].rows  # noqa: B018
         assert raised.value.hint
     explained = fresh_session.execute(f"EXPLAIN {insert(TUMBLE)}")[-1].text
-    assert "rows that arrive later are late: counted and written to too_late" in explained
+    assert (
+        "rows that arrive later are late; late rows are counted and written to too_late"
+        in explained
+    )
     for statement, message in (
         ("DROP TABLE too_late", "does not exist"),
         ("CREATE TABLE too_late (w INT) WITH ('connector' = 'memory')", "no column `w`"),

@@ -10,8 +10,7 @@ from tests.goldens import ROOT
 from tests.observing import files_below, wait_until
 from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
-# one of several processes runs them all
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("prompt")]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 WINDOWS = (
     "SELECT window_end, COUNT(*) AS n\r"

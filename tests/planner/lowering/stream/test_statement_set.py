@@ -131,7 +131,7 @@ def rows_above(plan):
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        (ranked(window_aggregate(Tumble(MINUTE))), "WindowRank follows its windows"),
+        (ranked(window_aggregate(Tumble(MINUTE))), "WindowRank is applied to its windows"),
         (
             window_aggregate(Cumulate(MINUTE, HOUR, emit_only_on_update=True)),
             "are emitted on updates only",
@@ -186,7 +186,9 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     lines = explain_shared(step, 1, 8, "min").splitlines()
     assert lines[-1] == "    state read per window: all its slices"
     assert lines[-2] == "    slice store: plain, because a window is one slice"
-    assert lines[-3].endswith("rows that arrive later are late: counted and written to too_late")
+    assert lines[-3].endswith(
+        "rows that arrive later are late; late rows are counted and written to too_late"
+    )
 
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
@@ -243,21 +245,21 @@ EXPLAINED = """\
 == Stream ==
 SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
   one stream for all INSERTs: it reads the source once and stores each slice once
-  watermark: of t; never decreases
+  watermark: from t; never decreases
   key groups: 4, by k
   state: one partial per key and live slice of 1 min, merged into wider slices once only \
 wider windows need it: k, $slice_end, s$0, m$0
   a window is emitted when the watermark reaches its end
-  minutes: TUMBLE(time_col=[ts], size=[1 min]): rows that arrive later are late: dropped \
-and counted
+  minutes: TUMBLE(time_col=[ts], size=[1 min]): rows that arrive later are late; late \
+rows are dropped and counted
     slice store: plain, because a window is one slice
   moving: HOP(time_col=[ts], size=[1 h], slide=[1 min]): a row is late once all windows of its \
-slice are emitted: dropped and counted
+slice are emitted; late rows are dropped and counted
     slice store: running aggregates, because each slice is in 60 windows
     state read per window: three partials per key, from running aggregates; with few rows, \
 all its slices
   hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late once all windows of \
-its slice are emitted: dropped and counted
+its slice are emitted; late rows are dropped and counted
     slice store: plain, because closed steps are merged into one slice
     state read per window: the running total and the last step
 """
