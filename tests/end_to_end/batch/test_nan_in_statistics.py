@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import sqlwin
+from tests.marks import among
 
 NAN, INFINITY = math.nan, math.inf
 VALUES = [0.5, 1.0, 2.0, 3.0, 0.0, -0.0, -1.0, NAN, INFINITY, -INFINITY, None]
@@ -150,7 +151,7 @@ def conditions(draw: st.DrawFn) -> tuple[str, Any]:
     return f"{column} NOT IN ({listed})", lambda x: None if is_in(x) is None else not is_in(x)
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@pytest.mark.parametrize("file_format", among(["parquet", "orc"], long=["orc"]))
 @settings(
     max_examples=3,
     deadline=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import sqlwin
 from tests.end_to_end.stream_files import write_next
@@ -42,6 +43,7 @@ def n_shared(session: sqlwin.Session) -> int:
     return int(rows[0].n)
 
 
+@pytest.mark.long
 def test_windows_of_many_keys_are_those_of_a_batch_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from pyspark.sql import SparkSession
 
 from runtime.spark.start_workers import start_workers
+from tests.observing import wait_until
 
 
 def test_workers_are_kept_for_the_jobs_that_follow(spark: SparkSession):
@@ -25,7 +26,8 @@ def test_workers_are_kept_for_the_jobs_that_follow(spark: SparkSession):
     assert thread is not None
     thread.join()
     assert not thread.is_alive()
-    assert running_workers() & running_workers()
+    # a job whose predecessor has not returned all workers yet gets new ones
+    wait_until(lambda: running_workers() & running_workers())
 
 
 def test_a_cluster_and_a_connect_server_start_their_own_workers():
