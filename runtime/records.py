@@ -73,7 +73,7 @@ def from_json(type_: type[T], value: object) -> T:
     """Return the dataclass that `to_json` was given.
 
     Raises:
-        MalformedRecordError: a field is unknown, missing or of another type.
+        MalformedRecordError: A field is unknown, missing or of another type.
     """
     annotation: Any = type_
     record: T = _decoder(annotation)(value)
@@ -101,8 +101,8 @@ def from_text(type_: type[T], text: str, version: int | None = None) -> T:
         version: Version that the text must have. None if it has none.
 
     Raises:
-        OtherVersionError: the text is of another version.
-        MalformedRecordError: it is no JSON, or a field is unknown, missing or of another type.
+        OtherVersionError: The text is of another version.
+        MalformedRecordError: It is no JSON, or a field is unknown, missing or of another type.
     """
     try:
         content = json.loads(text)

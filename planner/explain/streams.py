@@ -196,7 +196,6 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
 
 
 def _state_columns(local: StreamLocalStep) -> str:
-    """Return the columns of the state."""
     columns = [column for partial in local.source.partials for column in partial.columns]
     return ", ".join([*local.keys, local.slice_end, *columns])
 

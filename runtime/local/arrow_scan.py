@@ -55,7 +55,7 @@ def planned_splits(
     condition can match are left out. The splits' `times_us` are times of the column `time`.
 
     Raises:
-        ExecutionError: a file has changed since the query was planned.
+        ExecutionError: A file has changed since the query was planned.
     """
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     files = step.source.files

@@ -52,7 +52,7 @@ class ScanRows:
         """Yield the rows of a split that count, as `columns`, batch by batch.
 
         Raises:
-            ExecutionError: a file cannot be read, or an expression fails.
+            ExecutionError: A file cannot be read, or an expression fails.
         """
         scan = self._step.source
         assert isinstance(scan, FileScan), "other tables have no such splits"
@@ -68,7 +68,7 @@ class ScanRows:
         """Return rows of the source that Spark has read, as `columns`.
 
         Raises:
-            ExecutionError: an expression fails.
+            ExecutionError: An expression fails.
         """
         self.n_rows += batch.num_rows
         count("rows_scanned", batch.num_rows)
@@ -79,7 +79,7 @@ class ScanRows:
         """Add a time column if windows are not on a column of the rows.
 
         Raises:
-            ExecutionError: the time cannot be computed.
+            ExecutionError: The time cannot be computed.
         """
         time = self._step.source.time
         if isinstance(time, ColumnRef) or _TIMESTAMP in batch.schema.names:
@@ -95,7 +95,7 @@ class ScanRows:
         """Return the rows that pass the filters and have a time, as from `add_time`.
 
         Raises:
-            ExecutionError: a filter or the time cannot be computed.
+            ExecutionError: A filter or the time cannot be computed.
         """
         step = self._step
         if step.source.filters:
@@ -115,7 +115,7 @@ class ScanRows:
         """Evaluate TIME, keys, arguments and conditions of rows from `counted`.
 
         Raises:
-            ExecutionError: an expression fails.
+            ExecutionError: An expression fails.
         """
         time_us = int64_values(self.times(batch))
         if self._step.time_type == "timestamp":

@@ -45,7 +45,7 @@ def slice_splits(
     """Return the splits that tasks read, without row groups that filters exclude.
 
     Raises:
-        ExecutionError: a file has changed since the query was planned.
+        ExecutionError: A file has changed since the query was planned.
     """
     flat = tuple(c for c in source.files.columns if not c.type.startswith(_NESTED))
     lists = tuple(c.name for c in source.files.columns if c.type.startswith(_NESTED))
@@ -68,7 +68,7 @@ def split_tables(
     """Yield a split's partials with `partials_schema`, merged to the step's slices if worth it.
 
     Raises:
-        ExecutionError: a file cannot be read, an expression fails or a sum overflows its type.
+        ExecutionError: A file cannot be read, an expression fails or a sum overflows its type.
     """
     source, schema = step.source, partials_schema(step)
     flat = [c for c in source.files.columns if not c.type.startswith(_NESTED)]

@@ -64,7 +64,7 @@ class SplitWindows:
             sent_ends: int64[n], ends of slices with partials that were sent before.
 
         Raises:
-            ExecutionError: the time of a row contradicts the statistics of its file.
+            ExecutionError: The time of a row contradicts the statistics of its file.
         """
         complete = []
         for table in tables:

@@ -105,7 +105,7 @@ def buffer_plan(
         buffer_bytes: Maximum bytes of the buffer.
 
     Raises:
-        AnalysisError: an argument has a type that its function does not accept.
+        AnalysisError: An argument has a type that its function does not accept.
     """
     fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
@@ -141,7 +141,7 @@ def aggregate(
         at_end: Converts the tables that remain at the end. None means `cut`.
 
     Raises:
-        ExecutionError: the source fails, or a sum overflows its type.
+        ExecutionError: The source fails, or a sum overflows its type.
     """
     buffer = WindowBuffer(
         local_window(plan.window),

@@ -218,7 +218,7 @@ class ExclusiveTimes:
         first_us: Time of the first row.
         last_us: Time of the last row.
         after_us: Other splits have rows at or before this time,
-        until_us: or at or after this one.
+        until_us: Or at or after this one.
     """
 
     first_us: int

@@ -83,8 +83,8 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
     """Check that a table can accept the rows of a stream, before anything starts.
 
     Raises:
-        CatalogError: its declaration is wrong, or it is only a source.
-        AnalysisError: it cannot be overwritten, or does not accept updates.
+        CatalogError: Its declaration is wrong, or it is only a source.
+        AnalysisError: It cannot be overwritten, or does not accept updates.
     """
     check_writable(spec, overwrite=False)
     if overwrite:

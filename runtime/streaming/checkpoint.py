@@ -155,8 +155,8 @@ def open_checkpoint(
         mask: Recognises secrets. `identity` contains none.
 
     Raises:
-        ExecutionError: the checkpoint is another query's, or the directory is not a checkpoint.
-        SetupError: the directory cannot be created, read or written.
+        ExecutionError: The checkpoint is another query's, or the directory is not a checkpoint.
+        SetupError: The directory cannot be created, read or written.
     """
     new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4), str(uuid.uuid4()))
     try:
@@ -221,7 +221,7 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     """Read the checkpoint, and the identity as of its last committed micro-batch.
 
     Raises:
-        ExecutionError: its file cannot be read, or is of another version.
+        ExecutionError: Its file cannot be read, or is of another version.
     """
     path = f"{directory}/{FILE}"
     try:
@@ -252,7 +252,7 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
     """Return the checkpoint in a directory and its stream's identity, without changing it.
 
     Raises:
-        ExecutionError: the directory has no checkpoint.
+        ExecutionError: The directory has no checkpoint.
     """
     if not files.exists(f"{directory}/{FILE}"):
         if not files.exists(directory):
@@ -281,7 +281,7 @@ def preview_checkpoint(
         operator continues.
 
     Raises:
-        ExecutionError: the checkpoint cannot be read.
+        ExecutionError: The checkpoint cannot be read.
     """
     if not files.exists(f"{directory}/{FILE}"):
         return None
@@ -302,7 +302,7 @@ def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:
         Number of the last committed micro-batch, or None.
 
     Raises:
-        ExecutionError: a file is missing or damaged.
+        ExecutionError: A file is missing or damaged.
     """
     _check_spark_files(files, checkpoint)
     return max(committed_batches(files, checkpoint), default=None)
@@ -404,7 +404,7 @@ def begin_with(
         a start has failed and nothing of the stream runs any more.
 
     Raises:
-        SetupError: the checkpoint cannot be written.
+        SetupError: The checkpoint cannot be written.
     """
     try:
         before = files.read_text(f"{checkpoint.directory}/{FILE}")

@@ -45,7 +45,7 @@ class ControlSources:
         """Return a table's splits as they arrive, in the first column of a streaming DataFrame.
 
         Raises:
-            ExecutionError: the table's files cannot be listed.
+            ExecutionError: The table's files cannot be listed.
         """
         if table not in self._streams:
             directory = None

@@ -79,7 +79,7 @@ def check_spark_files(
         spark_directory: Directory of Spark's part. None means `spark` in `directory`.
 
     Raises:
-        ExecutionError: a file is missing, or is not what Spark wrote; or all files are of another
+        ExecutionError: A file is missing, or is not what Spark wrote; or all files are of another
             checkpoint.
     """
     _SparkFiles(files, directory, spark_directory or f"{directory}/spark").check(spark_id)

@@ -40,7 +40,7 @@ def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
         members: Directories that the INSERTs would have separately. May include `directory`.
 
     Raises:
-        ExecutionError: one of them has its own checkpoint, or is part of another one.
+        ExecutionError: One of them has its own checkpoint, or is part of another one.
     """
     for member in members:
         shared = part_of(files, member)
@@ -67,7 +67,7 @@ def check_no_member(files: Files, directory: str) -> None:
     """Check that an INSERT that runs alone is not part of a shared checkpoint.
 
     Raises:
-        ExecutionError: it is.
+        ExecutionError: It is.
     """
     shared = part_of(files, directory)
     if shared is not None:
@@ -78,7 +78,7 @@ def part_of(files: Files, directory: str) -> str | None:
     """Return the checkpoint that a directory's INSERT is part of, or None if it does not exist.
 
     Raises:
-        ExecutionError: the file that names it cannot be read.
+        ExecutionError: The file that names it cannot be read.
     """
     path = f"{directory}/{SET_FILE}"
     if not files.exists(path):

@@ -91,7 +91,7 @@ def rescale(
         groups_per_task: Minimum number of key groups per task.
 
     Raises:
-        ExecutionError: a stream runs on it, there is nothing to do, or it cannot be rescaled.
+        ExecutionError: A stream runs on it, there is nothing to do, or it cannot be rescaled.
     """
     directory = checkpoint.directory
     with lock_directory(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
@@ -107,7 +107,7 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
     """Return how the key groups of a checkpoint are split for a number of tasks.
 
     Raises:
-        ExecutionError: there would be too many key groups.
+        ExecutionError: There would be too many key groups.
     """
     into = 1
     while checkpoint.key_groups * into < partitions * groups_per_task:
@@ -388,7 +388,7 @@ def _check_key_groups(
     """Check that Spark finds all key groups in the state.
 
     Raises:
-        ExecutionError: one is missing.
+        ExecutionError: One is missing.
     """
     every = set(key_group_numbers(checkpoint.key_groups, checkpoint.partitions))
     alone = set(key_group_numbers(1, checkpoint.partitions))

@@ -144,7 +144,7 @@ class StoredState:
         """Return the operator with a number. None means the only one.
 
         Raises:
-            ExecutionError: no operator has that number, or there are several.
+            ExecutionError: No operator has that number, or there are several.
         """
         numbers = [operator.number for operator in self.operators]
         if number is None and len(numbers) == 1:
@@ -171,7 +171,7 @@ def open_state(
         version: Number of the micro-batch after which state is read. None means the last one.
 
     Raises:
-        ExecutionError: the checkpoint or its version does not exist, or it cannot be read.
+        ExecutionError: The checkpoint or its version does not exist, or it cannot be read.
     """
     try:
         checkpoint, identity = find_checkpoint(files, directory)
@@ -213,7 +213,7 @@ def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) 
     """Return an operator's state as rows: keys, times, aggregates, key group, watermark.
 
     Raises:
-        ExecutionError: only its functions can read the state, or it cannot be read.
+        ExecutionError: Only its functions can read the state, or it cannot be read.
     """
     places = {place: blob for place, blob in stored.blobs.items() if blob.kind in _ROWS_OF}
     if not places and any(blob.kind is BlobKind.GENERAL for blob in stored.blobs.values()):

@@ -89,7 +89,7 @@ class KeyGroupTask:
             is_held: Whether watermarks must not advance; see `advance`.
 
         Raises:
-            ExecutionError: the head of its task has not been called before it.
+            ExecutionError: The head of its task has not been called before it.
         """
         partials: list[pa.Table] = []
         candidates: list[pa.Table] = []
@@ -127,7 +127,7 @@ class KeyGroupTask:
             store: Its state.
 
         Raises:
-            ExecutionError: see `KeyGroupOperator.process`; or the state lacks a blob.
+            ExecutionError: See `KeyGroupOperator.process`; or the state lacks a blob.
         """
         spec = self._spec.operator
         if isinstance(spec, GeneralSpec):
@@ -148,7 +148,7 @@ class KeyGroupTask:
             clock_us: Processing time that it received itself.
 
         Raises:
-            ExecutionError: the head of its task has not been called before it.
+            ExecutionError: The head of its task has not been called before it.
         """
         if group in self._spec.heads:
             if clock_us is not None:

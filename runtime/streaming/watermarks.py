@@ -283,7 +283,7 @@ def wall_watermark_us(instant_us: int, zone: str) -> int:
         zone: Time zone.
 
     Raises:
-        ExecutionError: this machine does not know the zone.
+        ExecutionError: This machine does not know the zone.
     """
     # near the ends of int64 clocks do not change, and the search below would overflow
     instant_us = min(max(instant_us, -FINAL_US + _LIVED_TWICE_US), FINAL_US - 2 * _LIVED_TWICE_US)

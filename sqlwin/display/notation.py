@@ -193,7 +193,6 @@ def _json_keys(array: pa.Array) -> pa.Array:
 
 
 def _json_strings(text: pa.Array) -> pa.Array:
-    """Return JSON strings."""
     if pc.any(pc.match_substring_regex(text, _NEEDS_ESCAPE)).as_py():
         values = text.to_pylist()
         return pa.array(

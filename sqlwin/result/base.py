@@ -176,7 +176,7 @@ class StatementResult(ABC):
         Integer columns with NULLs get pandas' nullable types, such as `Int64`.
 
         Raises:
-            MissingPackageError: pandas is not installed.
+            MissingPackageError: Pandas is not installed.
             ExecutionError: The rows are unbounded and `limit` is None.
         """
         return pandas_frame(lambda: self.to_arrow(limit))

@@ -19,7 +19,7 @@ def pandas_frame(table: Callable[[], pa.Table]) -> pd.DataFrame:
     """Convert the table that a function returns, and release each Arrow column once it is copied.
 
     Raises:
-        MissingPackageError: pandas is not installed. The function was not called then.
+        MissingPackageError: Pandas is not installed. The function was not called then.
     """
     if find_spec("pandas") is None:
         raise _missing("pandas", "to_pandas()")

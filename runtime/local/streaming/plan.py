@@ -102,7 +102,7 @@ def local_plan(
         numbers: Numbers of the key groups, each in a task of its own.
 
     Raises:
-        AnalysisError: an argument has a type that its function does not accept.
+        AnalysisError: An argument has a type that its function does not accept.
     """
     return LocalPlan(
         buffer_plan(step, columns, types).add_row_count(ROW_COUNT),

@@ -57,7 +57,7 @@ class ScanTask:
                 end of input and the processing time, as from `sent_columns`.
 
         Raises:
-            ExecutionError: a split cannot be read, an expression fails, a sum overflows its type.
+            ExecutionError: A split cannot be read, an expression fails, a sum overflows its type.
         """
         return self._local.messages(self._rows_of(batches))
 

@@ -98,7 +98,7 @@ class LocalTask:
         """Convert all rows of the task to messages of MESSAGE_SCHEMA.
 
         Raises:
-            ExecutionError: a sum overflows its type.
+            ExecutionError: A sum overflows its type.
         """
         return self.messages(self._rows_and_late_rows(batches))
 
@@ -113,7 +113,7 @@ class LocalTask:
                 groups, so progress is sent only if this pass has rows.
 
         Raises:
-            ExecutionError: the source fails, or a sum overflows its type.
+            ExecutionError: The source fails, or a sum overflows its type.
         """
         for name in ("rows_in", "rows_out", "blobs_out", "bytes_out"):
             count(name, 0)

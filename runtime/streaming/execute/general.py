@@ -140,7 +140,7 @@ def check_general_key(name: str, type_: str) -> None:
         type_: Its type, as in Spark's DDL.
 
     Raises:
-        AnalysisError: it is a floating-point number, or consists of several values.
+        AnalysisError: It is a floating-point number, or consists of several values.
     """
     if type_ in ("float", "double") or type_.startswith(
         ("array", "map", "struct", "variant", "interval")

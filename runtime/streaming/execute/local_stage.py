@@ -76,7 +76,7 @@ def stream_local_stage(
         wrap: Wraps the stage to measure it.
 
     Raises:
-        AnalysisError: the window operator does not know a type.
+        AnalysisError: The window operator does not know a type.
     """
     if is_local(local, SplitScan, Streaming):
         return _scan_stage(spark, local, options, number, wrap)

@@ -70,7 +70,7 @@ def operator_output(
         names: Column names of the messages and their names in state.
 
     Raises:
-        AnalysisError: a source has instants, and only Java knows the time zone.
+        AnalysisError: A source has instants, and only Java knows the time zone.
     """
     types = tuple(source.time_type for source in step.sources)
     if any(type_ != "timestamp_ntz" for type_ in types) and not is_known_zone(step.time_zone):

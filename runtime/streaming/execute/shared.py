@@ -70,7 +70,7 @@ def shared_windows(
     Takes the arguments of `streaming_dataframe`.
 
     Raises:
-        AnalysisError: the window operator does not know a type or the time zone.
+        AnalysisError: The window operator does not know a type or the time zone.
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"

@@ -63,7 +63,7 @@ def streaming_dataframe(
         meter: Counts rows at the operators. None means no metrics.
 
     Raises:
-        AnalysisError: the window operator does not know a type or the time zone.
+        AnalysisError: The window operator does not know a type or the time zone.
     """
 
     def child(below: Step) -> DataFrame:

@@ -52,7 +52,7 @@ def regroup(
         wrap: Wraps a Python stage to measure it.
 
     Raises:
-        AnalysisError: an argument has a type that its function does not accept.
+        AnalysisError: An argument has a type that its function does not accept.
     """
     local = step.input
     with temporary_view(spark, child(local.source.input)) as source:

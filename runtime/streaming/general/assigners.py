@@ -74,7 +74,7 @@ class SessionAssigner(Assigner):
         """Return one window that starts at the row's time and is as long as its gap.
 
         Raises:
-            AnalysisError: the gap of a row is not above zero.
+            AnalysisError: The gap of a row is not above zero.
         """
         gap_us = self.gap_us(value) if callable(self.gap_us) else self.gap_us
         if gap_us <= 0:

@@ -21,7 +21,7 @@ def results_batch(emissions: Sequence[Emission], n_keys: int, schema: pa.Schema)
     """Return results as rows of `schema`: keys, `window_start`, `window_end`, result columns.
 
     Raises:
-        ExecutionError: a result does not fit the columns.
+        ExecutionError: A result does not fit the columns.
     """
     names = schema.names[n_keys + 2 :]
     rows = []
@@ -51,7 +51,7 @@ def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """Return a result as a row: a mapping by name, a tuple or list by position, else one value.
 
     Raises:
-        ExecutionError: the result does not fit the columns.
+        ExecutionError: The result does not fit the columns.
     """
     if isinstance(result, dict):
         if set(result) != set(names):

@@ -97,7 +97,7 @@ class Trigger(ABC):
         The memory of the merged window is empty at first.
 
         Raises:
-            AnalysisError: the trigger cannot be used with windows that merge.
+            AnalysisError: The trigger cannot be used with windows that merge.
         """
         raise AnalysisError(
             f"{type(self).__name__} is not supported for sessions",

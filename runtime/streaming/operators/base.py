@@ -127,7 +127,7 @@ class KeyGroupOperator(ABC):
         store: State.
 
     Raises:
-        ExecutionError: the state is of another checkpoint.
+        ExecutionError: The state is of another checkpoint.
 
     Attributes:
         most_bytes: Largest number of bytes of rows combined at once.
@@ -161,7 +161,7 @@ class KeyGroupOperator(ABC):
         """Return the operator's metadata at the end of the previous micro-batch. None at first.
 
         Raises:
-            ExecutionError: they are of another kind of operator.
+            ExecutionError: They are of another kind of operator.
         """
         if self._before is None:
             return None
@@ -179,7 +179,7 @@ class KeyGroupOperator(ABC):
         State is written only once the iterator is exhausted.
 
         Raises:
-            ExecutionError: a sum overflows its type, a result does not fit the columns.
+            ExecutionError: A sum overflows its type, a result does not fit the columns.
         """
         before = self._watermarks
         rules = self._common.rules

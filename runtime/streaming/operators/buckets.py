@@ -51,7 +51,7 @@ def process(
         bound: Memory limit.
 
     Raises:
-        ExecutionError: see `KeyGroupOperator.process`; or the state lacks a blob.
+        ExecutionError: See `KeyGroupOperator.process`; or the state lacks a blob.
     """
     group_store = PartStore(store)
     blob = group_store.get(METADATA)

@@ -116,7 +116,7 @@ def regroup_rows(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregati
         aggregation: How partials are merged.
 
     Raises:
-        ExecutionError: a sum overflows its type.
+        ExecutionError: A sum overflows its type.
     """
     rows = (
         plan.rows(

@@ -73,7 +73,7 @@ class SliceStore(Protocol):
             keys: Compute at least these keys. None means all.
 
         Raises:
-            ExecutionError: state lacks a blob, or a sum overflows its type.
+            ExecutionError: State lacks a blob, or a sum overflows its type.
         """
 
     def window_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:

@@ -131,5 +131,4 @@ class RunningTotals(Spans):
         return base if base[1] >= self._assigner.previous_window_end(closed_us) else None
 
     def _start(self, window_end_us: int) -> int:
-        """Return the start of a window."""
         return int(self._assigner.window_start(np.array([window_end_us]))[0])

@@ -36,7 +36,7 @@ class Owner:
         """Check that metadata was written for this checkpoint.
 
         Raises:
-            ExecutionError: they were written for another one.
+            ExecutionError: They were written for another one.
         """
         if metadata.signature is None or metadata.signature.checkpoint != self.token:
             raise damage_error(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
@@ -59,7 +59,7 @@ def required_blob(store: BlobStore, name: str) -> bytes:
     """Return a blob that was written and not removed since.
 
     Raises:
-        ExecutionError: the state lacks it; results would be incomplete.
+        ExecutionError: The state lacks it; results would be incomplete.
     """
     blob = store.get(name)
     if blob is None:

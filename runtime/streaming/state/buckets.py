@@ -77,8 +77,8 @@ def metadata_of_buckets(blobs: Mapping[str, bytes], metadata: GroupMetadata) -> 
         metadata: Metadata of the key group.
 
     Raises:
-        KeyError: the metadata of a sub-bucket is not among the blobs.
-        ExecutionError: they are of another version of sqlwin.
+        KeyError: The metadata of a sub-bucket is not among the blobs.
+        ExecutionError: They are of another version of sqlwin.
     """
     return [
         decode_metadata(blobs[metadata_name(number)]) for number in range(n_buckets_of(metadata))

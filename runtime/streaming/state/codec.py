@@ -41,7 +41,7 @@ def decode_metadata(blob: bytes) -> GroupMetadata:
     """Decode the metadata of a key group.
 
     Raises:
-        ExecutionError: the blob is of another version, or has other fields.
+        ExecutionError: The blob is of another version, or has other fields.
     """
     begin = 1 if has_buckets(blob) else _contents_of(blob)
     try:
@@ -71,7 +71,7 @@ def decode_table(blob: bytes) -> pa.Table:
     """Decode a table.
 
     Raises:
-        ExecutionError: the blob is of another version.
+        ExecutionError: The blob is of another version.
     """
     if blob and blob[0] == _PACKED:
         return unpack(memoryview(blob)[1:])
@@ -87,7 +87,7 @@ def decode_bits(blob: bytes, n_rows: int) -> BoolArray:
     """Decode the bits of `n_rows` rows.
 
     Raises:
-        ExecutionError: the blob is of another version.
+        ExecutionError: The blob is of another version.
     """
     packed = np.frombuffer(blob, np.uint8, offset=_contents_of(blob))
     return np.unpackbits(packed, count=n_rows).view(np.bool_)
@@ -103,7 +103,7 @@ def decode_cell(blob: bytes) -> OperatorState:
     """Decode the state of a cell.
 
     Raises:
-        ExecutionError: the blob is of another version.
+        ExecutionError: The blob is of another version.
     """
     state: OperatorState = pickle.loads(memoryview(blob)[_contents_of(blob) :])
     return state
@@ -120,7 +120,7 @@ def _contents_of(blob: bytes) -> int:
     """Check the version of a blob, and return the offset of its contents.
 
     Raises:
-        ExecutionError: the blob is of another version.
+        ExecutionError: The blob is of another version.
     """
     if not blob or blob[0] != _PLAIN:
         version = blob[0] if blob else "none"

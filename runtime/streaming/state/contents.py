@@ -157,7 +157,7 @@ class Decoder:
             taken: Bytes of the blob that marks partials as taken, if there is one.
 
         Raises:
-            ExecutionError: it is of another version of sqlwin.
+            ExecutionError: It is of another version of sqlwin.
         """
         table = decode_table(contents)
         if taken is not None:

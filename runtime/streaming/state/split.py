@@ -78,7 +78,7 @@ def key_columns(blobs: Mapping[str, bytes]) -> list[str]:
     """Return the columns that are hashed into key groups; empty if there is only one key group.
 
     Raises:
-        ExecutionError: the state lacks a blob.
+        ExecutionError: The state lacks a blob.
     """
     return _hashed_columns(decode_metadata(_required_blob(blobs.get, METADATA)))
 
@@ -92,7 +92,7 @@ def split_group(blobs: Mapping[str, bytes], group: int, split: Split) -> list[di
         split: How it is split.
 
     Raises:
-        ExecutionError: the state lacks a blob.
+        ExecutionError: The state lacks a blob.
     """
     if split.into == 1:
         return [dict(blobs)]
@@ -130,7 +130,7 @@ def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -
         n_buckets: New number of sub-buckets, a multiple of the current number.
 
     Raises:
-        ExecutionError: the state lacks a blob.
+        ExecutionError: The state lacks a blob.
     """
     into = n_buckets // max(1, before)
     cut = Split(place.n_groups * max(1, before), into)

@@ -215,7 +215,7 @@ def read_table(store: BlobStore, name: str, *, is_last: bool = False) -> pa.Tabl
         is_last: Whether it will not be read again soon: then it is not added to the cache.
 
     Raises:
-        ExecutionError: the state lacks the blob, or it is of another version.
+        ExecutionError: The state lacks the blob, or it is of another version.
     """
     table = CACHE.get(name, is_last=is_last)
     if table is None:

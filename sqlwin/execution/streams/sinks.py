@@ -268,7 +268,7 @@ def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSou
     """Return the table that the option `late-rows` names.
 
     Raises:
-        SqlwinError: sqlwin has no such table, or the windows read it.
+        SqlwinError: Sqlwin has no such table, or the windows read it.
     """
     origin = next(s.name for s in sources)
     parts = tuple(name.strip().split("."))

@@ -24,7 +24,7 @@ class Registry:
     """Schemas by id, for clients with the right name and password.
 
     Args:
-        login: name:password; empty: no login is needed.
+        login: `name:password`; empty: no login is needed.
     """
 
     def __init__(self, login: str = "") -> None:
