@@ -23,7 +23,7 @@ def expand_groupings(
     groupings: Groupings,
     below: Node,
     keys: list[NamedExpr],
-    read: Iterable[exp.Expr],
+    expressions: Iterable[exp.Expr],
     relations: Relations,
     scope: Scope,
 ) -> tuple[Node, list[NamedExpr]]:
@@ -34,7 +34,7 @@ def expand_groupings(
         groupings: The groupings, whose keys correspond to `keys` in order.
         below: Input of the block: a window table function, possibly filtered.
         keys: The group keys, each under a unique name.
-        read: Arguments and FILTER conditions of the aggregates.
+        expressions: Arguments and FILTER conditions of the aggregates.
         relations: Relations of the query being bound.
         scope: CTEs of the query.
 
@@ -63,7 +63,9 @@ def expand_groupings(
         else:
             own.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()
-    used_names = {windowed.time_column.lower()}.union(*map(column_names, (*read, *conjuncts)))
+    used_names = {windowed.time_column.lower()}.union(
+        *map(column_names, (*expressions, *conjuncts))
+    )
     # A key that another expression reads too must keep its values there.
     named = [
         NamedExpr(f"{k.name}$key" if k.name.lower() in used_names else k.name, k.expr)

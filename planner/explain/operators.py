@@ -284,7 +284,7 @@ def _projects(node: Expand) -> list[str]:
     """
     sets = []
     texts = {key.name: (item_text(key), f"null AS {key.name}") for key in node.keys}
-    for id_, key_names in zip(node.ids, node.kept, strict=True):
+    for id_, key_names in zip(node.ids, node.key_names, strict=True):
         keys = [text if name in key_names else null for name, (text, null) in texts.items()]
         sets.append(f"{{{', '.join([*keys, f'{id_} AS {node.id_column}'])}}}")
     return sets

@@ -297,7 +297,9 @@ class Lowering:
         if isinstance(local, Expand) and isinstance(local.input, SliceScan):
             slices = self._local_step(local.input)
             assert is_local(slices, SliceRows, ArrowBuffer)
-            sets = GroupingSets(local.id_column, tuple(zip(local.ids, local.kept, strict=True)))
+            sets = GroupingSets(
+                local.id_column, tuple(zip(local.ids, local.key_names, strict=True))
+            )
             return replace(slices, source=replace(slices.source, sets=sets))
         if isinstance(local, Expand):
             name = "__sqlwin_partials__"

@@ -73,7 +73,7 @@ def _bigint(value: int) -> exp.Expr:
 def _grouping_key(position: int, node: Expand) -> exp.Expr:
     """Return the key at a position if the row's grouping set contains it, else NULL."""
     key = node.keys[position]
-    n_kept = sum(key.name in names for names in node.kept)
+    n_kept = sum(key.name in names for names in node.key_names)
     if n_kept == len(node.ids):
         return key.expr
     if not n_kept:

@@ -275,14 +275,14 @@ class Aggregate(UnaryNode):
 class Expand(UnaryNode):
     """Each row once per grouping set, with NULL for the keys outside the set.
 
-    `keys` are the group keys. `ids` are the values of `id_column`, one per set; `kept` holds the
-    key names of the set at the same position. An id has a bit for each omitted key, with the last
-    key as the lowest bit. The input's other columns are unchanged.
+    `keys` are the group keys. `ids` are the values of `id_column`, one per set; `key_names` are the
+    keys in the set at the same position. An id has a bit for each omitted key, with the last key as
+    the lowest bit. The input's other columns are unchanged.
     """
 
     keys: tuple[NamedExpr, ...]
     ids: tuple[int, ...]
-    kept: tuple[frozenset[str], ...]
+    key_names: tuple[frozenset[str], ...]
     id_column: str
 
 

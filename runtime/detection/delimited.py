@@ -390,27 +390,27 @@ def _common_decimal(decimals: Sequence[str], habits: Habits) -> str:
 
 def _dialect_options(
     dialect: Dialect,
-    given: Mapping[str, str],
+    user_options: Mapping[str, str],
     tables: Sequence[tuple[Sample, Sequence[Sequence[str]]]],
     rows: Sequence[Sequence[str]],
     header: Sequence[str],
 ) -> dict[str, str]:
     options: dict[str, str] = {}
-    if dialect.delimiter != "," and not {"sep", "delimiter"} & set(given):
+    if dialect.delimiter != "," and not {"sep", "delimiter"} & set(user_options):
         options["csv.field-delimiter"] = "\\t" if dialect.delimiter == "\t" else dialect.delimiter
-    if dialect.quote != '"' and "quote" not in given:
+    if dialect.quote != '"' and "quote" not in user_options:
         options["csv.quote-character"] = dialect.quote
-    if dialect.escape == "\\" and "escape" not in given:
+    if dialect.escape == "\\" and "escape" not in user_options:
         options["csv.escape-character"] = dialect.escape
-    if dialect.comment and "comment" not in given:
+    if dialect.comment and "comment" not in user_options:
         options["csv.allow-comments"] = "true"
-    if "multiLine" not in given and any(
+    if "multiLine" not in user_options and any(
         "\n" in cell for _, table in tables for row in table for cell in row
     ):
         options["multiLine"] = "true"
     cells = [cell for row in (header, *rows) for cell in row]
     if any(cell != cell.strip() and cell.strip() for cell in cells):
         for name in ("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace"):
-            if name not in given:
+            if name not in user_options:
                 options[name] = "true"
     return options

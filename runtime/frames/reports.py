@@ -73,8 +73,8 @@ class BatchReport:
         sources: Sources, in Spark's order.
         commit_ms: Duration of committing state, in milliseconds.
         windows: Window operators that reported, by number.
-        counted: Row counts of operators, by label.
-        read: Rows that stages read themselves, by `number.table`.
+        row_counts: Row counts of operators, by label.
+        rows_read: Rows that stages read themselves, by `number.table`.
     """
 
     batch: int
@@ -84,8 +84,8 @@ class BatchReport:
     sources: tuple[SourceReport, ...] = ()
     commit_ms: int = 0
     windows: Mapping[int, WindowReport] = field(default_factory=dict)
-    counted: Mapping[str, int] = field(default_factory=dict)
-    read: Mapping[str, int] = field(default_factory=dict)
+    row_counts: Mapping[str, int] = field(default_factory=dict)
+    rows_read: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def has_run(self) -> bool:

@@ -112,7 +112,7 @@ class ScanRows:
         return batch
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Evaluate TIME, keys, arguments and conditions of rows from `counted`.
+        """Evaluate TIME, keys, arguments and conditions of rows from `filter_rows`.
 
         Raises:
             ExecutionError: An expression fails.

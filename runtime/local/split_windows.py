@@ -44,13 +44,13 @@ class SplitWindows:
 
     Attributes:
         step: Step of the partials.
-        own: Times for which only this split has rows.
+        exclusive_times: Times for which only this split has rows.
         cut: Converts partials for the global stage to output batches.
         emit: Converts the partials of complete windows to output batches.
     """
 
     step: FileLocalStep
-    own: ExclusiveTimes
+    exclusive_times: ExclusiveTimes
     cut: Cut
     emit: Emit
 
@@ -85,12 +85,14 @@ class SplitWindows:
 
     def _is_complete(self, slice_end: Int64Array) -> BoolArray:
         assigner = slice_assigner(local_window(self.step.window))
-        first, last = assigner.slice_end(np.array([self.own.first_us, self.own.last_us]))
+        first, last = assigner.slice_end(
+            np.array([self.exclusive_times.first_us, self.exclusive_times.last_us])
+        )
         if len(slice_end) and (slice_end.min() < first or slice_end.max() > last):
             raise ExecutionError(
                 f"files of {self.step.source.files.path} contain times outside their statistics",
                 hint="write the files again with correct statistics",
             )
-        is_after = assigner.window_start(slice_end) > self.own.after_us
-        is_whole: BoolArray = is_after & (slice_end <= self.own.until_us)
+        is_after = assigner.window_start(slice_end) > self.exclusive_times.after_us
+        is_whole: BoolArray = is_after & (slice_end <= self.exclusive_times.until_us)
         return is_whole

@@ -97,14 +97,14 @@ class Inputs:
     Attributes:
         added: Base files to read completely.
         again: Base files of which only the rows in `intervals` are read.
-        kept: Data files of the slice table of which only partials outside `intervals` are read.
+        slice_files: Files of the slice table of which only partials outside `intervals` are read.
         intervals: Slices to recompute.
         reached: How far old slices are merged and dropped.
     """
 
     added: BaseRows | None = None
     again: BaseRows | None = None
-    kept: Sequence[SliceFile] = ()
+    slice_files: Sequence[SliceFile] = ()
     intervals: Intervals = ()
     reached: Reached = UNTOUCHED
 
@@ -193,14 +193,14 @@ def build(
         portions += [_Portion(split, is_again) for split in splits]
         plan = buffer_plan(base.step, *scan_projection(source), buffer_bytes)
         columns = base.columns
-    for paths in _path_groups(inputs.kept):
+    for paths in _path_groups(inputs.slice_files):
         portions.append(_Portion(paths=tuple(f"{table.path}/{path}" for path in paths)))
     if not portions:
         return UncommittedFiles(mark, (), {}, 0)
     n_rows = sum(part.n_rows for portion in portions for part in portion.split)
-    n_rows += sum(file.n_rows for file in inputs.kept)
+    n_rows += sum(file.n_rows for file in inputs.slice_files)
     n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
-    bounds = _bounds(bases, inputs.kept, n_buckets, store)
+    bounds = _bounds(bases, inputs.slice_files, n_buckets, store)
     if bounds or n_buckets == 1:
         bounds = tuple(sorted({*bounds, *cuts_of(inputs.reached)}))
         n_buckets = len(bounds) + 1

@@ -66,7 +66,7 @@ class Changes:
     Attributes:
         added: Files whose rows are not in the slices, including changed files.
         again: Unchanged files with rows in the intervals to recompute.
-        kept: All unchanged files, including `again`.
+        unchanged: All unchanged files, including `again`.
         intervals: Slices to recompute because some of their rows changed or were removed.
         n_changed: Number of files in the slices that changed.
         n_gone: Number of files in the slices that no longer exist.
@@ -74,7 +74,7 @@ class Changes:
 
     added: tuple[BaseFile, ...]
     again: tuple[BaseFile, ...]
-    kept: tuple[BaseFile, ...]
+    unchanged: tuple[BaseFile, ...]
     intervals: Intervals
     n_changed: int = 0
     n_gone: int = 0
@@ -98,20 +98,20 @@ def changes(
         widen: Extends intervals to whole slices where old slices were merged.
     """
     now = {file.path: file for file in current_files}
-    kept: list[BaseFile] = []
+    unchanged: list[BaseFile] = []
     stale: list[BaseFile] = []
     for file in manifest:
         current = now.get(file.path)
         if current is not None and file.is_same(current):
-            kept.append(file)
+            unchanged.append(file)
         else:
             stale.append(file)
-    in_already = {file.path for file in kept}
+    in_already = {file.path for file in unchanged}
     added = tuple(file for path, file in now.items() if path not in in_already)
     intervals = widen(union_of((f.first_us, f.last_us) for f in stale))
-    again = tuple(f for f in kept if overlaps(intervals, f.first_us, f.last_us))
+    again = tuple(f for f in unchanged if overlaps(intervals, f.first_us, f.last_us))
     n_gone = sum(file.path not in now for file in stale)
-    return Changes(added, again, tuple(kept), intervals, len(stale) - n_gone, n_gone)
+    return Changes(added, again, tuple(unchanged), intervals, len(stale) - n_gone, n_gone)
 
 
 def union_of(pairs: Iterable[tuple[int | None, int | None]]) -> Intervals:

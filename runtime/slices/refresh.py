@@ -130,7 +130,7 @@ def refresh(
                 )
                 done = todo, built, table.reached
             built = done[1]
-            manifest = (*todo.kept, *set_ranges(todo.added, dict(built.ranges)))
+            manifest = (*todo.unchanged, *set_ranges(todo.added, dict(built.ranges)))
             try:
                 version = commit(table, built.files, replaced, manifest)
             except ChangedMeanwhile:
@@ -177,7 +177,7 @@ def compact(
         return 0
     mark = uuid.uuid4().hex
     with _remove_on_error(place, mark):
-        inputs = Inputs(kept=few, reached=table.reached)
+        inputs = Inputs(slice_files=few, reached=table.reached)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
             commit(table, built.files, few, None)
@@ -222,7 +222,7 @@ def settle(
     rest = [file for file in touched if since_us is None or file.last_us > since_us]
     mark = uuid.uuid4().hex
     with _remove_on_error(place, mark):
-        inputs = Inputs(kept=rest, reached=target)
+        inputs = Inputs(slice_files=rest, reached=target)
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
         try:
             commit(table, built.files, touched, None, moved=target)

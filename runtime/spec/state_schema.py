@@ -138,7 +138,7 @@ class RowOrigin:
     first: Any = None
 
     @property
-    def folded(self) -> tuple[Any, list[str], Any]:
+    def normalized(self) -> tuple[Any, list[str], Any]:
         """Origin in the spelling in which it is compared."""
         return (
             normalise_form(self.base),

@@ -189,7 +189,7 @@ def may_change(operators: Sequence[OperatorSchema]) -> str:
 
 
 def _changed_rows(old: OperatorSchema, new: OperatorSchema) -> str | None:
-    was, is_ = old.rows.folded, new.rows.folded
+    was, is_ = old.rows.normalized, new.rows.normalized
     if was == is_:
         return None
     if was[1] != is_[1]:

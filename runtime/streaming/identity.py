@@ -206,13 +206,14 @@ class _TableIdentity:
         lines: Lines that are not options: connector, columns, watermark.
         options: Options that matter, by lower-case name.
         place: Full location. None if the table has none.
-        kept: Properties that the state of Python windows depends on. Empty without such windows.
+        window_properties: Properties that the state of Python windows depends on. Empty without
+            such windows.
     """
 
     lines: tuple[str, ...]
     options: Mapping[str, str]
     place: str | None
-    kept: Mapping[str, Any]
+    window_properties: Mapping[str, Any]
 
 
 def _table_change(before: str, after: str) -> str | None:
@@ -227,10 +228,16 @@ def _table_change(before: str, after: str) -> str | None:
         return _change(*texts)
     if old.place != new.place:
         return _change(f"'{_PATH}' in {old.place}", f"'{_PATH}' in {new.place}")
-    was_kept, is_kept = normalise_form(old.kept), normalise_form(new.kept)
-    for name in sorted({*was_kept, *is_kept}):
-        if was_kept.get(name) != is_kept.get(name):
-            texts = [_short(json.dumps(properties.get(name))) for properties in (was_kept, is_kept)]
+    old_properties, new_properties = (
+        normalise_form(old.window_properties),
+        normalise_form(new.window_properties),
+    )
+    for name in sorted({*old_properties, *new_properties}):
+        if old_properties.get(name) != new_properties.get(name):
+            texts = [
+                _short(json.dumps(properties.get(name)))
+                for properties in (old_properties, new_properties)
+            ]
             return f"its {name} changed from `{texts[0]}` to `{texts[1]}`"
     spelled = [_normalized_lines(table) for table in (old, new)]
     if spelled[0] == spelled[1]:

@@ -114,7 +114,7 @@ def rows_read(report: BatchReport, reads: Sequence[int], is_own: IsOwn = is_hear
 def _rows_from_files(report: BatchReport) -> int:
     """Return rows that local stages read themselves; a table with several readers counts once."""
     of_table: dict[str, int] = {}
-    for name, n_rows in report.read.items():
+    for name, n_rows in report.rows_read.items():
         _, _, table = name.partition(".")
         of_table[table] = max(n_rows, of_table.get(table, 0))
     return sum(of_table.values())

@@ -64,7 +64,7 @@ class LoweredWindows(Protocol):
         """Return the names of the sources whose watermarks they wait for."""
 
     @property
-    def kept(self) -> str:
+    def state_dependencies(self) -> str:
         """Return what their state depends on, as JSON."""
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:

@@ -132,7 +132,7 @@ class LoweredGeneralWindows:
         return tuple(source.name for source in self.step.sources)
 
     @property
-    def kept(self) -> str:
+    def state_dependencies(self) -> str:
         """Everything that their state depends on, as JSON: the rows, the window, the key types.
 
         The code of Python functions is not included.

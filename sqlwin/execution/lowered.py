@@ -172,7 +172,7 @@ class LoweredStream:
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
         for number, (view, windows) in enumerate(self.general_windows, len(self.local_stages)):
             windows.dataframe(options, number).createOrReplaceTempView(view)
-        step = self.steps.whole if keeps_late_rows else self.steps.rows
+        step = self.steps.rows_with_late if keeps_late_rows else self.steps.rows
         meter = None if self.measuring is None else self.measuring.meter
         return streaming_dataframe(spark, step, options, dataframe, meter)
 
@@ -185,7 +185,7 @@ class LoweredStream:
         assert isinstance(self.steps, StreamSteps)
         firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
         return explain_stream(
-            self.steps.whole, options.key_groups, options.watermark_policy, firing
+            self.steps.rows_with_late, options.key_groups, options.watermark_policy, firing
         )
 
 

@@ -32,13 +32,13 @@ Digest = tuple[float, ...]
 class Outcome:
     """One engine on one case: its seconds, or why there are none.
 
-    `own` has sqlwin's seconds on the same rows.
+    `sqlwin_seconds` has sqlwin's seconds on the same rows.
     """
 
     seconds: list[float] = field(default_factory=list)
     digest: Digest | None = None
     note: str = ""
-    own: float | None = None
+    sqlwin_seconds: float | None = None
     peak_bytes: int = 0  # bytes of the largest Python worker
 
     @property
@@ -120,7 +120,7 @@ def run_case(
             own_engine = _engine("sqlwin", session, case, fewer, options)
             own_of_rows[fewer] = _time_engine(own_engine, options.runs)
         own, outcome = own_of_rows[fewer], _time_engine(engine, options.runs)
-        outcome.own = own.best
+        outcome.sqlwin_seconds = own.best
         if fewer < rows:
             outcome.note = f" on {fewer:,} rows"
         if own.digest and outcome.digest and not _same(own.digest, outcome.digest):
@@ -166,9 +166,9 @@ def _same(left: Digest, right: Digest) -> bool:
 def _ratios(outcomes: dict[str, Outcome]) -> dict[str, chart.Ratio]:
     """Return each peer's time divided by sqlwin's, where both ran."""
     return {
-        name: chart.Ratio(o.best / o.own, o.note)
+        name: chart.Ratio(o.best / o.sqlwin_seconds, o.note)
         for name, o in outcomes.items()
-        if o.best and o.own
+        if o.best and o.sqlwin_seconds
     }
 
 
@@ -176,8 +176,8 @@ def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:
     own = outcomes["sqlwin"].best
     cells = [f"{own:.2f}" if own else outcomes["sqlwin"].note, _megabytes(outcomes["sqlwin"])]
     for outcome in (outcomes[name] for name in names):
-        if outcome.best and outcome.own:
-            ratio = outcome.best / outcome.own
+        if outcome.best and outcome.sqlwin_seconds:
+            ratio = outcome.best / outcome.sqlwin_seconds
             cells.append(f"{ratio:.1f} x ({outcome.best:.1f} s{outcome.note})")
         else:
             cells.append(outcome.note)

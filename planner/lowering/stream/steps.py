@@ -82,7 +82,7 @@ class StreamSteps:
     limit: int | None = None
 
     @property
-    def whole(self) -> Step:
+    def rows_with_late(self) -> Step:
         """Return the rows, with late rows if a table has `late-rows`.
 
         Raises:

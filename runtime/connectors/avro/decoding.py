@@ -52,12 +52,12 @@ class _Schema:
 
     Attributes:
         fields: Fields of the record.
-        named: Types that the fields refer to by name.
+        named_types: Types that the fields refer to by name.
         reader: Schema without logical types, with which fastavro reads raw values.
     """
 
     fields: Sequence[Mapping[str, Any]]
-    named: Mapping[str, Any]
+    named_types: Mapping[str, Any]
     reader: Any
 
 
@@ -253,7 +253,7 @@ def _decode(
     types = {part["name"]: part["type"] for part in schema.fields}
     places = [find_column(list(types), column.name) for column in columns]
     for column, place in zip(columns, places, strict=True):
-        if place and (why := misfit(types[place[0]], schema.named, column.type)):
+        if place and (why := misfit(types[place[0]], schema.named_types, column.type)):
             raise ExecutionError(
                 f"column {column.name} cannot hold its value in {origin}: {why}",
                 hint="declare the column with the type that the messages have, and cast it "
@@ -266,15 +266,15 @@ def _decode(
             arrays.append(pa.nulls(len(records), column.type))
             continue
         name = place[0]
-        type_ = raw_type(types[name], schema.named)
+        type_ = raw_type(types[name], schema.named_types)
         values = [record[name] for record in records]
         if pa.types.is_nested(type_):
-            values = [plain(value, types[name], schema.named) for value in values]
+            values = [plain(value, types[name], schema.named_types) for value in values]
         try:
             array = pa.array(values, type_)
         except (OverflowError, pa.ArrowInvalid) as error:
             raise _BrokenError(f"field {name} has a value outside its type") from error
-        arrays.append(convert_values(array, types[name], schema.named, column.type))
+        arrays.append(convert_values(array, types[name], schema.named_types, column.type))
     return arrays
 
 

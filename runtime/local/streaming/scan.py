@@ -54,7 +54,7 @@ class ScanTask:
 
         Args:
             batches: Rows with PATH, one split each. Rows whose PATH is NULL are control rows: the
-                end of input and the processing time, as from `sent_columns`.
+                end of input and the processing time, as from `encode_columns`.
 
         Raises:
             ExecutionError: A split cannot be read, an expression fails, a sum overflows its type.

@@ -226,7 +226,7 @@ def _encode_partials(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
 def decode_sent(
     batch: pa.RecordBatch, delay_us: int | None, time_key: str | None = None
 ) -> pa.RecordBatch:
-    """Decode rows of `sent_columns` into rows of `local_sql`.
+    """Decode rows of `encode_columns` into rows of `local_sql`.
 
     Args:
         batch: Rows with SOURCE and TIME; also WATERMARK without a delay.

@@ -92,7 +92,7 @@ def streaming_dataframe(
 
 
 def with_row_count(dataframe: DataFrame, label: str) -> DataFrame:
-    """Report the number of rows of each micro-batch as a metric; see `BatchReport.counted`."""
+    """Report the number of rows of each micro-batch as a metric; see `BatchReport.row_counts`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
 

@@ -112,7 +112,7 @@ class _Batch:
     n_rows: int
     seconds: float
     phases: Mapping[str, float]
-    counted: Mapping[str, int]
+    row_counts: Mapping[str, int]
     state: list[tuple[int, int] | None]
     commit_seconds: float
 
@@ -136,7 +136,7 @@ class _Reports:
             rows_read(report, stream.run.reads, is_own),
             report.seconds,
             phases_of(report),
-            report.counted,
+            report.row_counts,
             state_sizes(report, self.n_operators),
             report.commit_ms / 1_000,
         )
@@ -179,10 +179,10 @@ def _measured(
 ) -> dict[str, Measured]:
     """Return measurements by operator id, adding row counts that only micro-batches report."""
     by_operator = {label: operator_figures for label, operator_figures in measured.items() if label}
-    counted: Counter[str] = Counter()
+    row_counts: Counter[str] = Counter()
     for batch in batches:
-        counted.update(batch.counted)
-    for label, n_rows in counted.items():
+        row_counts.update(batch.row_counts)
+    for label, n_rows in row_counts.items():
         # tasks also count rows that only carry a watermark, and rows of interrupted micro-batches
         by_operator[label] = replace(by_operator.get(label, Measured()), rows_out=n_rows)
     for label, operator_figures in measured.items():

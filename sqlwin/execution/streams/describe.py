@@ -107,7 +107,7 @@ def described_tables(
             name, number = f"{base} {number}", number + 1
         tables[name] = _describe(entry, resolved)
         if isinstance(entry, Registered) and entry.made_by is not None:
-            tables[name] += f"\n{KEPT}{next(lowered).kept}"
+            tables[name] += f"\n{KEPT}{next(lowered).state_dependencies}"
     return tables
 
 

@@ -122,12 +122,12 @@ def _case(
     warm_up = _files(options, case, 2 * options.batch_rows, history=0)
     for name in ["sqlwin", *(name for name in peers if name not in _APART)]:
         run(ENGINES[name], session, case, warm_up)
-    own: dict[int, Outcome] = {}
+    by_sqlwin: dict[int, Outcome] = {}
     for item in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
         chosen = files if item == files.n_rows else fewer
-        own[item] = _run_and_report(session, case, "sqlwin", chosen, options, None, report)
+        by_sqlwin[item] = _run_and_report(session, case, "sqlwin", chosen, options, None, report)
     for name in peers:
-        _run_and_report(session, case, name, fewer, options, own[fewer.n_rows], report)
+        _run_and_report(session, case, name, fewer, options, by_sqlwin[fewer.n_rows], report)
 
 
 def _run_and_report(
@@ -136,7 +136,7 @@ def _run_and_report(
     name: str,
     files: Files,
     options: argparse.Namespace,
-    beside: Outcome | None,
+    reference: Outcome | None,
     report: _Report,
 ) -> Outcome:
     """Run an engine and print its figures, after comparing its result with sqlwin's."""
@@ -145,13 +145,15 @@ def _run_and_report(
     else:
         start = state_after(name, session, case, files)
         outcome = run(ENGINES[name], session, case, files, start)
-    if beside is not None and not same(beside.digest, outcome.digest):
-        digests = f"{name} {outcome.digest}, sqlwin {beside.digest}"
+    if reference is not None and not same(reference.digest, outcome.digest):
+        digests = f"{name} {outcome.digest}, sqlwin {reference.digest}"
         report.console.print(f"[red]{case.name}: {digests}[/red]")
         report.table.add_row(case.name, name, f"{files.n_rows:,}", "differs")
         return outcome
     first = report.first.setdefault(name, outcome)
-    ratio = "" if beside is None else f"{outcome.rows_per_second / beside.rows_per_second:.3f}"
+    ratio = (
+        "" if reference is None else f"{outcome.rows_per_second / reference.rows_per_second:.3f}"
+    )
     n_batches = len(outcome.batch_seconds) + (0 if files.settling else 1)
     has_batches = bool(outcome.batch_seconds)
     pace, first_pace = _pace(outcome), _pace(first)

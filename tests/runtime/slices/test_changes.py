@@ -12,7 +12,7 @@ def _file(path: str, size: int = 1, first: int | None = None, last: int | None =
 def test_nothing_is_to_be_done_where_all_files_are_in() -> None:
     result = changes([_file("a")], [_file("a", first=10, last=20)])
     assert result.is_nothing
-    assert result.kept == (_file("a", first=10, last=20),)
+    assert result.unchanged == (_file("a", first=10, last=20),)
 
 
 def test_a_new_file_is_read_alone() -> None:
@@ -30,7 +30,7 @@ def test_slices_of_a_changed_file_are_computed_anew_from_all_that_have_rows_in_t
     result = changes([_file("x", 2), _file("b"), _file("c")], manifest)
     assert [file.path for file in result.added] == ["x"]
     assert [file.path for file in result.again] == ["b"]
-    assert [file.path for file in result.kept] == ["b", "c"]
+    assert [file.path for file in result.unchanged] == ["b", "c"]
     assert (result.intervals, result.n_changed, result.n_gone) == (((10, 20),), 1, 0)
 
 

@@ -54,7 +54,7 @@ SCHEMA = pa.schema(
 )
 
 
-class Kept:
+class MetadataReader:
     """Decode the metadata in `blobs`."""
 
     blobs: dict[str, bytes]
@@ -65,22 +65,22 @@ class Kept:
         return decode_metadata(self.blobs[METADATA])
 
     @property
-    def kept(self):
+    def contents(self):
         """Return the operator's state other than tables."""
         return self.metadata.contents
 
     @property
     def slabs(self):
         """Return the slabs of a single reader's slices."""
-        return [slab for level in self.kept.slices.levels for slab in level.slabs]
+        return [slab for level in self.contents.slices.levels for slab in level.slabs]
 
     def spans(self, reader=0):
         """Return the spans of a reader; none if it stores none."""
-        of_reader = self.kept.slices.spans.get(reader)
+        of_reader = self.contents.slices.spans.get(reader)
         return () if of_reader is None else of_reader.spans
 
 
-class Memory(Kept):
+class Memory(MetadataReader):
     """A blob store in a dictionary that counts reads and writes."""
 
     def __init__(self):

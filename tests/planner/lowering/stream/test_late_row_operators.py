@@ -90,7 +90,7 @@ def steps_in(step, kind):
 
 def late_row_targets(plan):
     """Return {operator number: target of late rows}; all operators pass others' rows through."""
-    step = lower_stream(plan, CATALOG, "UTC").whole
+    step = lower_stream(plan, CATALOG, "UTC").rows_with_late
     operators = steps_in(step, StreamWindowStep)
     assert all(operator.input.mode.carries_late_rows for operator in operators)
     return {operator.number: operator.input.mode.late_rows for operator in operators}
@@ -140,7 +140,7 @@ def test_late_rows_pass_what_ranks_their_windows():
         ("window_start", "window_end"), (), order, "place",
     )  # fmt: skip
     assert late_row_targets(ranked) == {0: "too_late"}
-    step = lower_stream(ranked, CATALOG, "UTC").whole
+    step = lower_stream(ranked, CATALOG, "UTC").rows_with_late
     (rank,) = steps_in(step, StreamRankStep)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 

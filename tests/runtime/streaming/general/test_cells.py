@@ -44,7 +44,7 @@ def group(job: WindowJob, cell_bytes: int) -> Group:
 
 
 def cells(of: Group) -> list[Cell]:
-    return [Cell(cell.number, cell.of) for cell in of.store.kept.cells]
+    return [Cell(cell.number, cell.of) for cell in of.store.contents.cells]
 
 
 def rows_of(random: Random, at: int, n_keys: int, n_rows: int = 40) -> list[tuple[str, int, int]]:

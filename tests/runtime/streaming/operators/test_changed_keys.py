@@ -23,7 +23,7 @@ AT_ONCE, SOME_ROWS = FireRule(delay_us=0), FireRule(rows=20)
 
 
 def updates(stream: Stream) -> UpdateMetadata:
-    result: UpdateMetadata = stream.store.kept.updates
+    result: UpdateMetadata = stream.store.contents.updates
     return result
 
 

@@ -21,7 +21,7 @@ from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
-from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Kept, Stream
+from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, MetadataReader, Stream
 from tests.runtime.streaming.operators.test_session import GAP
 from tests.runtime.streaming.operators.test_session import Stream as SessionStream
 from tests.runtime.streaming.operators.test_shared import Shared
@@ -54,7 +54,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Transaction(Kept):
+class Transaction(MetadataReader):
     """State in which the writes of an attempt count once it is committed.
 
     Attributes:
@@ -175,7 +175,7 @@ def test_windows_come_once_and_whole(kind: str) -> None:
         result = victim.through(lambda: stream.micro_batch(some, watermark))  # noqa: B023
         assert result == other.micro_batch(some, watermark)
         emitted += result
-        n_running += bool(victim.state.kept.slices.spans)
+        n_running += bool(victim.state.contents.slices.spans)
     emitted += victim.through(stream.end)
     assert sorted(emitted) == by_definition(oracle, rows)
     assert set(victim.state.blobs) == {"metadata"}
@@ -292,7 +292,7 @@ def test_other_windows_go_on_from_what_is_committed() -> None:
                 doomed.micro_batch(some, watermark)
             victim.state.abort()
             CACHE.clear()
-            assert victim.state.kept.slices.generation == 0
+            assert victim.state.contents.slices.generation == 0
             stream = Stream(
                 narrow, store=victim.state, generation=1, thresholds=SPANS_FROM_THE_START
             )

@@ -313,7 +313,7 @@ def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs):
         ]
         assert stream.micro_batch(rows, now - 5) == model.micro_batch(rows, now - 5)
         assert stream.n_late == model.n_late
-        chunks = stream.store.kept.chunks
+        chunks = stream.store.contents.chunks
         partly += any(chunk[-1] for chunk in chunks)
         named = {name for chunk in chunks for name in (chunk[0], chunk[-1]) if name}
         assert set(stream.store.blobs) == named | {"metadata"}

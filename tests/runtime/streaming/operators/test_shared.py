@@ -176,7 +176,7 @@ def test_every_reader_gives_what_it_gives_alone(windows):
 
 def live_blobs(shared):
     """Return the names of blobs in the metadata, and the readers with running aggregates."""
-    return {"metadata", *blobs_of(shared.store.metadata)}, set(shared.store.kept.slices.spans)
+    return {"metadata", *blobs_of(shared.store.metadata)}, set(shared.store.contents.slices.spans)
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
@@ -221,7 +221,7 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
             has_spans = starts_with_spans == (number == 45)
-            kept = shared.store.kept.slices.spans
+            kept = shared.store.contents.slices.spans
             assert {number for number, item in kept.items() if item.spans} == (
                 overlapping if has_spans else set()
             )

@@ -248,10 +248,10 @@ def test_windows_without_new_rows_are_neither_read_nor_written():
 def test_few_results_of_many_windows_are_few_parts():
     stream = Stream(Tumble(10 * S), updates=rules(3_600_000))
     stream.micro_batch([("a", at, 1) for at in range(0, 1_000_000, 5000)], 1_000_000)
-    runs = stream.store.kept.updates.runs
+    runs = stream.store.contents.updates.runs
     assert [len(run) for run in runs] == [1]
     stream.micro_batch([("a", 503_000, 1)], 1_000_000)
-    runs = stream.store.kept.updates.runs
+    runs = stream.store.contents.updates.runs
     assert [[part[:2] for part in run] for run in runs] == [
         [(10 * S - 1, 1000 * S)],
         [(510 * S - 1, 510 * S)],
@@ -293,7 +293,7 @@ def test_totals_go_with_the_lateness_that_they_are_for():
         brute.take(some, now)
         assert log.rows == brute.rows()
         assert set(stream.store.blobs) == {"metadata", *blobs_of(stream.store.metadata)}
-    assert not stream.store.kept.slices.spans
+    assert not stream.store.contents.slices.spans
 
 
 def test_running_aggregates_go_though_no_window_fires_after_the_last_one():

@@ -51,14 +51,14 @@ Stream = partial(AnyStream, thresholds=SPANS_FROM_THE_START)
 
 def live_blobs(stream):
     names = {chunk.name for slab in stream.store.slabs for chunk in slab.chunks}
-    for kept in stream.store.kept.slices.spans.values():
+    for kept in stream.store.contents.slices.spans.values():
         for span in [*kept.spans, *kept.patches, kept.middle]:
             names |= set(span.names) if span else set()
     return names | {"metadata"}
 
 
 def n_patches_of(stream):
-    return sum(len(kept.patches) for kept in stream.store.kept.slices.spans.values())
+    return sum(len(kept.patches) for kept in stream.store.contents.slices.spans.values())
 
 
 rows = st.lists(

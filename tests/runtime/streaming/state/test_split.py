@@ -120,7 +120,7 @@ def test_keys_that_wait_to_be_emitted_again() -> None:
     stream.micro_batch(before[::2], 0, clock=8000)
     stream.micro_batch([], 0, clock=14_000)
     stream.micro_batch(before[::4], 0, clock=15_000)
-    updates = stream.store.kept.updates
+    updates = stream.store.contents.updates
     assert len(updates.runs) > 1 or updates.keys
     parts = split_stream(stream)
     expected = stream.micro_batch([], 0, clock=21_000)
@@ -133,14 +133,14 @@ def test_running_aggregates_are_made_again() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS), thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
-    assert stream.store.kept.slices.spans
+    assert stream.store.contents.slices.spans
     for part in split_stream(stream):
-        assert not part.store.kept.slices.spans
+        assert not part.store.contents.slices.spans
     windows = Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS)
     shared = test_shared.Shared(*windows, thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         shared.micro_batch(rows, watermark)
-    assert shared.store.kept.slices.spans
+    assert shared.store.contents.slices.spans
     for blobs in split_group(signed_blobs(shared.store), 0, Split(1, INTO)):
         assert not decode_metadata(blobs[METADATA]).contents.slices.spans  # type: ignore[union-attr]
 
@@ -176,7 +176,7 @@ def test_slices_that_several_windows_share() -> None:
     )
     for rows, watermark in random_batches(2)[:6]:
         shared.micro_batch(rows, watermark)
-    assert shared.store.kept.slices.levels
+    assert shared.store.contents.slices.levels
     parts = split_group(signed_blobs(shared.store), 0, Split(1, INTO))
     n_rows = [_n_rows(decode_metadata(part[METADATA])) for part in parts]
     assert sum(n_rows) == _n_rows(shared.store.metadata)
