@@ -72,7 +72,8 @@ def _matrix(
     options: argparse.Namespace,
     console: Console,
 ) -> Table:
-    offered = cases.MATRIX if options.all or options.case else cases.HEADLINES
+    headlines = cases.ANSWERS if options.into == "arrow" else cases.HEADLINES
+    offered = [*cases.MATRIX, *cases.ANSWERS] if options.all or options.case else headlines
     named = [c for c in offered if c.name in options.case]
     chosen = named or [c for c in offered if all(w in c.name for w in options.case)]
     ratios = {}

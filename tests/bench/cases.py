@@ -62,7 +62,7 @@ class Case:
         windows.
         """
         copies = self.overlap if self.kind != "CUMULATE" else (self.overlap + 1) // 2
-        return min(rows, most_copies // copies)
+        return min(rows, most_copies // max(1, copies))
 
     @property
     def overlap(self) -> int:
@@ -123,7 +123,9 @@ def spark_sql(case: Case) -> str:
 
 
 def duckdb_expanding(case: Case, path: Path) -> str:
-    """Return DuckDB's query, which copies each row into its windows."""
+    """Return DuckDB's query: rows copied into windows; sessions by a running sum of gaps."""
+    if case.kind == "SESSION":
+        return _duckdb_sessions(case, path)
     step, size = case.step_us, case.size_us
     first = f"(t - t % {step} + {step})"
     last = f"(t - t % {step} + {size})" if case.kind == "HOP" else f"(t - t % {size} + {size})"
@@ -132,6 +134,17 @@ def duckdb_expanding(case: Case, path: Path) -> str:
     return _with_bounds(
         case,
         f"SELECT key, e, {case.aggregates()} FROM (SELECT *, {ends} AS e FROM ({rows})) GROUP BY key, e",
+    )
+
+
+def _duckdb_sessions(case: Case, path: Path) -> str:
+    gap = f"INTERVAL {case.step_us} MICROSECONDS"
+    by_time = "OVER (PARTITION BY key ORDER BY ts)"
+    return (
+        f"SELECT key, MIN(ts) AS window_start, MAX(ts) + {gap} AS window_end, {case.aggregates()} "
+        f"FROM (SELECT *, SUM(is_first) {by_time} AS session FROM "
+        f"(SELECT *, CAST(ts - LAG(ts) {by_time} < {gap} IS NOT TRUE AS INT) AS is_first "
+        f"FROM '{path}/*.parquet')) GROUP BY key, session"
     )
 
 
@@ -151,7 +164,7 @@ def duckdb_slices(case: Case, path: Path) -> str | None:
 
     None if impossible.
     """
-    if case.is_of_values or case.kind == "TUMBLE":
+    if case.is_of_values or case.kind in ("TUMBLE", "SESSION"):
         return None
     step, size = case.step_us, case.size_us
     slices = (
@@ -198,6 +211,17 @@ HEADLINES = [
     for case in MATRIX
     if (case.keys == 1_000 and case.key_type == "int")
     or (case.kind == "HOP" and case.size == 60 and case.step_us == MINUTE_US)
+]
+
+# Results that a program fetches: few rows and many, and the windows that peers find expensive.
+ANSWERS = [
+    Case("TUMBLE", 1, 1),
+    Case("TUMBLE", 1, 1, keys=100_000),
+    Case("TUMBLE", 60, 60),
+    Case("HOP", 60, 1),
+    Case("CUMULATE", 1440, 1),
+    Case("SESSION", 0, 0, step_seconds=2),
+    Case("HOP", 60, 1, distinct=True),
 ]
 
 

@@ -102,9 +102,8 @@ def _duckdb(query: str, case: Case, path: Path, sink: str) -> Engine:
 
     return Engine(
         run=run,
-        digest=lambda: _numbers(
-            con.execute(f"SELECT {case.digest} FROM ({query})").fetchone() or ()
-        ),
+        # fetchall: a result that is not read to its end blocks the connection
+        digest=lambda: _numbers(con.execute(f"SELECT {case.digest} FROM ({query})").fetchall()[0]),
     )
 
 
@@ -121,7 +120,7 @@ def _duckdb_slices(session: sqlwin.Session, case: Case, path: Path, sink: str) -
 
 
 def _polars_dynamic(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
-    """Return Polars' group_by_dynamic for HOP and TUMBLE. It has no CUMULATE."""
+    """Return Polars: truncated times, group_by_dynamic or sessions by a running sum."""
     if case.kind == "CUMULATE" or case.approximate:
         return None
     return _apart(session, partial(_polars, case, path, sink))
@@ -140,8 +139,17 @@ def _polars(case: Case, path: Path, sink: str) -> Engine:
         aggregates = [pl.col("price").n_unique().alias("n")]
 
     def result() -> pl.DataFrame:
-        rows = pl.scan_parquet(str(path / "*.parquet")).sort("ts")
-        windows = rows.group_by_dynamic(
+        rows = pl.scan_parquet(str(path / "*.parquet"))
+        if case.kind == "TUMBLE":
+            start = pl.col("ts").dt.truncate(f"{case.step_us}us")
+            return rows.group_by("key", start.alias("window_start")).agg(aggregates).collect()
+        if case.kind == "SESSION":
+            is_first = pl.col("ts").diff() >= pl.duration(microseconds=case.step_us)
+            session = is_first.fill_null(True).cum_sum().over("key")
+            numbered = rows.sort("key", "ts").with_columns(session.alias("session"))
+            bounds = [pl.col("ts").min().alias("window_start"), pl.col("ts").max().alias("last")]
+            return numbered.group_by("key", "session").agg(*bounds, *aggregates).collect()
+        windows = rows.sort("ts").group_by_dynamic(
             "ts",
             every=f"{case.step_us}us",
             period=f"{case.size_us}us",
