@@ -143,7 +143,7 @@ def _duckdb_sessions(case: Case, path: Path) -> str:
     return (
         f"SELECT key, MIN(ts) AS window_start, MAX(ts) + {gap} AS window_end, {case.aggregates()} "
         f"FROM (SELECT *, SUM(is_first) {by_time} AS session FROM "
-        f"(SELECT *, CAST(ts - LAG(ts) {by_time} < {gap} IS NOT TRUE AS INT) AS is_first "
+        f"(SELECT *, CAST(ts - LAG(ts) {by_time} <= {gap} IS NOT TRUE AS INT) AS is_first "
         f"FROM '{path}/*.parquet')) GROUP BY key, session"
     )
 

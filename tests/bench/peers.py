@@ -144,7 +144,7 @@ def _polars(case: Case, path: Path, sink: str) -> Engine:
             start = pl.col("ts").dt.truncate(f"{case.step_us}us")
             return rows.group_by("key", start.alias("window_start")).agg(aggregates).collect()
         if case.kind == "SESSION":
-            is_first = pl.col("ts").diff() >= pl.duration(microseconds=case.step_us)
+            is_first = pl.col("ts").diff() > pl.duration(microseconds=case.step_us)
             session = is_first.fill_null(True).cum_sum().over("key")
             numbered = rows.sort("key", "ts").with_columns(session.alias("session"))
             bounds = [pl.col("ts").min().alias("window_start"), pl.col("ts").max().alias("last")]
