@@ -102,9 +102,13 @@ class SparkAnalyzer:
     def _certain_columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
         """Return the output columns if they are certain without Spark's analyser, else None."""
         below: dict[str, Schema] = {}
+        # `output_schema` looks these up where they are in scope
+        ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
         for table in query.find_all(exp.Table):
             if table.db:
                 return None
+            if table.name.lower() in ctes:
+                continue
             schema = relations.get(table.name)
             if schema is not None:
                 # Spark would be asked with an empty relation of these columns instead.
