@@ -5,9 +5,14 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from runtime.errors import SqlwinError
+from runtime.spark.defaults import OF_EACH_SESSION
 from runtime.spark.on_demand import SparkOnDemand
 
-SETTINGS = {"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "UTC"}
+SETTINGS = {
+    **OF_EACH_SESSION,
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 
 class NeedsSparkError(SqlwinError):

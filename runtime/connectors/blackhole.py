@@ -17,7 +17,9 @@ from runtime.spec.table import TableSpec
 
 
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """Count the rows in the tasks that have them as Arrow, without passing them to the JVM."""
+    """Count the rows where they are computed as Arrow, without passing them to the JVM."""
+    if rows.here is not None:
+        return sum(batch.num_rows for batch in rows.here.batches())
     assert rows.arrow is not None
     return sum(part.n_rows for part in rows.arrow.then(_count, "n_rows BIGINT").collect())
 
@@ -40,6 +42,7 @@ CONNECTOR = Connector(
     partial(check_plain_table, {}),
     write=lambda dataframe, spec, overwrite: compute(dataframe),
     write_arrow=write_arrow,
+    needs_spark=lambda spark, spec: None,
     open_sink=lambda rows, spec, writer: BlackholeSink(),
     write_stream=lambda rows, spec: rows.writeStream.format("noop"),
     mode=SinkMode.UPSERT,

@@ -33,6 +33,8 @@ Read = Callable[[SparkSession, TableSpec], DataFrame]
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
 # The same for rows that workers also have as Arrow
 WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
+# Returns why rows that this process computes have to be written by Spark, or None
+NeedsSpark = Callable[[SparkSession, TableSpec], str | None]
 # Opens a table for the micro-batches of a stream, which have the columns of a DataFrame
 OpenSink = Callable[[DataFrame, TableSpec, StreamWriter], StreamSink]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
@@ -58,8 +60,9 @@ class Connector:
         is_unbounded: Whether a table is unbounded, unless the run is set to batch.
         streams_bounded: Whether a bounded table can be read as a stream that ends.
         write: Writes the rows of a batch. None if the table cannot be written.
-        write_arrow: Variant of `write` for rows that workers have as Arrow. None if there is no
-            faster way.
+        write_arrow: Variant of `write` for rows that are Arrow, in workers or in this process. None
+            if there is no faster way.
+        needs_spark: Returns why `write_arrow` needs Spark for rows of this process. None: always.
         overwrites: Whether `write` can replace existing rows.
         open_sink: Opens a table for single micro-batches. None if only Spark can write them.
         write_stream: Spark's own streaming sink, used if the stream writes nothing else.
@@ -94,6 +97,7 @@ class Connector:
     streams_bounded: bool = False
     write: Write | None = None
     write_arrow: WriteArrow | None = None
+    needs_spark: NeedsSpark | None = None
     overwrites: bool = False
     open_sink: OpenSink | None = None
     write_stream: WriteStream | None = None

@@ -372,10 +372,18 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
     with name_output_in_errors(spec), translate_errors(spec):
-        if rows.arrow is not None and connector.write_arrow is not None:
+        if rows.are_arrow and connector.write_arrow is not None:
             if is_declared(rows.schema, spec):
                 return connector.write_arrow(rows, spec, overwrite)
         return connector.write(to_declared_types(rows.dataframe, spec), spec, overwrite)
+
+
+def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return why rows that this process computes have to be written by Spark, or None."""
+    needs_spark = connector_of(spec).needs_spark
+    if needs_spark is None:
+        return f"Spark writes tables of connector '{spec.connector}'"
+    return needs_spark(spark, spec)
 
 
 def note_on(spark: SparkSession, spec: TableSpec) -> str | None:

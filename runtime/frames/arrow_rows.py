@@ -103,6 +103,30 @@ def _chain(first: Stage, second: Stage) -> Stage:
 
 
 @dataclass(frozen=True)
+class ProcessRows:
+    """Rows that this process computes without Spark.
+
+    Attributes:
+        schema: Columns of the rows. Instants are in UTC.
+        batches: Computes the rows.
+    """
+
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    def rename(self, names: Sequence[str]) -> ProcessRows:
+        """Return the same rows with renamed columns."""
+        fields = zip(self.schema, names, strict=True)
+        schema = pa.schema([field.with_name(name) for field, name in fields])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self.batches():
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+        return ProcessRows(schema, batches)
+
+
+@dataclass(frozen=True)
 class BatchRows:
     """Rows of a batch query that has not started yet.
 
@@ -111,12 +135,19 @@ class BatchRows:
         schema: Spark schema of the rows.
         make: Creates the DataFrame, which takes Spark some ten milliseconds.
         arrow: The same rows as Python workers hold them. None if Spark computes them.
+        here: The same rows as this process computes them. None if Spark does.
     """
 
     spark: SparkSession
     schema: StructType
     make: Callable[[], DataFrame]
     arrow: ArrowRows | None = None
+    here: ProcessRows | None = None
+
+    @property
+    def are_arrow(self) -> bool:
+        """Whether the rows need not pass through the JVM."""
+        return self.arrow is not None or self.here is not None
 
     @classmethod
     def of(cls, dataframe: DataFrame) -> BatchRows:
@@ -135,4 +166,5 @@ class BatchRows:
         pairs = zip(self.schema.fields, names, strict=True)
         schema = StructType([StructField(name, f.dataType, f.nullable) for f, name in pairs])
         arrow = None if self.arrow is None else self.arrow.rename(names)
-        return BatchRows(self.spark, schema, lambda: self.dataframe.toDF(*names), arrow)
+        here = None if self.here is None else self.here.rename(names)
+        return BatchRows(self.spark, schema, lambda: self.dataframe.toDF(*names), arrow, here)

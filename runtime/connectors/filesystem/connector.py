@@ -17,7 +17,7 @@ from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
 from runtime.connectors.filesystem.stream import stream
 from runtime.connectors.filesystem.stream_write import open_sink
-from runtime.connectors.filesystem.write import write_files, write_rows
+from runtime.connectors.filesystem.write import why_spark_writes, write_files, write_rows
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.detection.log_lines import group_names, pattern_error
 from runtime.errors import CatalogError, nearest
@@ -164,6 +164,7 @@ CONNECTOR = Connector(
     streams_bounded=True,
     write=write_files,
     write_arrow=write_rows,
+    needs_spark=why_spark_writes,
     overwrites=True,
     open_sink=open_sink,
     note=unwritten_note,

@@ -29,7 +29,7 @@ from runtime.connectors.filesystem.publish import (
     written_files,
 )
 from runtime.connectors.filesystem.text import allow_encoding
-from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.connectors.filesystem.write_arrow import ProcessFiles, arrow_codec, arrow_files
 from runtime.connectors.writing import check_partitions, check_shared, count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
@@ -91,7 +91,6 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     files = None if is_remote(spark) else writable_files_at(spark, path)
     if files is not None:
         check_directory(path, spec, files)
-        check_shared(spark, path, spec)
     options = file_writer_options(spec, file_format)
     allow_encoding(spark, options)
     if partitions and overwrite:
@@ -102,6 +101,9 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     if files is not None and is_local_path(path):
         if file_format == "parquet" and not (partitions or parallelism):
             in_workers = arrow_files(rows, options)
+    is_here = isinstance(in_workers, ProcessFiles)
+    if files is not None and not is_here:
+        check_shared(spark, path, spec)
     n_rows = 0
     try:
         if in_workers is None:
@@ -127,6 +129,10 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             else:
                 writer.mode("append").save(as_uri(hidden))
                 n_rows = count()
+            if is_here:
+                paths = written_files(files, hidden)
+                check_written(files, file_format, path, paths, n_rows, lambda: n_rows)
+                return paths
             return complete_files(spark, spec, files, path, hidden, file_format, n_rows)
 
         is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
@@ -143,6 +149,21 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         raise
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return why rows that this process computes have to be written by Spark, or None."""
+    values = option_values(spec)
+    file_format = format_of(values)
+    if file_format != "parquet":
+        return f"Spark writes {file_format or 'other files than Parquet'}"
+    if spec.partitioned_by or values.get("sink.parallelism"):
+        return "Spark writes tables with PARTITIONED BY or 'sink.parallelism'"
+    if not is_local_path(resolve(spark, values["path"])):
+        return "Spark writes to other file systems"
+    if arrow_codec(spark, file_writer_options(spec, file_format)) is None:
+        return "Spark writes Parquet with these options"
+    return None
 
 
 def complete_files(

@@ -1,4 +1,4 @@
-"""Write rows that Python workers have as Arrow to Parquet files, in the workers.
+"""Write rows that are Arrow to Parquet files, in the workers or in the process that computes them.
 
 The files equal the output of Spark's writer: same types, same codec, and Spark's schema in the
 footer. A retried task writes two files, both under hidden names; the driver renames the one whose
@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from runtime.frames.arrow_rows import ArrowRows, BatchRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows, ProcessRows
 from runtime.frames.blobs import large_tables
 from runtime.frames.parquet_columns import repeating_columns
+from runtime.spark.settings import settings_of
 
 # Spark codecs that Arrow writes identically; Spark's `lz4` is Hadoop's own format
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none"}
@@ -73,28 +75,91 @@ class ArrowFiles:
         return n_rows
 
 
-def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | None:
-    """Return the writer for workers, or None if only Spark's writer gives the same files."""
-    spark, arrow = rows.spark, rows.arrow
-    if arrow is None:
+@dataclass(frozen=True)
+class ProcessFiles:
+    """Rows and the format in which this process writes them to a local directory.
+
+    Attributes:
+        rows: Rows to write.
+        schema: Schema of the files.
+        codec: Arrow's name of the codec.
+    """
+
+    rows: ProcessRows
+    schema: pa.Schema
+    codec: str
+
+    def write(self, directory: str) -> int:
+        """Write all rows to a directory and return their number.
+
+        Raises:
+            OSError: The directory cannot be written to.
+        """
+        os.makedirs(directory, exist_ok=True)
+        tables = large_tables(self.rows.batches(), _ROW_GROUP_BYTES)
+        table = next(tables, None)
+        name = f"part-00000-0.c000{_suffix(self.codec)}.parquet"
+        n_rows = 0
+        with _parquet_writer(f"{directory}/{name}", self.schema, self.codec, table) as writer:
+            while table is not None:
+                writer.write_table(table.cast(self.schema))
+                n_rows += table.num_rows
+                table = next(tables, None)
+        (Path(directory) / "_SUCCESS").touch()
+        return n_rows
+
+
+def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | ProcessFiles | None:
+    """Return the writer of rows in Arrow, or None if only Spark's writer gives the same files."""
+    source = rows.arrow or rows.here
+    if source is None:
         return None
-    requested = {name.lower(): value.lower() for name, value in options.items()}
-    codec = requested.pop("compression", None) or _conf(spark, _CODEC_CONF, "snappy")
     has_instants = any(
-        pa.types.is_timestamp(column.type) and column.type.tz for column in arrow.schema
+        pa.types.is_timestamp(column.type) and column.type.tz for column in source.schema
     )
-    as_arrow_does = not has_instants or (
-        _conf(spark, _INSTANTS_CONF, "int96") == "timestamp_micros"
-    )
-    is_legacy = _conf(spark, _LEGACY_CONF, "false") != "false"
+    codec = arrow_codec(rows.spark, options, has_instants=has_instants)
+    if codec is None:
+        return None
+    described = {_SPARK_SCHEMA: rows.schema.json(), _SPARK_VERSION: pyspark.__version__}
+    schema = source.schema.with_metadata(described)
+    if isinstance(source, ProcessRows):
+        return ProcessFiles(source, schema, codec)
+    return ArrowFiles(source, schema, codec)
+
+
+def arrow_codec(
+    spark: SparkSession, options: dict[str, str], *, has_instants: bool = True
+) -> str | None:
+    """Return Arrow's name of the codec, or None if only Spark's writer gives the same files."""
+    settings = settings_of(spark)
+
+    def conf(name: str, default: str) -> str:
+        return settings.get(name, default).lower()
+
+    requested = {name.lower(): value.lower() for name, value in options.items()}
+    codec = requested.pop("compression", None) or conf(_CODEC_CONF, "snappy")
+    as_arrow_does = not has_instants or conf(_INSTANTS_CONF, "int96") == "timestamp_micros"
+    is_legacy = conf(_LEGACY_CONF, "false") != "false"
     if requested or codec not in _CODECS or not as_arrow_does or is_legacy:
         return None
-    described = {_SPARK_SCHEMA: rows.schema.json(), _SPARK_VERSION: spark.version}
-    return ArrowFiles(arrow, arrow.schema.with_metadata(described), _CODECS[codec])
+    return _CODECS[codec]
 
 
-def _conf(spark: SparkSession, name: str, default: str) -> str:
-    return str(spark.conf.get(name, default)).lower()
+def _suffix(codec: str) -> str:
+    return "" if codec == "none" else f".{'gz' if codec == 'gzip' else codec}"
+
+
+def _parquet_writer(
+    path: str, schema: pa.Schema, codec: str, first: pa.Table | None
+) -> pq.ParquetWriter:
+    """Open a file for writing. `first` are its first rows, which show what repeats."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=codec,
+        store_schema=False,
+        use_dictionary=first is None or repeating_columns(first),
+    )
 
 
 class _NotWritten(Exception):
@@ -131,18 +196,11 @@ def _stage(
         if table is None and number != 0:
             return
         # without any rows, one file records the columns
-        suffix = "" if codec == "none" else f".{'gz' if codec == 'gzip' else codec}"
-        name = f"part-{number:05}-{context.taskAttemptId()}.c000{suffix}.parquet"
+        name = f"part-{number:05}-{context.taskAttemptId()}.c000{_suffix(codec)}.parquet"
         n_rows = 0
         try:
             with _writing_errors():
-                writer = pq.ParquetWriter(
-                    f"{directory}/.{name}",
-                    schema,
-                    compression=codec,
-                    store_schema=False,
-                    use_dictionary=table is None or repeating_columns(table),
-                )
+                writer = _parquet_writer(f"{directory}/.{name}", schema, codec, table)
             while table is not None:
                 with _writing_errors():
                     writer.write_table(table.cast(schema))
