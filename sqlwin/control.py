@@ -45,6 +45,10 @@ class SessionControl:
         """
         self._session._at_start_of_spark(waiting, action)
 
+    def without_start_of_spark(self) -> AbstractContextManager[None]:
+        """Return a context in which statements fail if they need Spark and it does not run."""
+        return self._session._without_start_of_spark()
+
     @property
     def take_interrupt(self) -> Callable[[], bool]:
         """Callback that tells a SELECT or EXPLAIN ANALYZE on a stream to stop now.

@@ -11,7 +11,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from planner.catalog import Schema
-from planner.explain.document import Document, QueryDocument, to_json
 from planner.sql.render import quote_string
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
@@ -22,6 +21,7 @@ from runtime.spark.on_demand import (
     spark_lock,
     start_spark,
     when_started,
+    without_start,
 )
 from runtime.spark.session import begin_use, end_use, is_remote, is_stopped
 from runtime.spark.shipping import ship_code
@@ -32,7 +32,6 @@ from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import translate_errors_of
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
-from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from planner.explain.document import QueryDocument
     from runtime.streaming.general.assigners import Assigner
     from runtime.streaming.general.evictors import Evictor
     from runtime.streaming.general.functions import WindowFunction
@@ -115,6 +115,10 @@ class Session:
         """Call an action once Spark has started, within the context `waiting`."""
         show_start(self._spark, waiting)
         when_started(self._spark, action)
+
+    def _without_start_of_spark(self) -> AbstractContextManager[None]:
+        """Return a context in which statements fail instead of starting Spark."""
+        return without_start()
 
     @property
     def _runner(self) -> Runner:
@@ -262,6 +266,9 @@ class Session:
         Raises:
             SqlwinError: The SQL is invalid, the mode is unknown, or a run fails.
         """
+        from planner.explain.document import Document
+        from sqlwin.execution.explain_formats import MODES, Explanation
+
         if mode not in MODES:
             raise AnalysisError(
                 f"unknown explain mode `{mode}`", hint=f"available modes: {', '.join(MODES)}"
@@ -284,6 +291,8 @@ class Session:
         Raises:
             SqlwinError: The SQL is invalid, or a run fails.
         """
+        from planner.explain.document import to_json
+
         documents = self._query_documents(sql, file, analyze=analyze, params=params)
         return [to_json(query) for query in documents]
 

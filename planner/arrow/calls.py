@@ -146,6 +146,13 @@ def round_call(args: Sequence[Expression]) -> Expression:
     return Call("round", (value, Constant(decimals.value, "int")), "double")
 
 
+def square_root(value: Expression) -> Expression:
+    """Build `SQRT(value)`; NaN for a negative number."""
+    if value.type != VOID and not is_numeric(value.type):
+        refuse(f"SQRT of {value.type.upper()} is not supported by the scan")
+    return Call("sqrt", (_convert(value, "double"),), "double")
+
+
 def arithmetic(function: str, left: Expression, right: Expression) -> Expression:
     """Build `left function right` for one of `+ - * / % div`."""
     types = {left.type, right.type} - {VOID}

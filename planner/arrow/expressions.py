@@ -303,7 +303,7 @@ def _case(node: exp.Expr, scope: _Scope) -> Expression:
 _Build = Callable[[Sequence[Expression], str], Expression]
 
 # By function: minimum and maximum number of arguments, and the builder
-_FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
+FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "ABS": (1, 1, lambda args, zone: calls.absolute(args[0])),
     "COALESCE": (1, None, lambda args, zone: calls.coalesce(args)),
     "EQUAL_NULL": (2, 2, lambda args, zone: calls.compare("<=>", args[0], args[1], zone)),
@@ -314,11 +314,8 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "MOD": (2, 2, lambda args, zone: calls.arithmetic("%", args[0], args[1])),
     "NEGATIVE": (1, 1, lambda args, zone: calls.negative(args[0])),
     "NULLIF": (2, 2, lambda args, zone: calls.nullif(args[0], args[1], zone)),
-    "ROUND": (
-        1,
-        2,
-        lambda args, zone: calls.round_call(args),
-    ),
+    "ROUND": (1, 2, lambda args, zone: calls.round_call(args)),
+    "SQRT": (1, 1, lambda args, zone: calls.square_root(args[0])),
     "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
     "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
     "TIMESTAMP_SECONDS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000_000)),
@@ -333,7 +330,7 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
 
 def _function(node: exp.Expr, scope: _Scope) -> Expression:
     name = node.name.upper()
-    signature = _FUNCTIONS.get(name)
+    signature = FUNCTIONS.get(name)
     n_args = len(node.expressions)
     if signature is None or n_args < signature[0] or n_args > (signature[1] or n_args):
         refuse(f"{name} is not supported by the scan")

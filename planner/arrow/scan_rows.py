@@ -22,7 +22,7 @@ from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
 from runtime.spec.table import Column
 
 # Expression that computes a column, or the reason why the scan cannot
-_Made = Expression | str
+Made = Expression | str
 
 _TOO_MUCH = "the query below it does more than filter and project"
 
@@ -45,9 +45,9 @@ class RowsOfScan:
     """
 
     table: tuple[str, ...]
-    of_table: Mapping[str, _Made]
+    of_table: Mapping[str, Made]
     schema: Schema
-    columns: Mapping[str, _Made]
+    columns: Mapping[str, Made]
     filters: tuple[Expression, ...]
     conditions: tuple[exp.Expr, ...]
     zone: str
@@ -104,11 +104,11 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
 
     def source(relation: Node | exp.Table) -> RowsOfScan | None:
         if isinstance(relation, TableScan):
-            return _rows_of_table(tuple(relation.table.split(".")), relation.schema, catalog, zone)
+            return table_rows(tuple(relation.table.split(".")), relation.schema, catalog, zone)
         if isinstance(relation, exp.Table):
             name = tuple(part.name for part in relation.parts)
             plain = exp.Table(**{key: relation.args.get(key) for key in ("this", "db", "catalog")})
-            return _rows_of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+            return table_rows(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
         return None
 
     return rows_above(node, source)
@@ -129,29 +129,28 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
         return rows
     match node:
         case Filter():
-            return _filter(rows_above(node.input, source), node.conjuncts)
+            return filter_rows(rows_above(node.input, source), node.conjuncts)
         case Project():
             below = rows_above(node.input, source)
-            columns = {item.name.lower(): _make(item.expr, below) for item in node.items}
-            return replace(below, schema=node.schema, columns=columns)
+            made = {item.name.lower(): make_column(item.expr, below) for item in node.items}
+            return replace(below, schema=node.schema, columns=made)
         case SqlQuery():
-            return _rows_of_query(node, source)
+            return _query_rows(node, source)
     refuse(f"{type(node).__name__} is between the aggregate and the table")
 
 
-def _rows_of_table(
-    name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
-) -> RowsOfScan:
-    physical: dict[str, _Made] = {
+def table_rows(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> RowsOfScan:
+    """Return the rows of a table, with its computed columns."""
+    physical: dict[str, Made] = {
         column.name.lower(): ColumnRef(column.name, column.type) for column in schema
     }
     rows = RowsOfScan(name, physical, schema, physical, (), (), zone)
     computed = catalog.computed_columns(name)
-    of_table = physical | {key: _make(expr, rows, False) for key, expr in computed.items()}
+    of_table = physical | {key: make_column(expr, rows, False) for key, expr in computed.items()}
     return replace(rows, of_table=of_table, columns=of_table)
 
 
-def _rows_of_query(node: SqlQuery, source: Source) -> RowsOfScan:
+def _query_rows(node: SqlQuery, source: Source) -> RowsOfScan:
     """Return the rows of a query that only filters and projects one source."""
     named = table = only_source(node.query)
     while isinstance(table, exp.Subquery) and _is_all_rows(table.this):
@@ -173,17 +172,17 @@ def _rows_of_query(node: SqlQuery, source: Source) -> RowsOfScan:
             return part
         return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
 
-    unqualified_query = node.query.unnest().transform(strip_qualifier)
-    where = unqualified_query.args.get("where")
-    below = _filter(below, tuple(conjuncts(where and where.this)), has_tables=False)
-    items = [item.unalias() for item in unqualified_query.expressions]
+    own = node.query.unnest().transform(strip_qualifier)
+    where = own.args.get("where")
+    below = filter_rows(below, tuple(conjuncts(where and where.this)), has_tables=False)
+    items = [item.unalias() for item in own.expressions]
     if len(items) == 1 and is_whole_star(items[0]):
         return replace(below, schema=node.schema)
     if len(items) != len(node.schema) or any(item.is_star for item in items):
         refuse(_TOO_MUCH)
-    columns: dict[str, _Made] = {}
+    columns: dict[str, Made] = {}
     for column, item in zip(node.schema, items, strict=True):
-        value = _make(item, below, False)
+        value = make_column(item, below, False)
         # An untranslated expression may be an aggregate or return several rows per row.
         if isinstance(value, str) and not isinstance(item, exp.Column):
             refuse(value)
@@ -197,9 +196,14 @@ def _is_all_rows(query: exp.Expr) -> bool:
     return not query.args.get("where") and len(items) == 1 and is_whole_star(items[0])
 
 
-def _filter(
+def filter_rows(
     rows: RowsOfScan, conditions: tuple[exp.Expr, ...], *, has_tables: bool = True
 ) -> RowsOfScan:
+    """Return the rows that satisfy conditions.
+
+    Raises:
+        NotEvaluated: Arrow cannot evaluate a condition.
+    """
     filters = []
     for condition in conditions:
         try:
@@ -213,7 +217,8 @@ def _filter(
     )
 
 
-def _make(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
+def make_column(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> Made:
+    """Return the expression that computes a column, or the reason why Arrow cannot."""
     if isinstance(expr, exp.Column) and not expr.table:
         # Accept any type: the column may be passed on as a whole, or one of its fields read.
         return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is not a column of the scan")
@@ -239,9 +244,7 @@ def window_projection(
     """
     try:
         rows = rows_of_windows(node, zone, bounds, types)
-        if len(node.column_names) < len(node.schema):
-            refuse("two columns have the same name")
-        columns = tuple((column.name, _project(rows, column)) for column in node.schema)
+        columns = result_columns(rows, node.schema)
     except NotEvaluated:
         return None
     read = {name for _, expression in columns for name in columns_of(expression)}
@@ -264,23 +267,37 @@ def rows_of_windows(
     def source(relation: Node | exp.Table) -> RowsOfScan | None:
         if not isinstance(relation, GlobalWindowAggregate):
             return None
-        roles = {key.name: key.role for key in relation.window_keys}
-        schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in relation.schema)
-        expressions: dict[str, Expression | str] = {}
-        for column in schema:
-            if column.name not in roles:
-                expressions[column.name.lower()] = ColumnRef(column.name, column.type)
-            elif column.type == "timestamp_ntz":
-                expressions[column.name.lower()] = ColumnRef(
-                    bounds[roles[column.name]], column.type
-                )
-            else:
-                expressions[column.name.lower()] = (
-                    f"{column.name} is an instant, which only Spark can produce"
-                )
-        return RowsOfScan((), expressions, schema, expressions, (), (), zone)
+        return merged_windows(relation, zone, bounds, types)
 
     return rows_above(node, source)
+
+
+def merged_windows(
+    node: GlobalWindowAggregate, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
+) -> RowsOfScan:
+    """Return the rows of a window aggregate. Takes the arguments of `window_projection`."""
+    roles = {key.name: key.role for key in node.window_keys}
+    schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in node.schema)
+    made: dict[str, Made] = {}
+    for column in schema:
+        if column.name not in roles:
+            made[column.name.lower()] = ColumnRef(column.name, column.type)
+        elif column.type == "timestamp_ntz":
+            made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
+        else:
+            made[column.name.lower()] = f"{column.name} is an instant, which only Spark can produce"
+    return RowsOfScan((), made, schema, made, (), (), zone)
+
+
+def result_columns(rows: RowsOfScan, schema: Schema) -> tuple[tuple[str, Expression], ...]:
+    """Return the name and expression of each column of a result.
+
+    Raises:
+        NotEvaluated: Arrow cannot compute a column, or two have the same name.
+    """
+    if len({column.name.lower() for column in schema}) < len(schema):
+        refuse("two columns have the same name")
+    return tuple((column.name, _project(rows, column)) for column in schema)
 
 
 def _project(rows: RowsOfScan, column: Column) -> Expression:

@@ -1,50 +1,74 @@
-"""Lowering of plans whose windows are computed in the driver process, because they read little."""
+"""Lowering of plans that this process computes, because they read little."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.recipes import NotMergeable
+from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
-from planner.arrow.scan_rows import RowsOfScan, rows_above
-from planner.lowering.batch import lower, lower_projection
+from planner.arrow.partials import arrow_partials
+from planner.arrow.scan_rows import Made, filter_rows, make_column, merged_windows
+from planner.catalog import Catalog
+from planner.lowering.batch import window_aggregation
+from planner.lowering.in_process_select import (
+    END,
+    SLICE_END,
+    START,
+    TIME,
+    QueryScope,
+    Relation,
+    SelectLowering,
+    TypesOfLocal,
+    arrow_condition,
+    renamed_as,
+)
 from planner.materialized.windows import merged_types
-from planner.nodes.logical import Node, SqlQuery, WindowRank
+from planner.nodes.aggregate_plans import AggregatePlan
+from planner.nodes.logical import (
+    Expand,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    Sink,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowTableFunction,
+)
 from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
     SliceScan,
 )
-from planner.sql.build import alias, column, is_flat_type
-from planner.streams.ranked_rows import rank_order
-from runtime.spec.aggregates import Accumulator
-from runtime.spec.exchange import (
-    ExchangeStep,
-    GlobalStep,
-    InProcessStep,
+from planner.sql.build import column
+from planner.streams.ranked_rows import rank_order, ranking
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.in_process.relations import (
+    JoinedRows,
+    LocalRows,
+    MergedWindows,
+    PartialsOfLevel,
     RankedRows,
-    RowOrder,
-    WindowProjection,
+    WindowedRows,
 )
-from runtime.spec.expressions import ColumnRef, RankOrder, columns_of
-from runtime.spec.local import (
-    ArrowBuffer,
-    FileLocalStep,
-    FileScan,
-    SliceLocalStep,
-    SliceRows,
-    is_local,
-)
+from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.local import ArrowBuffer, FileScan, GroupingSets, LocalStep, SliceRows, is_local
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SLICE_END
-from runtime.spec.steps import SqlStep, Step
 from runtime.spec.table import Column
-
-# Returns the Spark types of the columns of windows that are merged from the partials of files
-TypesOfFiles = Callable[[FileLocalStep, Sequence[Accumulator]], Mapping[str, str]]
+from runtime.spec.windows import SessionWindow, Window
 
 
 @dataclass(frozen=True)
@@ -54,15 +78,21 @@ class Limits:
     Attributes:
         slice_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows. 0:
             never.
-        file_bytes: Maximum estimated bytes of the rows of files. None: Spark reads all files.
+        file_bytes: Maximum estimated bytes of the rows of files. None: Spark computes all queries
+            that read anything but slices.
     """
 
     slice_bytes: int
     file_bytes: int | None
 
 
+# Reason for all queries of a session whose Spark the user has chosen
+FILES_ON_SPARK = "the session has its own Spark (--master, master=, spark= or spark-submit)"
+_ONLY_SPARK_READS = "only Spark can read some of its files"
+
+
 def lower_in_process(
-    plan: Node, zone: str, limits: Limits, types_of_files: TypesOfFiles
+    plan: Node, zone: str, limits: Limits, catalog: Catalog, types_of_local: TypesOfLocal
 ) -> InProcessStep | str:
     """Return the step that computes a plan in this process, or the reason why Spark has to.
 
@@ -70,90 +100,236 @@ def lower_in_process(
         plan: A physical plan.
         zone: The session's time zone.
         limits: Limits of what to read here.
-        types_of_files: Types of windows merged from the partials of files.
+        catalog: Catalog with the tables.
+        types_of_local: Types of windows merged from the partials of rows.
     """
-    if limits.file_bytes is None and not any(plan.find_all(SliceScan)):
+    slices = list(plan.find_all(SliceScan))
+    if limits.file_bytes is None and not slices:
         return FILES_ON_SPARK
-    windows = list(plan.find_all(GlobalWindowAggregate))
-    if len(windows) != 1 or not isinstance(windows[0].input, Exchange):
-        return "it is not a single window aggregation in two phases"
-    reason = _too_much(windows[0], limits)
-    if reason is not None:
-        return reason
-    peeled = _without_order_and_limit(plan)
-    if peeled is None:
-        return "Spark evaluates its ORDER BY or LIMIT"
-    plan, ordered = peeled
-    global_step = _global_step(lower(plan))
-    if global_step is None or not isinstance(global_step.input, ExchangeStep):
-        return "Spark computes something above its windows"
-    of, local = global_step.aggregation, global_step.input.input
-    if is_local(local, SliceRows, ArrowBuffer):
-        types = merged_types(local.source, of.accumulators)
-    elif is_local(local, FileScan, ArrowBuffer):
-        types = dict(types_of_files(local, of.accumulators))
-    else:
-        return "Spark reads its table or computes its partials"
-    types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
-    ranks = list(plan.find_all(WindowRank))
-    rank = ranks[0] if len(ranks) == 1 else None
-    ranked = None if rank is None else _lower_rank(plan, rank, zone)
-    projection = lower_projection(plan if rank is None else rank.input, zone, types)
-    if projection is None or (rank is not None and ranked is None):
-        return "Spark evaluates an expression above its windows"
-    step = InProcessStep(local, of, projection, ranked, ordered)
-    return _read_alone(step, local) if is_local(local, SliceRows, ArrowBuffer) else step
+    if sum(map(_bytes, slices)) > limits.slice_bytes and slices:
+        return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
+    lowering = _PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
+    try:
+        relation = lowering.node(plan)
+        return InProcessStep(lowering.project(relation, plan.schema), plan.schema)
+    except NotEvaluated as reason:
+        return str(reason).replace("by the scan", "in this process")
 
 
-def _too_much(windows: GlobalWindowAggregate, limits: Limits) -> str | None:
-    """Return why the tables of a window aggregation are left to Spark, or None."""
-    slices = list(windows.find_all(SliceScan))
-    if slices:
-        scan = slices[0]
-        if len(slices) > 1:
-            return "it reads several tables"
-        if _bytes(scan) > limits.slice_bytes:
-            return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
-        tail = scan.rows.tail
-        return _ONLY_SPARK_READS if tail is not None and tail.files.others else None
-    if limits.file_bytes is None:
-        return FILES_ON_SPARK
-    scans = list(windows.find_all(ScanLocalWindowAggregate))
-    if len(scans) != 1 or not isinstance(scans[0].scan, FileScan):
-        return "Spark reads its table or computes its partials"
-    source = scans[0].scan.files
-    if source.others:
-        return _ONLY_SPARK_READS
-    if _bytes_of_rows(source) > limits.file_bytes:
-        return "its files have more bytes than 'sqlwin.in-process.max-bytes'"
-    return None
+class _PlanLowering(SelectLowering):
+    """Lowering of one plan.
 
+    Args:
+        catalog: Catalog with the tables.
+        zone: The session's time zone.
+        types_of_local: Types of windows merged from the partials of rows.
+        file_bytes: As in `Limits`.
+    """
 
-_ONLY_SPARK_READS = "only Spark can read some of its files"
-# Reason for all queries over files of a session whose Spark the user has chosen
-FILES_ON_SPARK = "the session has its own Spark (--master, master=, spark= or spark-submit)"
+    def __init__(
+        self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal, file_bytes: int | None
+    ) -> None:
+        super().__init__(catalog, zone, types_of_local)
+        self._file_bytes = file_bytes
+        self._n_bytes = 0
 
+    def check_files(self, files: ScanSource) -> None:
+        """Check that this process may read files. See `SelectLowering`."""
+        if self._file_bytes is None:
+            refuse(FILES_ON_SPARK)
+        if files.others:
+            refuse(_ONLY_SPARK_READS)
+        self._n_bytes += _bytes_of_rows(files)
+        if self._n_bytes > self._file_bytes:
+            refuse("its files have more bytes than 'sqlwin.in-process.max-bytes'")
 
-def _read_alone(step: InProcessStep, local: SliceLocalStep) -> InProcessStep:
-    """Drop aggregates that nothing reads, such as unused columns of a view."""
-    of, projection, source = step.aggregation, step.projection, local.source
-    made = (*(part for _, part in projection.columns), *projection.filters)
-    needed = frozenset[str]().union(*map(columns_of, made))
-    merged = tuple(part for part in of.accumulators if needed.intersection(part.output_columns))
-    carried = frozenset(name for part in merged for name in part.columns)
-    partials = tuple(part for part in source.partials if carried.intersection(part.columns))
-    read = [*source.filters, *(key for _, key in source.keys)]
-    read += [arg for partial in partials for arg in partial.args]
-    names = frozenset((SLICE_END,)).union(*map(columns_of, read))
-    files = replace(source.files, columns=tuple(c for c in source.files.columns if c.name in names))
-    tail = source.tail
-    if tail is not None:
-        tail_partials = tuple(part for part in tail.partials if carried.intersection(part.columns))
-        tail = replace(tail, partials=tail_partials)
-    source = replace(source, partials=partials, files=files, tail=tail)
-    return replace(
-        step, input=replace(local, source=source), aggregation=replace(of, accumulators=merged)
-    )
+    def node(self, node: Node) -> Relation:
+        """Return the rows of a node of the plan. See `SelectLowering`."""
+        match node:
+            case Filter():
+                below = self.node(node.input)
+                return replace(below, scan=filter_rows(below.scan, node.conjuncts))
+            case Project():
+                below = self.node(node.input)
+                made: dict[str, Made] = {
+                    item.name.lower(): make_column(item.expr, below.scan) for item in node.items
+                }
+                return replace(below, scan=replace(below.scan, schema=node.schema, columns=made))
+            case Sink():
+                return self.node(node.input)
+            case SqlQuery():
+                whole = self.select(node.query, QueryScope(dict(node.relations)))
+                return renamed_as(whole, node.schema)
+            case TableScan():
+                return self.select(node.query, QueryScope())
+            case GlobalWindowAggregate():
+                return self._windows(node)
+            case OnePhaseWindowAggregate():
+                return self._one_phase(node)
+            case WindowTableFunction():
+                return self._window_rows(node)
+            case WindowRank() | WindowDeduplicate():
+                return self._ranks(node)
+            case WindowJoin():
+                return self._join(node)
+        refuse(f"Spark computes its {type(node).__name__}")
+
+    # -- windows -------------------------------------------------------------------------------
+
+    def _windows(self, node: GlobalWindowAggregate) -> Relation:
+        """Return merged windows."""
+        aggregation = window_aggregation(node)
+        exchange, sets = node.input, None
+        shared = exchange.input if isinstance(exchange, SharedSlices) else None
+        below = shared.input if isinstance(shared, SharedExchange) else exchange
+        below = below.input if isinstance(below, Exchange) else below
+        if isinstance(below, Expand):
+            if not all(key.is_plain_column for key in below.keys):
+                refuse("Spark computes grouping sets of expressions")
+            sets = GroupingSets(
+                below.id_column, tuple(zip(below.ids, below.key_names, strict=True))
+            )
+            below = below.input
+        if not isinstance(below, LocalWindowAggregate):
+            refuse("Spark computes its partials")
+        local = self._local_stage(below)
+        if sets is not None and is_local(local, SliceRows, ArrowBuffer):
+            local, sets = replace(local, source=replace(local.source, sets=sets)), None
+        of_partials: LocalRows | PartialsOfLevel = local
+        accumulators: Sequence[Accumulator] = aggregation.accumulators
+        if isinstance(exchange, SharedSlices) and isinstance(shared, SharedExchange):
+            of_partials = PartialsOfLevel(
+                local,
+                shared.keys,
+                shared.slice_end,
+                shared.accumulators,
+                shared.levels,
+                exchange.level,
+                exchange.columns,
+            )
+        types = dict(self._types(local, accumulators))
+        if isinstance(exchange, SharedSlices):
+            types |= {own: types[name] for name, own in exchange.columns if name in types}
+        types |= {START: "timestamp_ntz", END: "timestamp_ntz"}
+        if sets is not None:
+            types[sets.id_column] = "bigint"
+        has_time = any(key.role == "time" for key in node.window_keys)
+        rows = MergedWindows(of_partials, aggregation, sets, TIME if has_time else None)
+        bounds = {"start": START, "end": END, "time": TIME}
+        return Relation(rows, merged_windows(node, self.zone, bounds, types))
+
+    def _one_phase(self, node: OnePhaseWindowAggregate) -> Relation:
+        """Return windows that Spark aggregates in one phase: here, rows need no exchange."""
+        if node.time_type == "proctime":
+            refuse("Spark computes its windows")
+        try:
+            plans = share_partials(tuple(map(plan_aggregate, node.calls)))
+        except NotMergeable as reason:
+            refuse(str(reason))
+        below = self.node(node.input)
+        window = (node.window, node.time_column, node.time_type, SLICE_END)
+        local = self._local_of(below, node.keys, plans, window)
+        merged = tuple(part for plan in plans for part in plan.accumulators)
+        names = tuple(key.name for key in node.keys)
+        aggregation = WindowAggregation(node.window, names, SLICE_END, merged, START, END)
+        types = self.types_of_local(local, merged)
+        outputs = [name for part in merged for name in part.output_columns]
+        columns = [Column(name, types.get(name, "")) for name in (*names, *outputs)]
+        bounds = {"start": START, "end": END, "time": TIME}
+        columns += [Column(bounds[key.role], "timestamp_ntz") for key in node.window_keys]
+        rows = MergedWindows(local, aggregation, window_time=TIME)
+        windows = self.relation_of(rows, tuple(columns)).scan
+        finishes = {plan.call.name: plan.finish for plan in plans}
+        finishes |= {key.name: column(bounds[key.role]) for key in node.window_keys}
+        made: dict[str, Made] = {}
+        for part in node.schema:
+            is_bound = any(key.name == part.name for key in node.window_keys)
+            if is_bound and part.type != "timestamp_ntz":
+                made[part.name.lower()] = f"{part.name} is an instant, which only Spark can produce"
+            else:
+                expr = finishes.get(part.name, column(part.name))
+                made[part.name.lower()] = make_column(expr, windows)
+        return Relation(rows, replace(windows, schema=node.schema, columns=made))
+
+    def _window_rows(self, node: WindowTableFunction) -> Relation:
+        """Return rows copied into their windows."""
+        if isinstance(node.window, SessionWindow) or node.time_type == "proctime":
+            refuse("Spark computes rows with the bounds of their sessions")
+        below = self.project(self.node(node.input), node.input.schema)
+        names = (node.columns.start, node.columns.end, node.columns.time)
+        rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)
+        whole = self.relation_of(rows, node.schema)
+        if node.time_type == "timestamp_ntz":
+            return whole
+        reason = f"{names[2]} is an instant, which only Spark can produce"
+        columns = {**whole.scan.columns, names[2].lower(): reason}
+        return replace(whole, scan=replace(whole.scan, columns=columns))
+
+    def _types(self, local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+        if is_local(local, SliceRows, ArrowBuffer):
+            return merged_types(local.source, accumulators)
+        return self.types_of_local(local, accumulators)
+
+    def _local_stage(self, node: LocalWindowAggregate) -> LocalRows:
+        """Return the local stage of a window aggregate."""
+        window = (node.window, node.time_column, node.time_type, node.slice_end)
+        if isinstance(node, SliceScan):
+            tail = node.rows.tail
+            if tail is not None and tail.files.others:
+                refuse(_ONLY_SPARK_READS)
+            return LocalStep(node.rows, ArrowBuffer(), *window)
+        if isinstance(node, ScanLocalWindowAggregate):
+            if not isinstance(node.scan, FileScan):
+                refuse(f"Spark reads {node.table}")
+            self.check_files(node.scan.files)
+            return LocalStep(node.scan, ArrowBuffer(), *window)
+        return self._local_of(self.node(node.input), node.keys, node.plans, window)
+
+    def _local_of(
+        self,
+        below: Relation,
+        keys: Sequence[NamedExpr],
+        plans: tuple[AggregatePlan, ...],
+        window: tuple[Window, str, str, str],
+    ) -> LocalRows:
+        """Return the local stage of a window aggregate over rows; see `local`."""
+        made = tuple((key.name, below.scan.expression(key.expr)) for key in keys)
+        time = below.scan.expression(column(window[1]))
+        return self.local(below, made, arrow_partials(plans, below.scan), time, window)
+
+    # -- ranks and joins -----------------------------------------------------------------------
+
+    def _ranks(self, node: WindowRank | WindowDeduplicate) -> Relation:
+        """Return the rows of a Top-N or a deduplication."""
+        below = self.project(self.node(node.input), node.input.schema)
+        function, first, last, order = ranking(node)
+        names = {part.name.lower(): part.name for part in node.input.schema}
+        orders = []
+        for ordered in order:
+            by = ordered.this
+            if not isinstance(by, exp.Column) or by.name.lower() not in names:
+                refuse("Spark ranks by an expression")
+            orders.append(rank_order(names[by.name.lower()], ordered))
+        by_columns = tuple(names[n.lower()] for n in (*node.window_columns, *node.partition_by))
+        rows = RankedRows(
+            below, function, (first, last), by_columns, tuple(orders), node.rank_column
+        )
+        return self.relation_of(rows, node.schema)
+
+    def _join(self, node: WindowJoin) -> Relation:
+        """Return the rows of a join of windows."""
+        left = self.project(self.node(node.left), node.left.schema)
+        right = self.project(self.node(node.right), node.right.schema)
+        types = {c.name: c.type for c in (*node.left.schema, *node.right.schema)}
+        keys = (*node.window_keys, *node.keys)
+        if any(types[a] != types[b] for a, b in keys):
+            refuse("Spark compares columns of different types")
+        condition = None
+        if node.condition is not None:
+            sides: tuple[Column, ...] = (*node.left.schema, *node.right.schema)
+            condition = arrow_condition(node.condition, sides, self.zone)
+        rows = JoinedRows(left, right, node.join_type, keys, condition)
+        return self.relation_of(rows, node.schema)
 
 
 def _bytes(scan: SliceScan) -> int:
@@ -164,105 +340,4 @@ def _bytes(scan: SliceScan) -> int:
 
 def _bytes_of_rows(files: ScanSource) -> int:
     """Return the estimated bytes of the rows of files in memory."""
-    return files.n_rows * 8 * len(files.columns)
-
-
-def _global_step(step: Step) -> GlobalStep | None:
-    while isinstance(step, SqlStep) and len(step.inputs) == 1:
-        ((_, step),) = step.inputs
-    return step if isinstance(step, GlobalStep) else None
-
-
-# -- ranks, ORDER BY and LIMIT above the windows --------------------------------------------------
-
-
-def _without_order_and_limit(plan: Node) -> tuple[Node, RowOrder | None] | None:
-    """Split a plan into one without ORDER BY, LIMIT and OFFSET and these; None if only Spark can.
-
-    Columns that are only used for ordering come last in the plan, under unique names.
-    """
-    if not isinstance(plan, SqlQuery) or not isinstance(plan.query, exp.Select):
-        return plan, None
-    clauses = {key: plan.query.args.get(key) for key in ("order", "limit", "offset")}
-    if not any(clauses.values()):
-        return plan, None
-    counts = [_count(clauses[key]) for key in ("limit", "offset")]
-    if any(order_column is None for order_column in counts):
-        return None
-    query = plan.query.copy()
-    for key in clauses:
-        query.set(key, None)
-    schema = {item.name.lower(): item for item in plan.schema}
-    below = {item.name.lower(): item for _, node in plan.relations for item in node.schema}
-    order: list[RankOrder] = []
-    hidden: list[Column] = []
-    for item in clauses["order"].expressions if clauses["order"] else ():
-        by = item.this
-        if not isinstance(by, exp.Column) or len(by.parts) > 1:
-            return None
-        order_column = schema.get(by.name.lower())
-        if order_column is None:
-            source = below.get(by.name.lower())
-            if source is None:
-                return None
-            order_column = Column(f"$order{len(hidden)}", source.type)
-            hidden.append(order_column)
-            query.append("expressions", alias(column(source.name), order_column.name))
-        if not is_flat_type(order_column.type):
-            return None
-        order.append(rank_order(order_column.name, item))
-    limit, offset = counts
-    rows = RowOrder(
-        tuple(order), limit if clauses["limit"] else None, offset or 0, hidden=len(hidden)
-    )
-    return replace(plan, query=query, schema=(*plan.schema, *hidden)), rows
-
-
-def _lower_rank(plan: Node, rank: WindowRank, zone: str) -> RankedRows | None:
-    """Lower a rank and the projection above it, or return None if only Spark can."""
-
-    def source(node: Node | exp.Table) -> RowsOfScan | None:
-        if node is not rank:
-            return None
-        made = {part.name.lower(): ColumnRef(part.name, part.type) for part in rank.schema}
-        return RowsOfScan((), made, rank.schema, made, (), (), zone)
-
-    try:
-        rows = rows_above(plan, source)
-        columns = []
-        for part in plan.schema:
-            expression = rows.columns[part.name.lower()]
-            if (
-                isinstance(expression, str)
-                or expression.type != part.type
-                or not is_flat_type(part.type)
-            ):
-                refuse(f"{part.name} is not supported in the driver")
-            columns.append((part.name, expression))
-    except NotEvaluated:
-        return None
-    names = {part.name.lower(): part.name for part in rank.input.schema}
-    order = []
-    for ordered in rank.order_by:
-        by = ordered.this
-        if not isinstance(by, exp.Column) or by.name.lower() not in names:
-            return None
-        order.append(rank_order(names[by.name.lower()], ordered))
-    return RankedRows(
-        rank.rank_type,
-        (rank.rank_start, rank.rank_end),
-        tuple(names[name.lower()] for name in (*rank.window_columns, *rank.partition_by)),
-        tuple(order),
-        rank.rank_column,
-        WindowProjection(tuple(columns), rows.filters),
-    )
-
-
-def _count(clause: exp.Expr | None) -> int | None:
-    """Return the number of LIMIT or OFFSET, 0 if absent, None if it is not a literal."""
-    if clause is None:
-        return 0
-    count = clause.args.get("expression")
-    if not isinstance(clause, exp.Limit | exp.Offset) or not isinstance(count, exp.Literal):
-        return None
-    return int(count.name) if count.is_int else None
+    return files.n_rows * 8 * len(files.columns) + files.text_bytes

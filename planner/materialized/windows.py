@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from planner.materialized.form import integer_comparison
-from runtime.spec.aggregates import Accumulator, WithResult
+from runtime.spec.aggregates import Accumulator, WindowAggregation, WithResult
 from runtime.spec.expressions import (
     Call,
     ColumnRef,
@@ -16,7 +16,7 @@ from runtime.spec.expressions import (
     columns_of,
     terms_of,
 )
-from runtime.spec.local import SliceRows
+from runtime.spec.local import SliceLocalStep, SliceRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import (
     LONGEST_MONTH_US,
@@ -40,6 +40,35 @@ def merged_types(source: SliceRows, accumulators: Iterable[Accumulator]) -> dict
         accumulator.output for accumulator in accumulators if isinstance(accumulator, WithResult)
     )
     return types | {output.name: output.type for output in outputs}
+
+
+def read_alone(
+    local: SliceLocalStep, aggregation: WindowAggregation, read: Iterable[Expression]
+) -> tuple[SliceLocalStep, WindowAggregation]:
+    """Drop aggregates that no expression reads, such as unused columns of a view.
+
+    Args:
+        local: Slices to read.
+        aggregation: Aggregation that merges them.
+        read: Expressions over the merged windows.
+    """
+    source = local.source
+    needed = frozenset[str]().union(*map(columns_of, read))
+    merged = tuple(
+        part for part in aggregation.accumulators if needed.intersection(part.output_columns)
+    )
+    carried = frozenset(name for part in merged for name in part.columns)
+    partials = tuple(part for part in source.partials if carried.intersection(part.columns))
+    expressions = [*source.filters, *(key for _, key in source.keys)]
+    expressions += [arg for partial in partials for arg in partial.args]
+    names = frozenset((SLICE_END,)).union(*map(columns_of, expressions))
+    files = replace(source.files, columns=tuple(c for c in source.files.columns if c.name in names))
+    tail = source.tail
+    if tail is not None:
+        tail_partials = tuple(part for part in tail.partials if carried.intersection(part.columns))
+        tail = replace(tail, partials=tail_partials)
+    source = replace(source, partials=partials, files=files, tail=tail)
+    return replace(local, source=source), replace(aggregation, accumulators=merged)
 
 
 @dataclass(frozen=True)

@@ -1,57 +1,58 @@
-"""Compute windows in this process, without Spark jobs or the JVM.
+"""Compute queries in this process, without Spark jobs or the JVM.
 
-Runs the same kernels as tasks, over materialized slices or over files. The partials of all input
-are held in memory, so it must be small.
+Runs the same kernels as tasks, over materialized slices, files or rows in the query. The partials
+of all input, and the rows of ORDER BY, ranks and joins, are held in memory, so it must be small.
+
+Kernels are imported where they are used, because small queries need few of them.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.projection import projection_schema, window_projector
+from runtime.batch.in_process_scan import RowCounts, StoreOf, map_splits, no_store
+from runtime.batch.projection import projection_schema, window_projector, with_window_time
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
-from runtime.compute.arrow.types import arrow_type, spark_type
-from runtime.compute.kernels import ranks as kernels
-from runtime.compute.kernels.columns import Int64Array, int64_array
-from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.kernels.session import chain_partials, merge_sessions
-from runtime.local.scan_rows import ScanRows, scan_projection
-from runtime.local.slice_scan import (
-    expand_schema,
-    expand_tables,
-    partials_schema,
-    slice_splits,
-    split_tables,
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_array, int64_values
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    Distinct,
+    Merge,
+    MergeMoments,
+    MergeOp,
 )
-from runtime.local.stage import BufferPlan, aggregate, buffer_plan
-from runtime.scan.splits import Split, plan_splits
-from runtime.scan.stores import Store
-from runtime.spec.aggregates import Accumulator, WithResult
-from runtime.spec.exchange import InProcessStep, RankedRows, RowOrder, WindowProjection
 from runtime.spec.expressions import ColumnRef, RankOrder
-from runtime.spec.local import (
-    ArrowBuffer,
-    FileLocalStep,
-    FileScan,
-    LocalStep,
-    SliceLocalStep,
-    SliceRows,
-    is_local,
+from runtime.spec.in_process.relations import (
+    FileRows,
+    InlineRows,
+    JoinedRows,
+    MergedWindows,
+    OrderedRows,
+    ProjectedRows,
+    RankedRows,
+    Rows,
+    UnitedRows,
+    WindowedRows,
 )
-from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
+from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
-# Stores of the slices and of the tail's files; None for this machine
-Stores = tuple[Store | None, Store | None]
-# Number of stored files read in parallel
-_READERS = 8
+if TYPE_CHECKING:
+    from runtime.scan.splits import Split
+
+# Maximum rows of a batch that is made of all rows of a relation
+_BATCH_ROWS = 1 << 18
+# Rows with more bytes are held with large texts: a text column of Arrow holds two GB
+_MOST_TEXT_BYTES = 1 << 30
+# Type of window bounds
+_BOUND_TYPE = pa.timestamp("us")
 
 
 @dataclass(frozen=True)
@@ -60,43 +61,26 @@ class RowsHere:
 
     Attributes:
         step: Step to compute.
-        columns: Names and Spark types.
-        stores: Stores of its files.
+        store_of: Returns the store of the files of a scan.
         counts: Counts of the rows of files that the last run read.
     """
 
     step: InProcessStep
-    columns: tuple[Column, ...]
-    stores: Stores = (None, None)
+    store_of: StoreOf = no_store
     counts: RowCounts = field(default_factory=lambda: RowCounts())
 
     @property
     def schema(self) -> pa.Schema:
         """Columns as Arrow types, nullable if they are nullable in Spark's rows of the query."""
-        projection, ranked, windows = self.step.projection, self.step.ranked, self.step.aggregation
-        never_null = {windows.window_start, windows.window_end, projection.window_time}
-        made = dict(projection.columns)
-        if ranked is not None:
-            below = made
-            made = {
-                name: below.get(expression.name, expression)
-                if isinstance(expression, ColumnRef)
-                else expression
-                for name, expression in ranked.projection.columns
-            }
-            never_null.add(ranked.column)
-
-        def may_be_null(column: Column) -> bool:
-            # Spark's tasks declare aggregates as nullable even if they never are.
-            source = made.get(column.name)
-            if isinstance(source, ColumnRef):
-                return source.name not in never_null
-            return column.nullable
-
+        may_be_null = _may_be_null(self.step.rows)
         return pa.schema(
             [
-                pa.field(column.name, arrow_type(column.type), may_be_null(column))
-                for column in self.columns
+                pa.field(
+                    column.name,
+                    arrow_type(column.type),
+                    may_be_null.get(column.name, column.nullable),
+                )
+                for column in self.step.columns
             ]
         )
 
@@ -106,8 +90,9 @@ class RowsHere:
         Raises:
             ExecutionError: A file cannot be read, or a result does not fit its type.
         """
+        self.counts.clear()
         schema = self.schema
-        for batch in windows_here(self.step, self.stores, self.counts):
+        for batch in _Run(self.store_of, self.counts).batches(self.step.rows):
             if limit is not None:
                 batch = batch.slice(0, limit)
                 limit -= batch.num_rows
@@ -116,199 +101,324 @@ class RowsHere:
                 return
 
 
-class RowCounts:
-    """Counts of rows that scans of files in this process read.
+def _may_be_null(rows: Rows) -> dict[str, bool]:
+    """Return whether columns of windows can be NULL, by name.
 
-    Attributes:
-        scans: Scan of each split, with the time column.
+    Spark's tasks declare aggregates as nullable even if they never are, but not window bounds.
     """
-
-    def __init__(self) -> None:
-        self.scans: list[tuple[str, ScanRows]] = []
-
-    def rows_read(self) -> int:
-        """Return the number of rows read."""
-        return sum(rows.n_rows for _, rows in self.scans)
-
-    def null_times(self) -> list[tuple[str, int]]:
-        """Return the time column, and the number of rows that were dropped without a time."""
-        n_rows: Counter[str] = Counter()
-        for column, rows in self.scans:
-            n_rows[column] += rows.n_null_times
-        return [(column, n) for column, n in n_rows.items() if n]
-
-
-def windows_here(
-    step: InProcessStep, stores: Stores = (None, None), counts: RowCounts | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Compute a query over files, or over materialized slices and rows not in them yet.
-
-    Args:
-        step: Step to compute.
-        stores: Stores of its files.
-        counts: Receives the counts of rows read from files.
-
-    Raises:
-        ExecutionError: A file cannot be read, or a result does not fit its type.
-    """
-    aggregation = step.aggregation
-    local = step.input
-    if is_local(local, FileScan, ArrowBuffer):
-        tables = tables_of_files(local, stores[0], RowCounts() if counts is None else counts)
-    else:
-        assert is_local(local, SliceRows, ArrowBuffer)
-        tables = tables_here(local, stores)
-    partials = pa.concat_tables(tables)
-    merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
-
-    def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from merge(partials, aggregation)
-
-    rows = window_projector(to_windows, step.projection, aggregation.window_end)([])
-    if step.ranked is not None:
-        rows = _rank_rows(_whole(rows, step.projection), step.ranked)
-    if step.ordered is not None:
-        last = step.projection if step.ranked is None else step.ranked.projection
-        rows = _sort_rows(_whole(rows, last), step.ordered)
-    yield from rows
+    match rows:
+        case MergedWindows(has_windows=True):
+            of = rows.aggregation
+            names = [*of.keys, *(n for part in of.accumulators for n in part.output_columns)]
+            bounds = [of.window_start, of.window_end, rows.window_time or of.window_end]
+            return {**dict.fromkeys(names, True), **dict.fromkeys(bounds, False)}
+        case ProjectedRows():
+            below = _may_be_null(rows.input)
+            return {
+                name: below[expression.name]
+                for name, expression in rows.projection.columns
+                if isinstance(expression, ColumnRef) and expression.name in below
+            }
+        case RankedRows():
+            below = _may_be_null(rows.input)
+            return below and {**below, rows.column: False}
+        case OrderedRows():
+            return _may_be_null(rows.input)
+    return {}
 
 
-def _whole(rows: Iterable[pa.RecordBatch], projection: WindowProjection) -> pa.RecordBatch:
-    """Return all rows as one batch."""
-    table = pa.Table.from_batches(rows, projection_schema(projection)).combine_chunks()
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+class _Run:
+    """One run of a query."""
+
+    def __init__(self, store_of: StoreOf, counts: RowCounts) -> None:
+        self._store_of = store_of
+        self._counts = counts
+
+    def batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a relation.
+
+        Raises:
+            ExecutionError: A file cannot be read, an expression fails, or a result does not fit its
+                type.
+        """
+        match rows:
+            case InlineRows():
+                yield _inline(rows)
+            case FileRows():
+                yield from self._of_files(rows, None)
+            case MergedWindows():
+                yield from self._windows(rows)
+            case ProjectedRows(input=FileRows() as files):
+                yield from self._of_files(files, rows)
+            case ProjectedRows():
+                yield from _projector(rows)(self.batches(rows.input))
+            case WindowedRows():
+                # a row may be in thousands of windows
+                n_rows = max(1, _BATCH_ROWS // rows.window.slices_per_window)
+                for batch in self.batches(rows.input):
+                    for start in range(0, batch.num_rows, n_rows):
+                        yield _in_windows(batch.slice(start, n_rows), rows)
+            case RankedRows():
+                yield from _rank_rows(self._whole(rows.input), rows)
+            case OrderedRows() if rows.order:
+                yield from _sort_rows(self._whole(rows.input), rows)
+            case OrderedRows():
+                yield from _cut_rows(self.batches(rows.input), rows)
+            case UnitedRows():
+                for part in rows.parts:
+                    yield from self.batches(part)
+            case JoinedRows():
+                yield from self._join(rows)
+            case _:
+                raise AssertionError(f"no way to compute {type(rows).__name__}")
+
+    def _whole(self, rows: Rows) -> pa.RecordBatch:
+        """Return all rows as one batch, with large texts if they have more than a GB."""
+        table = pa.Table.from_batches(self.batches(rows), schema_of(rows))
+        if table.nbytes > _MOST_TEXT_BYTES:
+            table = table.cast(pa.schema(map(_with_large_texts, table.schema)))
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+    def _of_files(
+        self, rows: FileRows, projected: ProjectedRows | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of files, projected in the threads that read them."""
+        from runtime.scan.read import read_batches
+
+        store = self._store_of(rows.files)
+        project = None if projected is None else _projector(projected)
+
+        def read(split: Split) -> list[pa.RecordBatch]:
+            batches = self._counts.count(read_batches(split, rows.files, frozenset(), store))
+            return list(batches if project is None else project(batches))
+
+        for batches in map_splits(rows.files, rows.filters, store, read):
+            yield from batches
+
+    def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
+        from runtime.batch.in_process_partials import partials_of
+        from runtime.compute.kernels.merge import merge_slices
+        from runtime.compute.kernels.session import merge_sessions
+
+        aggregation = rows.aggregation
+        partials = partials_of(rows, self._store_of, self._counts, self.batches)
+        is_session = isinstance(aggregation.window, SessionWindow)
+        merge = merge_sessions if is_session else merge_slices
+        n_rows = 0
+        for batch in merge(partials, aggregation):
+            n_rows += batch.num_rows
+            if rows.window_time is not None:
+                batch = with_window_time(batch, rows.window_time, aggregation.window_end)
+            yield batch
+        if rows.is_total and n_rows == 0:
+            yield _total_of_nothing(rows)
+
+    def _join(self, rows: JoinedRows) -> Iterator[pa.RecordBatch]:
+        from runtime.compute.kernels.joins import join_positions
+
+        left, right = self._whole(rows.left), self._whole(rows.right)
+        left_keys = [left.column(name) for name, _ in rows.keys]
+        right_keys = [right.column(name) for _, name in rows.keys]
+        is_filter = rows.join_type in ("LeftSemi", "LeftAnti")
+        left_matches = np.zeros(left.num_rows, np.bool_)
+        right_matches = np.zeros(right.num_rows, np.bool_)
+        for of_left, of_right in join_positions(
+            left_keys, right_keys, left.num_rows, right.num_rows, _BATCH_ROWS
+        ):
+            if rows.condition is not None or not is_filter:
+                pairs = _side_by_side(left, right, of_left, of_right)
+                if rows.condition is not None:
+                    holds = filter_mask([rows.condition], pairs)
+                    pairs = pairs.filter(holds)
+                    mask = holds.to_numpy(zero_copy_only=False)
+                    of_left, of_right = of_left[mask], of_right[mask]
+                if not is_filter:
+                    yield from _plain_batches(pairs, schema_of(rows))
+            left_matches[of_left] = True
+            right_matches[of_right] = True
+        if is_filter:
+            chosen = left_matches == (rows.join_type == "LeftSemi")
+            yield from _plain_batches(left.filter(pa.array(chosen)), schema_of(rows))
+        if rows.join_type in ("LeftOuter", "FullOuter"):
+            yield from _without_match(left, left_matches, schema_of(rows), is_left=True)
+        if rows.join_type in ("RightOuter", "FullOuter"):
+            yield from _without_match(right, right_matches, schema_of(rows), is_left=False)
+
+
+def schema_of(rows: Rows) -> pa.Schema:
+    """Return the schema of a relation."""
+    match rows:
+        case InlineRows():
+            return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
+        case FileRows():
+            columns = (*rows.files.columns, *rows.files.partition_columns)
+            return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+        case MergedWindows():
+            from runtime.batch.in_process_partials import schema_of_partials
+            from runtime.compute.kernels.merge import merged_schema
+
+            schema = merged_schema(schema_of_partials(rows), rows.aggregation)
+            if rows.window_time is not None:
+                bound = schema.field(rows.aggregation.window_end).type
+                schema = schema.append(pa.field(rows.window_time, bound))
+            return schema
+        case ProjectedRows():
+            return projection_schema(rows.projection)
+        case WindowedRows():
+            bounds = [pa.field(name, _BOUND_TYPE) for name in rows.names]
+            return pa.schema([*schema_of(rows.input), *bounds])
+        case RankedRows():
+            return schema_of(rows.input).append(pa.field(rows.column, pa.int32()))
+        case OrderedRows():
+            schema = schema_of(rows.input)
+            return pa.schema([schema.field(i) for i in range(len(schema) - rows.hidden)])
+        case UnitedRows():
+            return schema_of(rows.parts[0])
+        case JoinedRows():
+            is_left = rows.join_type in ("LeftSemi", "LeftAnti")
+            sides = [rows.left] if is_left else [rows.left, rows.right]
+            return pa.schema([(f.name, f.type) for side in sides for f in schema_of(side)])
+    raise AssertionError(f"no schema of {type(rows).__name__}")
+
+
+def _projector(rows: ProjectedRows):  # type: ignore[no-untyped-def]  # see `window_projector`
+    """Return the function that projects batches of the input."""
+    return window_projector(iter, rows.projection, "")
+
+
+def _inline(rows: InlineRows) -> pa.RecordBatch:
+    """Evaluate rows in the query, each over a single row without columns of interest."""
+    one = pa.record_batch([pa.array([0], pa.int8())], names=["$row"])
+    schema = schema_of(rows)
+    columns = []
+    for place, type_ in enumerate(schema.types):
+        values = [evaluate(row[place], one) for row in rows.rows]
+        columns.append(pa.concat_arrays(values) if values else pa.array([], type_))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _total_of_nothing(rows: MergedWindows) -> pa.RecordBatch:
+    """Return the row of an aggregation without keys over no rows: counts are 0, others NULL."""
+    zeros = {n for part in rows.aggregation.accumulators for n in _counts_of(part)}
+    schema = schema_of(rows)
+    columns = [
+        pa.array([0 if field.name in zeros else None], pa.int64()).cast(field.type)
+        if field.name in zeros
+        else pa.nulls(1, field.type)
+        for field in schema
+    ]
+    plain = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.RecordBatch.from_arrays(columns, schema=plain)
+
+
+def _counts_of(part: Accumulator) -> Sequence[str]:
+    """Return the output columns that are 0 for no rows."""
+    match part:
+        case Merge(op=MergeOp.COUNT) | Distinct(op=MergeOp.COUNT) | ApproxCountDistinct():
+            return part.output_columns
+        case MergeMoments():
+            return part.output_columns[:1]
+    return ()
+
+
+def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
+    """Return each row once per window that contains it, with the window columns."""
+    from runtime.compute.windows.aligned import slice_assigner
+    from runtime.scan.wall_clock import wall_clock_us
+
+    rows = rows.filter(rows.column(of.time_column).is_valid())
+    time_us = int64_values(rows.column(of.time_column))
+    if of.time_type == "timestamp":
+        time_us = wall_clock_us(time_us, of.time_zone)
+    assigner = slice_assigner(of.window)
+    places, ends = assigner.window_ends(time_us)
+    bounds = (assigner.window_start(ends), ends, ends - WINDOW_TIME_LAG_US)
+    columns = [*rows.take(_numbers(places)).columns]
+    columns += [_numbers(bound, _BOUND_TYPE) for bound in bounds]
+    return pa.RecordBatch.from_arrays(columns, schema=schema_of(of))
 
 
 def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
-    """Filter the rows by rank and project them."""
+    """Filter the rows by rank and append it."""
     if rows.num_rows:
+        from runtime.compute.kernels import ranks as kernels
+
         by = [rows.column(name) for name in of.by]
         positions, ranks = kernels.ranked_rows(
             by, _codes(rows, of.order), rows.num_rows, of.function, of.ranks
         )
-        rows = rows.take(_numbers(positions)).append_column(of.column, _numbers(ranks, pa.int32()))
-        if of.projection.filters:
-            rows = rows.filter(filter_mask(of.projection.filters, rows))
-        columns = [evaluate(expression, rows) for _, expression in of.projection.columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=projection_schema(of.projection))
+        ranked = rows.take(_numbers(positions))
+        ranked = ranked.append_column(of.column, _numbers(ranks, pa.int32()))
+        yield from _plain_batches(ranked, schema_of(of))
 
 
-def _sort_rows(rows: pa.RecordBatch, of: RowOrder) -> Iterator[pa.RecordBatch]:
+def _sort_rows(rows: pa.RecordBatch, of: OrderedRows) -> Iterator[pa.RecordBatch]:
     """Sort the rows and apply LIMIT and OFFSET."""
-    if of.order and rows.num_rows:
+    if rows.num_rows:
         codes = _codes(rows, of.order)
         rows = rows.take(_numbers(np.lexsort(codes[::-1])))
     rows = rows.slice(of.offset, of.limit)
-    yield rows.select(rows.schema.names[: rows.num_columns - of.hidden])
+    shown = rows.select(rows.schema.names[: rows.num_columns - of.hidden])
+    yield from _plain_batches(shown, schema_of(of))
+
+
+def _cut_rows(batches: Iterable[pa.RecordBatch], of: OrderedRows) -> Iterator[pa.RecordBatch]:
+    """Apply LIMIT and OFFSET to rows in any order."""
+    n_skipped, n_left = of.offset, of.limit
+    if n_left == 0:
+        return
+    for batch in batches:
+        rows = batch.slice(n_skipped, n_left)
+        n_skipped -= min(n_skipped, batch.num_rows)
+        if rows.num_rows:
+            yield rows
+        if n_left is not None:
+            n_left -= rows.num_rows
+            if n_left == 0:
+                return
 
 
 def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
+    from runtime.compute.kernels import ranks as kernels
+
     columns = ((rows.column(part.column), part) for part in order)
     return [kernels.order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
 
 
-def tables_here(step: SliceLocalStep, stores: Stores = (None, None)) -> list[pa.Table]:
-    """Return the partials of a step, at least one table.
-
-    Args:
-        step: Slices to read.
-        stores: Stores of the files.
-
-    Raises:
-        ExecutionError: A file cannot be read, or a sum overflows its type.
-    """
-    sets = step.source.sets
-    schema = expand_schema(partials_schema(step), sets)
-    return [schema.empty_table(), *expand_tables(_partials(step, stores), step.keys, sets)]
+def _side_by_side(
+    left: pa.RecordBatch, right: pa.RecordBatch, of_left: Int64Array, of_right: Int64Array
+) -> pa.RecordBatch:
+    """Return pairs of rows by their positions."""
+    sides = left.take(_numbers(of_left)), right.take(_numbers(of_right))
+    columns = [column for side in sides for column in side.columns]
+    return pa.RecordBatch.from_arrays(columns, names=[*left.schema.names, *right.schema.names])
 
 
-def types_of_files(step: FileLocalStep, accumulators: Sequence[Accumulator]) -> dict[str, str]:
-    """Return the Spark types of windows merged from the partials of files, by column name.
-
-    Columns whose type has no name are left out.
-
-    Raises:
-        AnalysisError: A function does not accept the type of an argument.
-    """
-    partials = {field.name: spark_type(field.type) for field in _plan_of_files(step).schema}
-    outputs = (part.output for part in accumulators if isinstance(part, WithResult))
-    types = partials | {output.name: output.type for output in outputs}
-    return {name: type_ for name, type_ in types.items() if type_ is not None}
+def _without_match(
+    rows: pa.RecordBatch, has_match: BoolArray, schema: pa.Schema, *, is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a side that match none of the other, with NULL for the other's columns."""
+    alone = rows.filter(pa.array(~has_match))
+    fields = list(schema)[rows.num_columns :] if is_left else list(schema)[: -rows.num_columns]
+    others = [pa.nulls(alone.num_rows, field.type) for field in fields]
+    columns = [*alone.columns, *others] if is_left else [*others, *alone.columns]
+    yield from _plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)
 
 
-def _plan_of_files(step: FileLocalStep) -> BufferPlan:
-    return buffer_plan(step, *scan_projection(step.source))
+def _plain_batches(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches of a schema, whose texts are not large."""
+    for start in range(0, rows.num_rows, _BATCH_ROWS):
+        part = rows.slice(start, _BATCH_ROWS)
+        pairs = zip(part.columns, schema.types, strict=True)
+        columns = [c if c.type == type_ else c.cast(type_) for c, type_ in pairs]
+        yield pa.RecordBatch.from_arrays(columns, schema.names)
 
 
-def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts) -> list[pa.Table]:
-    """Return the partials of files, at least one table. Splits are read on all cores.
-
-    Args:
-        step: Files to read.
-        store: Store of the files.
-        counts: Receives the counts of rows read.
-
-    Raises:
-        ExecutionError: A file cannot be read or has changed, an expression fails, or a sum
-            overflows its type.
-    """
-    plan = _plan_of_files(step)
-    counts.scans = []
-    n_cores = len(os.sched_getaffinity(0))
-    splits = plan_splits(step.source.files, step.source.filters, n_cores, store=store)
-
-    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        if isinstance(plan.window, SessionWindow):
-            table = chain_partials(table, plan.keys, plan.accumulators, plan.window.gap_us)
-        yield from table.to_batches()
-
-    def read(split: Split) -> pa.Table:
-        rows = ScanRows(step, store)
-        counts.scans.append((step.time_column, rows))
-        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), cut)
-        return pa.Table.from_batches(batches, plan.schema)
-
-    if len(splits) < 2:
-        return [plan.schema.empty_table(), *map(read, splits)]
-    with ThreadPoolExecutor(n_cores) as readers:
-        return list(readers.map(read, splits))
-
-
-def _partials(step: SliceLocalStep, stores: Stores) -> Iterator[pa.Table]:
-    kept_in, base_in = stores
-    yield from _in_parts(
-        slice_splits(step.source, 1, kept_in),
-        lambda split: split_tables(step, split, kept_in),
-        kept_in,
-    )
-    tail = step.source.tail
-    if tail is None:
-        return
-    of = (step.window, step.time_column, step.time_type, step.slice_end)
-    scan = LocalStep(tail, step.mode, *of)
-    plan = buffer_plan(scan, *scan_projection(tail))
-
-    def of_rows(split: Split) -> Iterator[pa.Table]:
-        rows = ScanRows(scan, base_in)
-        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), pa.Table.to_batches)
-        yield pa.Table.from_batches(batches, plan.schema)
-
-    yield from _in_parts(plan_splits(tail.files, tail.filters, 1, store=base_in), of_rows, base_in)
-
-
-def _in_parts(
-    splits: Sequence[Split], read: Callable[[Split], Iterator[pa.Table]], store: Store | None
-) -> Iterator[pa.Table]:
-    """Read splits; in parallel from a store, to hide its latency."""
-    if store is None:
-        for split in splits:
-            yield from read(split)
-        return
-    with ThreadPoolExecutor(_READERS) as readers:
-        parts = [(part,) for split in splits for part in split]
-        for tables in readers.map(lambda split: list(read(split)), parts):
-            yield from tables
+def _with_large_texts(field: pa.Field) -> pa.Field:
+    """Return a field whose column may hold more than two GB of texts."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return field.with_type(large.get(field.type, field.type))
 
 
 def _numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:

@@ -33,15 +33,19 @@ def window_projector(
     def rows(source: _Source) -> Iterator[pa.RecordBatch]:
         for windows in to_windows(source):
             if projection.window_time is not None:
-                last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
-                time = last_us.cast(windows.column(end).type)
-                windows = windows.append_column(projection.window_time, time)
+                windows = with_window_time(windows, projection.window_time, end)
             if projection.filters:
                 windows = windows.filter(filter_mask(projection.filters, windows))
             columns = [evaluate(expression, windows) for _, expression in projection.columns]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return rows
+
+
+def with_window_time(windows: pa.RecordBatch, name: str, end: str) -> pa.RecordBatch:
+    """Append the time of windows, their end minus a millisecond."""
+    last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
+    return windows.append_column(name, last_us.cast(windows.column(end).type))
 
 
 def projection_schema(projection: WindowProjection) -> pa.Schema:

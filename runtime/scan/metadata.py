@@ -105,10 +105,11 @@ class WantedColumns:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """Number of rows of a file, and the reason if it cannot be scanned."""
+    """Rows of a file, bytes of the texts to read, and the reason if it cannot be scanned."""
 
     n_rows: int = 0
     misfit: str | None = None
+    text_bytes: int = 0
 
 
 # Inspects the footers of files, in this process or in tasks
@@ -163,7 +164,20 @@ def _check_file(file: ScanFile, wanted: WantedColumns) -> FileCheck:
     if repeated:
         return FileCheck(misfit=f"column {repeated[0]} occurs both in {file.path} and in its path")
     misfit = find_misfit(file.path, footer, wanted.columns)
-    return FileCheck(footer.num_rows, None if misfit is None else misfit.reason)
+    if misfit is not None:
+        return FileCheck(footer.num_rows, misfit.reason)
+    return FileCheck(footer.num_rows, text_bytes=_text_bytes(footer, wanted.columns))
+
+
+def _text_bytes(footer: pq.FileMetaData, columns: Sequence[Column]) -> int:
+    """Return the uncompressed bytes of strings and binaries, which may be encoded."""
+    texts = [c.name.lower() for c in columns if c.type in ("string", "binary")]
+    if not texts:
+        return 0
+    places = _file_columns(footer)
+    indices = [index for name in texts for index in places.get(name, ())]
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    return sum(group.column(i).total_uncompressed_size for group in groups for i in indices)
 
 
 def find_source(
@@ -211,7 +225,16 @@ def find_source(
     if others and (is_struct or len({file.partition_values for file in others}) > _MOST_GROUPS):
         return NotScannable(misfits[0])
     n_rows = sum(result.n_rows for result in checks)
-    return ScanSource(path, tuple(fits), in_files, in_names, n_rows=n_rows, others=tuple(others))
+    text_bytes = sum(result.text_bytes for result in checks)
+    return ScanSource(
+        path,
+        tuple(fits),
+        in_files,
+        in_names,
+        n_rows=n_rows,
+        others=tuple(others),
+        text_bytes=text_bytes,
+    )
 
 
 def find_stream_source(

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from runtime.errors import SqlwinError
+
 # Held while Spark is started or stopped, or its number of users changes
 spark_lock = threading.RLock()
+# Whether this thread must not start Spark
+_refusal = threading.local()
 # Attributes that do not start Spark
 _OWN = frozenset({"_demand"})
 
@@ -101,12 +105,15 @@ def start_spark(spark: SparkSession) -> SparkSession:
 
     Raises:
         SetupError: Spark cannot be started. The next call tries again.
+        NotStartedError: Within `without_start`.
     """
     if not isinstance(spark, SparkOnDemand):
         return spark
     demand = spark._demand
     if demand.session is not None:
         return demand.session
+    if getattr(_refusal, "is_set", False):
+        raise NotStartedError("Spark is needed, but has not started")
     with spark_lock:
         if demand.session is None:
             with demand.waiting():
@@ -118,6 +125,20 @@ def start_spark(spark: SparkSession) -> SparkSession:
             for action in actions:
                 action(session)
         return demand.session
+
+
+class NotStartedError(SqlwinError):
+    """Work that must not start Spark needs it."""
+
+
+@contextmanager
+def without_start() -> Iterator[None]:
+    """Within the block, make this thread fail instead of starting Spark."""
+    _refusal.is_set = True
+    try:
+        yield
+    finally:
+        _refusal.is_set = False
 
 
 def when_started(spark: SparkSession, action: Callable[[SparkSession], object]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.expressions import Expression, RankOrder
+from runtime.spec.expressions import Expression
 from runtime.spec.local import (
     CatalystStep,
-    FileLocalStep,
     RowsLocalStep,
     ScanLocalStep,
     SliceLocalStep,
@@ -113,60 +112,3 @@ class WindowProjection:
     columns: tuple[tuple[str, Expression], ...]
     filters: tuple[Expression, ...] = ()
     window_time: str | None = None
-
-
-@dataclass(frozen=True)
-class RankedRows:
-    """Rows ranked within windows, filtered by rank, with a projection.
-
-    Attributes:
-        function: ROW_NUMBER, RANK or DENSE_RANK.
-        ranks: First and last rank that passes.
-        by: Columns that rows are grouped by.
-        order: Sort order within a group.
-        column: Name of the rank column.
-        projection: Projection of the rows that pass.
-    """
-
-    function: str
-    ranks: tuple[int, int]
-    by: tuple[str, ...]
-    order: tuple[RankOrder, ...]
-    column: str
-    projection: WindowProjection
-
-
-@dataclass(frozen=True)
-class RowOrder:
-    """ORDER BY, LIMIT and OFFSET of a query.
-
-    Attributes:
-        order: Sort order; empty for none.
-        limit: Maximum number of rows; None for all.
-        offset: Number of rows to skip.
-        hidden: Number of trailing columns that are only sorted by and dropped from the result.
-    """
-
-    order: tuple[RankOrder, ...]
-    limit: int | None = None
-    offset: int = 0
-    hidden: int = 0
-
-
-@dataclass(frozen=True)
-class InProcessStep:
-    """Windows computed in this process, without Spark.
-
-    Attributes:
-        input: Rows of files; or slices of a materialized table, and rows not in them yet.
-        aggregation: Aggregation that merges them.
-        projection: Projection of the windows.
-        ranked: Filter by rank; None: all rows pass.
-        ordered: Order of the result rows; None for any.
-    """
-
-    input: SliceLocalStep | FileLocalStep
-    aggregation: WindowAggregation
-    projection: WindowProjection
-    ranked: RankedRows | None = None
-    ordered: RowOrder | None = None

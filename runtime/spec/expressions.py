@@ -41,9 +41,9 @@ class Call:
     condition, value, ..., else), `coalesce`, `cast` (to `type`). The operands of arithmetic,
     comparisons and `in`, and the values of `case` and `coalesce`, have the same type: the planner
     inserts the casts that Spark would insert. `from_epoch` converts a number of units since 1970 to
-    an instant; its second argument is the unit in microseconds, BIGINT. `register` returns the
-    HyperLogLog register of the first argument with its rank, `register << 6 | rank`; the second
-    argument is the precision.
+    an instant; its second argument is the unit in microseconds, BIGINT. `sqrt` takes a DOUBLE.
+    `register` returns the HyperLogLog register of the first argument with its rank, `register << 6
+    | rank`; the second argument is the precision.
 
     `text` is the SQL of the call, for error messages. It is ignored by comparisons.
     """

@@ -47,6 +47,7 @@ class ScanSource:
         format: File format.
         n_rows: Total number of rows.
         others: Additional files that only Spark's reader supports.
+        text_bytes: Uncompressed bytes of the strings and binaries to read, 0 if unknown.
     """
 
     path: str
@@ -56,3 +57,4 @@ class ScanSource:
     format: str = "parquet"
     n_rows: int = 0
     others: tuple[ScanFile, ...] = ()
+    text_bytes: int = 0

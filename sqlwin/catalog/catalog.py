@@ -7,6 +7,7 @@ name, created again for each statement that uses them, so that new files are inc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,10 +27,8 @@ from runtime.connectors.registry import (
     stream_scan_of,
     streams_bounded,
 )
-from runtime.detection.detect import DetectionResult
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.pushdown import without_pushdown
-from runtime.lake.places import TablePlace, UnreadableError, place_of_path
 from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
@@ -73,6 +72,10 @@ from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.variables import Variables
 from sqlwin.parser.parser import parse_query
+
+if TYPE_CHECKING:
+    from runtime.detection.detect import DetectionResult
+    from runtime.lake.places import TablePlace
 
 
 class SessionCatalog:
@@ -152,6 +155,9 @@ class SessionCatalog:
         Raises:
             CatalogError: The location cannot hold slices.
         """
+        # imported late because most sessions have no slices
+        from runtime.lake.places import UnreadableError, place_of_path
+
         try:
             return place_of_path(self._spark, path)
         except UnreadableError as error:
@@ -203,7 +209,8 @@ class SessionCatalog:
         key = normalise_name(name)
         self.entries.remove(name)
         self._storages.pop(key, None)
-        self._spark.catalog.dropTempView(_spark_name(key))
+        if is_started(self._spark):
+            self._spark.catalog.dropTempView(_spark_name(key))
         self._has_changed(key)
         if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:
             self.forget((inserted_rows(".".join(entry.name)),))

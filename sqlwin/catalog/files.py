@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from planner.sql.nodes import name_of_files, path_of_files, state_of_name
 from planner.sql.render import quote_string
 from runtime.connectors.registry import validate_table
-from runtime.detection.detect import DetectionResult, detect
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.files import Files
 from runtime.options.checks import option_values
@@ -28,6 +28,9 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Registered
+
+if TYPE_CHECKING:
+    from runtime.detection.detect import DetectionResult
 
 # Option that makes a table include files added later
 _STREAMING = "source.monitor-interval"
@@ -45,6 +48,9 @@ def describe_files(spec: TableSpec, origin: str, files: Files) -> DetectionResul
         ExecutionError: No file exists, or a file cannot be read.
         CatalogError: The files do not match.
     """
+    # imported late because tables with declared columns do not need it
+    from runtime.detection.detect import detect
+
     try:
         if not is_glob(origin, files) and not files.exists(origin):
             raise missing_path(origin)
@@ -71,6 +77,8 @@ def describe_remote_files(spec: TableSpec) -> DetectionResult:
     Raises:
         CatalogError: The format is not specified.
     """
+    from runtime.detection.detect import DetectionResult
+
     path = spec.option_map.get("path", "")
     file_format = format_of(spec.option_map)
     if file_format is None or not (
@@ -105,7 +113,8 @@ class FilesByName:
         self._describe = describe
         self._named: dict[str, _Named] = {}
         self._found: dict[str, DetectionResult] = {}
-        self._views: set[str] = set()
+        # names by the names under which Spark reads them
+        self._views: dict[str, str] = {}
 
     def start_statement(self) -> None:
         """Begin a statement. Files are inspected again."""
@@ -123,11 +132,12 @@ class FilesByName:
         )
 
     def table(self, name: str) -> TableSpec | None:
-        """Return the table of a name, or None if the name does not represent files.
+        """Return the table of a name or of Spark's name for it. None: it does not name files.
 
         Raises:
             SqlwinError: The files do not exist or do not form a table.
         """
+        name = self._views.get(name.lower(), name)
         named = self._entry_of(name)
         if named is None:
             return None
@@ -168,7 +178,7 @@ class FilesByName:
         stem = re.sub(r"\W+", "_", named.path.rstrip("/").rpartition("/")[2]).strip("_").lower()
         digest = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
         view = f"files_{stem[:80]}_{digest}"
-        self._views.add(view)
+        self._views[view] = name
         return view
 
     def has_view(self, name: str) -> bool:

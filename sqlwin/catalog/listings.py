@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import translate as glob_pattern
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from planner.catalog import Schema
 from planner.sql.build import to_sql
 from planner.sql.render import quote_string
 from runtime.names import quote_name
 from runtime.redaction import Mask
+from runtime.spark.on_demand import is_started
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import (
@@ -22,7 +24,6 @@ from sqlwin.catalog.entries import (
     Name,
     Registered,
     View,
-    columns_of,
     entry_name,
 )
 from sqlwin.catalog.materialized import create_statement
@@ -50,7 +51,7 @@ def show_tables(
     lower_names = {name.lower() for name in views + tables}
     others = [
         t.name
-        for t in spark.catalog.listTables()
+        for t in (spark.catalog.listTables() if is_started(spark) else ())  # a new Spark has none
         if t.name.lower() not in lower_names
         and not catalog.is_changed_table(t.name)
         and (not is_views or t.tableType in ("VIEW", "TEMPORARY"))
@@ -67,15 +68,19 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
     return _one_column("function name", sorted(names), like)
 
 
-def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
-    """Return the columns of a session table or view: name, type, null, key, extras, watermark."""
-    relation = catalog.shown_relation(name)
-    assert relation is not None
+def describe_table(catalog: SessionCatalog, name: Name, columns: Schema) -> pa.Table:
+    """Return the columns of a session table or view: name, type, null, key, extras, watermark.
+
+    Args:
+        catalog: Tables of the session.
+        name: Name of the table or view.
+        columns: Its columns.
+    """
     entry = catalog.entry(name)
     spec = entry if isinstance(entry, TableSpec) else None
     declared_columns = {column.name.lower(): column for column in (spec.columns if spec else ())}
     rows = []
-    for field in columns_of(spark.table(relation).schema):
+    for field in columns:
         declared = declared_columns.get(field.name.lower())
         extras, watermark, key = "", "", ""
         if spec is not None and declared is not None:
@@ -91,21 +96,27 @@ def describe_table(catalog: SessionCatalog, name: Name, spark: SparkSession) -> 
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
         rows.append((field.name, type_text(field.type), nullable, key, extras, watermark))
     names = ("name", "type", "null", "key", "extras", "watermark")
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+    texts = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, texts, strict=True)})
 
 
 def show_create_table(
-    catalog: SessionCatalog, name: Name, mask: Mask, spark: SparkSession
+    catalog: SessionCatalog, name: Name, mask: Mask, columns_in: Callable[[Name], Schema]
 ) -> pa.Table:
     """Return a statement that recreates a session table or view, without secrets.
 
     Files by path become a table with everything that was detected.
+
+    Args:
+        catalog: Tables of the session.
+        name: Name of the table or view.
+        mask: Mask for secrets.
+        columns_in: Returns the columns of a table.
     """
     entry = catalog.entry(name)
     assert entry is not None
     if isinstance(entry, TableSpec) and catalog.is_files(entry):
-        entry = _to_declared(catalog, entry, spark)
+        entry = _to_declared(entry, columns_in)
     statement = mask.text(_create_statement(entry, mask))
     return pa.table({"create statement": pa.array([statement], pa.string())})
 
@@ -121,16 +132,13 @@ def mask_table(table: pa.Table, mask: Mask) -> pa.Table:
     return pa.table(columns)
 
 
-def _to_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession) -> TableSpec:
+def _to_declared(files: TableSpec, columns_in: Callable[[Name], Schema]) -> TableSpec:
     """Convert files by path to a named table with all of its columns."""
     path = files.option_map["path"]
     stem = re.sub(r"\W+", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("_")
     columns = files.columns
     if not columns:
-        relation = catalog.shown_relation((files.name,))
-        assert relation is not None
-        schema = spark.table(relation).schema
-        columns = tuple(TableColumn(c.name, c.type) for c in columns_of(schema))
+        columns = tuple(TableColumn(c.name, c.type) for c in columns_in((files.name,)))
     return replace(files, name=stem or "files", columns=columns)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
@@ -13,12 +13,10 @@ from planner.catalog import Schema
 from planner.sql.render import quote_string
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
-from runtime.lake.places import TablePlace
 from runtime.names import quote_name
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
 from runtime.slices.changes import changes, current_file
-from runtime.slices.store import StoredSlices, open_slices
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.source import SplitTable
@@ -34,6 +32,10 @@ from sqlwin.catalog.entries import (
     name_parts,
 )
 from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name
+
+if TYPE_CHECKING:
+    from runtime.lake.places import TablePlace
+    from runtime.slices.store import StoredSlices
 
 
 class Tables(Protocol):
@@ -85,6 +87,8 @@ class OpenTables:
     def place_of(self, path: str) -> TablePlace:
         """Return the location of a table's slices for a path as in `TablePlace`."""
         if is_local_path(path):
+            from runtime.lake.places import TablePlace
+
             return TablePlace(path)
         if path not in self._places:
             self._places[path] = self.place(path)
@@ -97,6 +101,9 @@ class OpenTables:
             SqlwinError: It no longer exists or cannot be read.
         """
         if path not in self._stored:
+            # imported late because most sessions have no slices
+            from runtime.slices.store import open_slices
+
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
 
@@ -151,6 +158,8 @@ class OpenTables:
         """
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
+            from runtime.slices.store import open_slices
+
             stored = open_slices(stored.place, table.name, table.version)
         after, until = range_us
         slice_files = [

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from planner.sql.nodes import path_of_files
 from runtime.records import from_text
-from runtime.slices.faults import table_error
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
 from sqlwin.catalog.materialized import directories_in, masked_option, rows_of
@@ -28,6 +27,8 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     try:
         definition = from_text(Definition, stored.definition)
     except ValueError as error:
+        from runtime.slices.faults import table_error
+
         raise table_error(".".join(name), stored.place, error) from error
     for table in definition.tables:
         called = entry_name(table)

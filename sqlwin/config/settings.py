@@ -154,7 +154,7 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
             "256 mb",
-            "maximum bytes of rows in Parquet files that a query aggregates in this process, "
+            "maximum bytes of rows in Parquet files that a query reads in this process, "
             "without Spark; 0: never. Off by default in a session with its own Spark "
             "(`--master`, `master=`, `spark=`)",
         ),

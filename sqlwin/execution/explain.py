@@ -133,6 +133,11 @@ class Explanations:
         if self._plans.is_stream(plan):
             return [self._of_stream(document, plan, statement, analyze)]
         if not analyze:
+            if isinstance(statement, Insert):
+                table = target_of(self._plans.catalog, statement)
+                names_columns = bool(statement.columns or statement.static)
+                place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+                return [with_place(document, place)]
             if sink is not None:
                 return [document]
             return [with_place(document, self._plans.in_process(plan))]

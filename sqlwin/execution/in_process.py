@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
-from runtime.spec.exchange import InProcessStep
-from runtime.spec.local import FileScan, LocalStep
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.in_process.relations import LocalRows, MergedWindows
+from runtime.spec.in_process.step import InProcessStep
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
@@ -53,25 +55,30 @@ def planner_options(
 
 
 def in_process(
-    plan: Plan, config: Config, time_zone: str, *, is_spark_chosen: bool
+    plan: Plan, config: Config, catalog: Catalog, time_zone: str, *, is_spark_chosen: bool
 ) -> InProcessStep | str:
     """Return the step that computes a plan's rows in this process, or why Spark computes them.
 
     Args:
         plan: Plan of a batch query without a sink.
         config: Settings of the session.
+        catalog: Tables of the session.
         time_zone: Session time zone.
         is_spark_chosen: Whether the user has passed or named a Spark.
     """
-    # imported late because streams and jobs do not need it
-    from runtime.batch.in_process import types_of_files
-
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
     file_bytes: int | None = int(config.get(_FILE_BYTES))
     if not file_bytes or (is_spark_chosen and not config.is_set(_FILE_BYTES)):
         file_bytes = None
     limits = Limits(slice_bytes, file_bytes)
-    return lower_in_process(plan.physical, time_zone, limits, types_of_files)
+    return lower_in_process(plan.physical, time_zone, limits, catalog, _types_of_local)
+
+
+def _types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+    # imported late because only windows and groups need the kernels
+    from runtime.batch.in_process_partials import types_of_local
+
+    return types_of_local(local, accumulators)
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:
@@ -84,11 +91,14 @@ def with_place(document: QueryDocument, place: InProcessStep | str) -> QueryDocu
     """Return the document of a query with the place where it runs."""
     if place == FILES_ON_SPARK:
         return document
-    match place:
-        case InProcessStep(input=LocalStep(source=FileScan())):
-            text = "in process: reads and aggregates the files without Spark"
-        case InProcessStep():
-            text = "in process: reads and merges slices without a Spark job"
-        case _:
-            text = f"on Spark: {place}"
+    if isinstance(place, str):
+        text = f"on Spark: {place}"
+    elif place.reads_slices:
+        text = "in process: reads and merges slices without a Spark job"
+    elif not place.scans:
+        text = "in process: computes the rows without Spark"
+    elif any(isinstance(rows, MergedWindows) for rows in place.rows.walk()):
+        text = "in process: reads and aggregates the files without Spark"
+    else:
+        text = "in process: reads the files without Spark"
     return replace(document, text=f"{document.text}\n== Execution ==\n{text}\n")

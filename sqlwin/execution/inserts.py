@@ -191,7 +191,7 @@ def fit_rows(
     if not declared and not (columns or static):
         return rows
     are_in_order = not (columns or static) and len(declared) == len(rows.schema.fields)
-    if rows.arrow is not None and are_in_order:
+    if rows.are_arrow and are_in_order:
         named = rows.rename([column.name for column in declared])
         if takes_as_is(named.schema, table):
             return named

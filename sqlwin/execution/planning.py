@@ -20,17 +20,21 @@ from planner.lowering.in_process import FILES_ON_SPARK
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.connectors.registry import has_sink
+from runtime.connectors.registry import has_sink, takes_as_is, why_spark_writes
 from runtime.errors import SqlwinError
-from runtime.frames.arrow_rows import BatchRows
+from runtime.files import is_local_path
+from runtime.frames.arrow_rows import BatchRows, ProcessRows
 from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
+from runtime.frames.scan_source import store_of_scan, unlike_spark
 from runtime.scan.request_cache import cache_requests
+from runtime.scan.stores import Store
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
-from runtime.spec.exchange import InProcessStep
+from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.scan import ScanSource
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
@@ -59,6 +63,7 @@ from sqlwin.statements.nodes import Insert
 
 if TYPE_CHECKING:
     from runtime.batch.execute import ExecutionOptions
+    from runtime.batch.in_process import RowsHere
 
 
 class _CurrentStatement(threading.local):
@@ -263,7 +268,11 @@ class Plans:
         if is_remote(self._spark):
             return FILES_ON_SPARK
         chosen = is_chosen(self._spark)
-        return in_process(plan, self.config, self.time_zone, is_spark_chosen=chosen)
+        place = in_process(plan, self.config, self.catalog, self.time_zone, is_spark_chosen=chosen)
+        if isinstance(place, str):
+            return place
+        # settings that change the results of expressions
+        return unlike_spark(self._spark) or place
 
     def lower_stream(
         self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False
@@ -318,6 +327,69 @@ class Plans:
                 return BatchRows.of(self.spark.sql(lowered.plan.sql))
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
+
+    def place_of_insert(
+        self, plan: Plan, table: TableSpec | None, *, names_columns: bool
+    ) -> InProcessStep | str:
+        """Return the step that computes the rows of an INSERT written here, or why Spark writes.
+
+        Args:
+            plan: Plan of the query in batch.
+            table: Target; None for a table of Spark's catalog.
+            names_columns: Whether the INSERT names columns or partitions.
+        """
+        place = self.in_process(plan)
+        if isinstance(place, str):
+            return place
+        if table is None:
+            return "Spark writes tables of its catalog"
+        if names_columns:
+            return "Spark fills in the columns of the table"
+        if (reason := why_spark_writes(self._spark, table)) is not None:
+            return reason
+        columns = [column.name for column in table.physical_columns]
+        if not columns:
+            return place
+        if len(columns) != len(plan.physical.schema):
+            return "the table has another number of columns"
+        schema = self.rows_here(plan, place).rename(columns).schema
+        if not takes_as_is(schema, table):
+            return "Spark casts the rows to the types of the table"
+        return place
+
+    def needs_spark_for(self, table: TableSpec) -> bool:
+        """Return whether Spark has to write rows of this process to a table."""
+        return why_spark_writes(self._spark, table) is not None
+
+    def computed(self, place: InProcessStep) -> RowsHere:
+        """Return rows that this process computes. Their counts belong to the current statement."""
+        # imported late because many statements compute nothing
+        from runtime.batch.in_process import RowsHere
+
+        stores = {source.path: self._store(source) for source in place.scans}
+        computed = RowsHere(place, lambda source: stores[source.path])
+        if self.run is not None:
+            self.run.scan_counts = computed.counts
+        self.last_scan_counts = computed.counts
+        return computed
+
+    def rows_here(self, plan: Plan, place: InProcessStep) -> BatchRows:
+        """Return rows that this process computes, to be written."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        computed = self.computed(place)
+        return BatchRows(
+            self._spark,
+            from_arrow_schema(computed.schema),
+            lambda: self.dataframe_later(plan),
+            here=ProcessRows(computed.schema, computed.batches),
+        )
+
+    def _store(self, source: ScanSource) -> Store | None:
+        """Return how this process opens the files of a scan, None if they are local."""
+        if all(is_local_path(file.path) for file in source.files):
+            return None
+        return store_of_scan(self.spark, source.path)
 
     def dataframe_later(self, plan: Plan) -> DataFrame:
         """Return the rows of a query over files only, after its statement has ended.

@@ -16,35 +16,30 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.explain.document import Document, QueryDocument, to_json
+from planner.catalog import Schema
 from planner.plan import Plan
+from planner.sql.build import relation, select_all_from
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
-from runtime.batch.in_process import RowsHere
 from runtime.connectors.registry import write_rows
 from runtime.errors import AnalysisError, Position, SqlwinError
-from runtime.files import is_local_path
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
+from runtime.names import quote_name
 from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
-from runtime.scan.stores import Store
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
+from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import change_setting
-from runtime.spec.exchange import InProcessStep
-from runtime.spec.local import SliceRows
-from runtime.spec.scan import ScanSource
+from runtime.spec.in_process.step import InProcessStep
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions, refuse_session_table
-from sqlwin.catalog.entries import MaterializedTable, Name
+from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.double_quotes import check_double_quotes
-from sqlwin.execution.explain import Explanations, can_explain, explain_of, is_preparation
-from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.loaded_code import check_loaded_code
 from sqlwin.execution.lowered import LoweredBatch, LoweredStream
@@ -64,18 +59,26 @@ from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
 if TYPE_CHECKING:
+    from planner.explain.document import QueryDocument
+    from sqlwin.execution.explain import Explanations
     from sqlwin.execution.materialized import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
 
 # Statements that start Spark only where they need it
 _WITHOUT_SPARK = (
     nodes.Query,
+    nodes.Insert,
     nodes.Explain,
     nodes.CreateTable,
     nodes.CreateView,
     nodes.CreateMaterializedTable,
     nodes.Set,
     nodes.Reset,
+    nodes.Drop,
+    nodes.ShowNames,
+    nodes.ShowCreateTable,
+    nodes.ShowStreams,
+    nodes.Describe,
 )
 # Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
@@ -91,8 +94,14 @@ class Runner:
         self.streams = self.plans.streams
         self.activity = self.plans.activity
         self.lock = self.plans.lock
-        self.explanations = Explanations(self.plans)
         self._definitions = Definitions(self.catalog)
+
+    @cached_property
+    def explanations(self) -> Explanations:
+        """EXPLAIN for statements of the session."""
+        from sqlwin.execution.explain import Explanations
+
+        return Explanations(self.plans)
 
     @cached_property
     def _inserts(self) -> Inserts:
@@ -144,6 +153,8 @@ class Runner:
         Raises:
             SqlwinError: The statement is invalid, or a run fails. Positions refer to its text.
         """
+        from sqlwin.execution.explain import can_explain, is_preparation
+
         inner, analyzes = statement, analyze
         if isinstance(statement, nodes.Explain):
             inner = statement.statement
@@ -160,6 +171,9 @@ class Runner:
 
     def _plan_of_spark(self, statement: nodes.Statement) -> QueryDocument:
         """Return the plan of a statement that Spark runs, or of its EXPLAIN."""
+        from planner.explain.document import QueryDocument
+        from sqlwin.execution.explain import explain_of
+
         explain, shift = statement, 0
         if not isinstance(statement, nodes.Explain):
             explain = explain_of(statement)
@@ -237,7 +251,9 @@ class Runner:
             case nodes.ShowNames():
                 table = listings.mask_table(self._materialized.show(statement), mask)
             case nodes.ShowCreateTable() if self.catalog.entry(statement.name) is not None:
-                table = listings.show_create_table(self.catalog, statement.name, mask, self.spark)
+                table = listings.show_create_table(
+                    self.catalog, statement.name, mask, self._columns_of
+                )
             case nodes.ShowStreams():
                 from sqlwin.execution.streams.status import show_streams
 
@@ -254,7 +270,9 @@ class Runner:
             ):
                 table = listings.mask_table(self._materialized.describe(entry), mask)
             case nodes.Describe() if self.catalog.readable(statement.name) is not None:
-                table = listings.describe_table(self.catalog, statement.name, self.spark)
+                table = listings.describe_table(
+                    self.catalog, statement.name, self._columns_of(statement.name)
+                )
                 table = listings.mask_table(table, mask)
             case nodes.SparkStatement() | nodes.ShowCreateTable() | nodes.Describe():
                 return self._spark_statement(statement)
@@ -263,11 +281,25 @@ class Runner:
         notes = self.catalog.file_notes
         return TableResult(statement.text, table, statement_notes=notes)
 
+    def _columns_of(self, name: Name) -> Schema:
+        """Return the columns of a session table or view."""
+        text = f"SELECT * FROM {quote_name(*name)}"
+        entry = self.catalog.readable(name)
+        if isinstance(entry, View):
+            return self.plans.plan(select_all_from(relation(*name)), text).bound.schema
+        shown = self.catalog.relation(name)
+        assert shown is not None
+        with self.plans.errors_of(text):
+            return self.catalog.analyze(select_all_from(relation(shown)), {})
+
     # -- queries -------------------------------------------------------------------------------
 
     def _explain_statement(self, statement: nodes.Explain) -> Result:
         if isinstance(statement.statement, nodes.SparkStatement):
             return self._spark_statement(statement)
+        from planner.explain.document import Document, to_json
+        from sqlwin.execution.explain_formats import render
+
         analyzes = "ANALYZE" in statement.details
         document = Document(tuple(self.explanations.documents(statement.statement, analyzes)))
         text = document.text
@@ -285,12 +317,6 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
-
-    def _store(self, source: ScanSource) -> Store | None:
-        """Return how this process opens the files of a scan, None if they are local."""
-        if all(is_local_path(file.path) for file in source.files):
-            return None
-        return store_of_scan(self.plans.spark, source.path)
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with cache_requests():
@@ -318,10 +344,7 @@ class Runner:
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
         """Return the result of a query whose rows this process computes."""
-        source = here.input.source
-        tail = source.tail if isinstance(source, SliceRows) else None
-        stores = self._store(source.files), None if tail is None else self._store(tail.files)
-        computed = RowsHere(here, plan.physical.schema, stores)
+        computed = self.plans.computed(here)
         # Ask Java for the time zone only if the result shows an instant
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         rows = InProcessRows(
@@ -331,9 +354,6 @@ class Runner:
             self.plans.run,
         )
         errors = self.plans.errors_of(plan.sql)
-        if self.plans.run is not None:
-            self.plans.run.scan_counts = computed.counts
-        self.plans.last_scan_counts = computed.counts
         return RowsResult(
             plan.sql,
             rows,
@@ -370,8 +390,12 @@ class Runner:
         if query is None:
             message, notes = self._definitions.create_table(statement)
             return _ok(statement, message, notes)
-        lowered = self.plans.lower(self.plans.plan(query, statement.text))
-        if isinstance(lowered, LoweredBatch):
+        plan = self.plans.plan(query, statement.text)
+        place = "" if self.plans.is_stream(plan) else self.plans.in_process(plan)
+        lowered = self.plans.lower(plan)
+        if isinstance(place, InProcessStep):
+            rows = self.plans.rows_here(plan, place)
+        elif isinstance(lowered, LoweredBatch):
             rows = self.plans.batch_rows(lowered)
         else:
             rows = BatchRows.of(self.plans.dataframe(lowered))
@@ -389,8 +413,14 @@ class Runner:
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
+                if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
+                    assert isinstance(lowered, LoweredBatch)
+                    place, rows = "", self.plans.batch_rows(lowered)
                 fitted = fit_rows(rows, table)
-                count = run_interruptibly(self.spark, lambda: write_rows(fitted, table, False))
+                if isinstance(place, InProcessStep):
+                    count = write_rows(fitted, table, False)
+                else:
+                    count = run_interruptibly(self.spark, lambda: write_rows(fitted, table, False))
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise
@@ -404,7 +434,8 @@ class Runner:
 
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None
-        if not is_ours and self._is_known_to_spark(statement.name):
+        may_be_sparks = len(statement.name) > 1 or is_started(self.plans.spark)
+        if not is_ours and may_be_sparks and self._is_known_to_spark(statement.name):
             return self._spark_statement(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")

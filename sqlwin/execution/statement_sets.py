@@ -21,6 +21,7 @@ from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.figures import count_text
+from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
@@ -64,17 +65,30 @@ class Inserts:
         """Run an INSERT. Over a stream, start it."""
         entry = self._plans.catalog.entry(statement.name)
         if isinstance(entry, MaterializedTable):
+            self._plans.catalog.start_spark()
             done = insert_into_slices(self._plans, statement, entry)
             if isinstance(done, InsertResult):
                 return replace(done, scan_counts=self._plans.scan_counts)
             started = StartedInsert(statement.name, done)
             return insert_result(self._plans, statement.text, [started])
         table = target_of(self._plans.catalog, statement)  # refused before anything runs
+        if table is None:
+            self._plans.catalog.start_spark()
         plan = self._plans.plan(statement.ast, statement.text)
         self._add_notes(statement, table)
         if self._plans.is_stream(plan):
+            self._plans.catalog.start_spark()
             started = StartedInsert(statement.name, self._start_insert(plan, statement, table))
             return insert_result(self._plans, statement.text, [started])
+        names_columns = bool(statement.columns or statement.static)
+        place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+        if isinstance(place, InProcessStep):
+            rows = self._plans.rows_here(plan, place)
+            with self._plans.jobs_run():
+                result = self._write(statement, self._fit(statement, rows, table), table)
+            return replace(result, scan_counts=self._plans.last_scan_counts)
+        self._plans.catalog.start_spark()
+        self._plans.mark_jobs()
         lowered = self._plans.lower(plan)
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)

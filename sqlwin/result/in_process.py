@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InProcessRows:
-    """Rows computed from materialized slices in this process.
+    """Rows that this process computes.
 
     Attributes:
         computed: The rows, with instants in UTC.
@@ -37,7 +37,7 @@ class InProcessRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and Spark types of the columns."""
-        return self.computed.columns
+        return self.computed.step.columns
 
     @cached_property
     def schema(self) -> pa.Schema:

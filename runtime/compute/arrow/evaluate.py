@@ -238,6 +238,10 @@ def _round(call: Call, rows: pa.RecordBatch) -> Datum:
     )
 
 
+def _square_root(call: Call, rows: pa.RecordBatch) -> Datum:
+    return pc.sqrt(_evaluate(call.args[0], rows))
+
+
 def _register(call: Call, rows: pa.RecordBatch) -> Datum:
     value, precision = call.args
     assert isinstance(precision, Constant) and isinstance(precision.value, int)
@@ -261,5 +265,6 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "or": _or,
     "register": _register,
     "round": _round,
+    "sqrt": _square_root,
     "starts_with": _starts_with,
 }

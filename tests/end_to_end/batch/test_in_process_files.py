@@ -111,9 +111,12 @@ def rows_of(session: sqlwin.Session, sql: str, *, in_process: bool) -> pa.Table:
 
 
 def comparable(rows: pa.Table) -> list[str]:
-    """Return the rows as text, with sums of doubles rounded to nine digits."""
+    """Return the rows as text, with doubles rounded to nine digits and -0.0 as 0.0.
+
+    Sums, and which zero is the smallest, depend on the order of rows.
+    """
     return sorted(
-        repr([f"{v:.9g}" if isinstance(v, float) else v for v in row.values()])
+        repr([f"{v + 0.0:.9g}" if isinstance(v, float) else v for v in row.values()])
         for row in rows.to_pylist()
     )
 
@@ -159,19 +162,13 @@ def test_rows_without_a_time_are_counted_in_a_note(session: sqlwin.Session) -> N
         (
             f"SELECT window_end, UPPER(MAX(city)) AS d FROM TABLE({TUMBLE}) "
             "GROUP BY window_start, window_end",
-            "Spark evaluates an expression above its windows",
+            "UPPER is not supported in this process",
         ),
         (
             f"SELECT window_end, SUM(LENGTH(city)) AS d FROM TABLE({TUMBLE}) "
             "GROUP BY window_start, window_end",
-            "Spark reads its table or computes its partials",
+            "LENGTH is not supported in this process",
         ),
-        (
-            f"SELECT window_end, STDDEV_SAMP(x) AS d FROM TABLE({TUMBLE}) WHERE x < 1e9 "
-            "GROUP BY window_start, window_end",
-            "Spark evaluates an expression above its windows",
-        ),
-        ("SELECT COUNT(*) AS n FROM trips", "it is not a single window aggregation"),
     ],
 )
 def test_explain_says_why_spark_runs_a_query(
@@ -203,8 +200,8 @@ def test_a_session_without_spark_answers_and_starts_it_for_other_queries(path: P
     session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{path}')")
     assert rows_of(session, QUERIES["hop"].format(time="ts"), in_process=True).num_rows
     with pytest.raises(NeedsSparkError):
-        session.execute("SELECT COUNT(*) AS n FROM trips")
-    # Spark reads a DataFrame
+        session.execute("SELECT UPPER(city) AS u FROM trips")
+    # a DataFrame is Spark's
     with pytest.raises(NeedsSparkError):
         session.sql(QUERIES["hop"].format(time="ts"))
 

@@ -26,10 +26,10 @@ BY_TASKS = {
     "grouping sets": "SELECT city, rider, GROUPING_ID(city, rider) AS g, window_end, SUM(fare) AS a "
     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE city <> 'Oslo' "
     "GROUP BY window_start, window_end, CUBE(city, rider)",
-    "shared": " UNION ALL ".join(query(w, ("city",), ["SUM(fare)"], "") for w in WINDOWS[:3]),
-    "view": "SELECT * FROM m WHERE city = 'Rome' AND window_end > TIMESTAMP_NTZ '2026-01-31'",
 }
 HERE = {
+    "shared": " UNION ALL ".join(query(w, ("city",), ["SUM(fare)"], "") for w in WINDOWS[:3]),
+    "whole view": "SELECT * FROM m WHERE city = 'Rome' AND window_end > TIMESTAMP_NTZ '2026-01-31'",
     "top n": "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
     "ORDER BY a DESC, city) AS r FROM (SELECT city, window_start, window_end, SUM(fare) AS a "
     f"FROM {HOURS} WHERE window_end > TIMESTAMP_NTZ '2026-01-31' "
@@ -99,7 +99,7 @@ def test_a_script_that_slices_answer_starts_no_spark(trips):
     assert result.types == expected.types and result.to_arrow().schema == expected.to_arrow().schema
     assert as_rows(result.rows) == as_rows(expected.rows)
     with pytest.raises(NeedsSparkError):
-        unstarted.execute(BY_TASKS["shared"])
+        unstarted.execute(BY_TASKS["grouping sets"])
     text = unstarted.explain(HERE["hop"])
     assert "in process" in text and "SliceScan(table=[m]" in text
 

@@ -23,7 +23,8 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
-from runtime.batch.in_process import RowsHere, tables_here, types_of_files
+from runtime.batch.in_process import RowsHere
+from runtime.batch.in_process_partials import tables_here, types_of_local
 from runtime.batch.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
@@ -152,7 +153,7 @@ class Tables(SessionCatalog):
     def rows(self, sql: str, **options: Any) -> pa.Table:
         """Return the rows of a query that workers would make, sorted."""
         plan = self.plan(sql, **options)
-        table = pa.Table.from_batches(rows_of(plan))
+        table = pa.Table.from_batches(rows_of(plan, self))
         return table.sort_by([(name, "ascending") for name in table.column_names])
 
 
@@ -174,8 +175,8 @@ def scan_partials(step: LocalStep[Any, Any]) -> list[pa.Table]:
     return tables
 
 
-def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a plan in batches."""
+def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan, as batches."""
     windows = _windows_in(lower(plan.physical))
     aggregation, below = windows.aggregation, windows.input
     shared = below if isinstance(below, SharedSlicesStep) else None
@@ -195,11 +196,10 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
-    if not isinstance(step, str):
-        assert projection == step.projection
-        for batch in RowsHere(step, plan.physical.schema).batches():
-            # tasks declare window bounds as nullable
+    here = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), catalog, types_of_local)
+    if not isinstance(here, str):
+        for batch in RowsHere(here).batches():
+            # that windows have bounds is not known of what tasks make
             fields = [field.with_nullable(True) for field in batch.schema]
             yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         return

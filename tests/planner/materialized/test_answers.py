@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SharedExchange, SliceScan
-from runtime.batch.in_process import tables_here
+from runtime.batch.in_process_partials import tables_here
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner.lowering.in_process import Limits, lower_in_process
-from runtime.batch.in_process import RowsHere, types_of_files
+from runtime.batch.in_process import RowsHere
+from runtime.batch.in_process_partials import types_of_local
 from tests.planner.materialized.kept import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows
 
@@ -38,8 +39,8 @@ def tables(tmp_path_factory):
 
 def rows_in_process(tables, sql):
     plan = tables.plan(sql)
-    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), types_of_files)
-    return None if isinstance(step, str) else RowsHere(step, plan.physical.schema)
+    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), tables, types_of_local)
+    return None if isinstance(step, str) else RowsHere(step)
 
 
 def answer(tables, sql):
@@ -58,8 +59,10 @@ def answer(tables, sql):
         f"SELECT city, s + 1 AS s FROM {{}} ORDER BY n, a DESC NULLS FIRST, {ALL} LIMIT 20 OFFSET 5",
         f"SELECT city AS rider, rider AS city, a FROM {{}} ORDER BY a NULLS FIRST, {ALL} LIMIT 9",
         f"SELECT city, window_end FROM {{}} WHERE s > 40 ORDER BY {ALL} LIMIT 0",
+        f"SELECT city, s FROM {{}} ORDER BY s + 1 DESC NULLS LAST, {ALL} LIMIT 9",
+        f"SELECT s, city FROM {{}} ORDER BY 1 NULLS FIRST, {ALL} LIMIT 9",
     ],
-    ids=["all", "limit", "offset", "renamed", "none"],
+    ids=["all", "limit", "offset", "renamed", "none", "expression", "position"],
 )
 def test_ordered_rows_are_those_of_sql(tables, outer):
     windows = tables.rows(WINDOWS)  # noqa: F841 (DuckDB finds it by its name)
@@ -84,8 +87,8 @@ def test_ranked_rows_are_those_of_sql(tables, function, keys):
 
 @pytest.mark.parametrize(
     "sql",
-    [f"{WINDOWS} ORDER BY s + 1", f"{WINDOWS} ORDER BY 1", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
-    ids=["expression", "ordinal", "count"],
+    [f"{WINDOWS} ORDER BY UPPER(city)", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
+    ids=["expression", "count"],
 )
 def test_other_orders_are_for_spark(tables, sql):
     assert rows_in_process(tables, sql) is None

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql.types import IntegerType, StructType, TimestampNTZType
 
 from runtime.errors import AnalysisError
 from runtime.redaction import DEFAULT
-from runtime.spec.table import TableColumn, TableSpec, Watermark
+from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
@@ -198,12 +197,11 @@ def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_
 def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_names() -> None:
     columns = (TableColumn("Ts", "TIMESTAMP_NTZ"), TableColumn("K", "INT"))
     spec = TableSpec("t", "x", columns, primary_key=("k",), watermark=Watermark("ts", "ts"))
-    schema = StructType().add("Ts", TimestampNTZType()).add("K", IntegerType())
-    catalog = SimpleNamespace(shown_relation=lambda name: "t", entry=lambda name: spec)
-    spark = SimpleNamespace(table=lambda name: SimpleNamespace(schema=schema))
-    rows = listings.describe_table(cast(Any, catalog), ("t",), cast(Any, spark)).to_pylist()
-    assert [row["key"] for row in rows] == ["", "PRI(k)"]
-    assert [row["watermark"] for row in rows] == ["ts", ""]
+    schema = (Column("Ts", "timestamp_ntz"), Column("K", "int"))
+    catalog = SimpleNamespace(entry=lambda name: spec)
+    found = listings.describe_table(cast(Any, catalog), ("t",), schema).to_pylist()
+    assert [row["key"] for row in found] == ["", "PRI(k)"]
+    assert [row["watermark"] for row in found] == ["ts", ""]
 
 
 BASE = (

@@ -1,0 +1,223 @@
+"""Partials of windows that this process merges: of files, slices, or rows that it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from runtime.batch.in_process_scan import RowCounts, StoreOf, map_splits, no_store
+from runtime.compute.arrow.types import spark_type
+from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.compute.kernels.session import chain_partials
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.slice_scan import (
+    expand_schema,
+    expand_tables,
+    partials_schema,
+    slice_splits,
+    split_tables,
+)
+from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.scan.splits import Split, plan_splits
+from runtime.scan.stores import Store
+from runtime.spec.aggregates import Accumulator, WithResult
+from runtime.spec.in_process.relations import (
+    LocalRows,
+    MergedWindows,
+    PartialsOfLevel,
+    RowLocalStep,
+    Rows,
+    RowScan,
+)
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileLocalStep,
+    FileScan,
+    LocalStep,
+    SliceLocalStep,
+    SliceRows,
+    is_local,
+)
+from runtime.spec.windows import SessionWindow
+
+# Returns the rows of a relation
+BatchesOf = Callable[[Rows], Iterator[pa.RecordBatch]]
+# Number of stored files read in parallel
+_READERS = 8
+
+
+def partials_of(
+    rows: MergedWindows, store_of: StoreOf, counts: RowCounts, batches_of: BatchesOf
+) -> pa.Table:
+    """Return the partials that windows are merged from.
+
+    Args:
+        rows: Windows.
+        store_of: Returns the store of a scan's files.
+        counts: Receives the counts of rows read from files.
+        batches_of: Returns the rows of a relation.
+
+    Raises:
+        ExecutionError: A file cannot be read, or a sum overflows its type.
+    """
+    local = rows.local
+    if is_local(local, SliceRows, ArrowBuffer):
+        tables = tables_here(local, store_of)
+    elif is_local(local, FileScan, ArrowBuffer):
+        tables = tables_of_files(local, store_of(local.source.files), counts)
+    else:
+        assert is_local(local, RowScan, ArrowBuffer)
+        tables = _tables_of_rows(local, batches_of(local.source.input))
+    partials = pa.concat_tables(expand_tables(tables, local.keys, rows.sets))
+    return _of_level(partials, rows.input) if isinstance(rows.input, PartialsOfLevel) else partials
+
+
+def schema_of_partials(rows: MergedWindows) -> pa.Schema:
+    """Return the schema of `partials_of`."""
+    local = rows.local
+    if is_local(local, SliceRows, ArrowBuffer):
+        schema = expand_schema(partials_schema(local), local.source.sets)
+    else:
+        schema = expand_schema(plan_of_local(local).schema, rows.sets)
+    if not isinstance(rows.input, PartialsOfLevel):
+        return schema
+    columns = dict(_columns_of_level(rows.input))
+    return pa.schema([schema.field(name).with_name(own) for own, name in columns.items()])
+
+
+def _of_level(partials: pa.Table, shared: PartialsOfLevel) -> pa.Table:
+    """Return the partials of one level of shared partials, with the reader's names."""
+    levels = roll_up_levels(
+        partials, shared.keys, shared.slice_end, shared.accumulators, shared.levels
+    )
+    level = dict(levels)[shared.level]
+    columns = dict(_columns_of_level(shared))
+    return pa.table([level.column(name) for name in columns.values()], list(columns))
+
+
+def _columns_of_level(shared: PartialsOfLevel) -> Iterator[tuple[str, str]]:
+    """Yield the reader's name and the shared name of each column."""
+    yield from ((name, name) for name in (*shared.keys, shared.slice_end))
+    yield from ((own, name) for name, own in shared.columns)
+
+
+def tables_here(step: SliceLocalStep, store_of: StoreOf = no_store) -> list[pa.Table]:
+    """Return the partials of slices, at least one table.
+
+    Args:
+        step: Slices to read.
+        store_of: Returns the store of a scan's files.
+
+    Raises:
+        ExecutionError: A file cannot be read, or a sum overflows its type.
+    """
+    sets = step.source.sets
+    schema = expand_schema(partials_schema(step), sets)
+    return [schema.empty_table(), *expand_tables(_partials(step, store_of), step.keys, sets)]
+
+
+def types_of_local(step: LocalRows, accumulators: Sequence[Accumulator]) -> dict[str, str]:
+    """Return the Spark types of windows merged from partials of rows, by column name.
+
+    Columns whose type has no name are left out.
+
+    Raises:
+        AnalysisError: A function does not accept the type of an argument.
+    """
+    partials = {field.name: spark_type(field.type) for field in plan_of_local(step).schema}
+    outputs = (part.output for part in accumulators if isinstance(part, WithResult))
+    types = partials | {output.name: output.type for output in outputs}
+    return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def plan_of_local(step: LocalRows) -> BufferPlan:
+    """Return the aggregates of a local stage over files or rows.
+
+    Raises:
+        AnalysisError: A function does not accept the type of an argument.
+    """
+    source = step.source
+    assert not isinstance(source, SliceRows), "slices are partials already"
+    return buffer_plan(step, *scan_projection(source))
+
+
+def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts) -> list[pa.Table]:
+    """Return the partials of files, at least one table. Splits are read on all cores.
+
+    Args:
+        step: Files to read.
+        store: Store of the files.
+        counts: Receives the counts of rows read.
+
+    Raises:
+        ExecutionError: A file cannot be read or has changed, an expression fails, or a sum
+            overflows its type.
+    """
+    plan = plan_of_local(step)
+
+    def read(split: Split) -> pa.Table:
+        rows = ScanRows(step, store)
+        counts.add(step.time_column, rows)
+        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), _cut(plan))
+        return pa.Table.from_batches(batches, plan.schema)
+
+    files, filters = step.source.files, step.source.filters
+    return [plan.schema.empty_table(), *map_splits(files, filters, store, read, per_core=1)]
+
+
+def _tables_of_rows(step: RowLocalStep, batches: Iterator[pa.RecordBatch]) -> list[pa.Table]:
+    """Return the partials of rows that this process computes."""
+    plan, rows = plan_of_local(step), ScanRows(step)
+    columns = (rows.columns(rows.filter_rows(batch)) for batch in batches if batch.num_rows)
+    partials = aggregate(plan, map(plan.rows, columns), _cut(plan))
+    return [pa.Table.from_batches(partials, plan.schema)]
+
+
+def _cut(plan: BufferPlan) -> Callable[[pa.Table], Iterator[pa.RecordBatch]]:
+    """Return the function that makes batches of a table of partials."""
+
+    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if isinstance(plan.window, SessionWindow):
+            table = chain_partials(table, plan.keys, plan.accumulators, plan.window.gap_us)
+        yield from table.to_batches()
+
+    return cut
+
+
+def _partials(step: SliceLocalStep, store_of: StoreOf) -> Iterator[pa.Table]:
+    kept_in = store_of(step.source.files)
+    yield from _in_parts(
+        slice_splits(step.source, 1, kept_in),
+        lambda split: split_tables(step, split, kept_in),
+        kept_in,
+    )
+    tail = step.source.tail
+    if tail is None:
+        return
+    base_in = store_of(tail.files)
+    of = (step.window, step.time_column, step.time_type, step.slice_end)
+    scan = LocalStep(tail, step.mode, *of)
+    plan = buffer_plan(scan, *scan_projection(tail))
+
+    def of_rows(split: Split) -> Iterator[pa.Table]:
+        rows = ScanRows(scan, base_in)
+        batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), pa.Table.to_batches)
+        yield pa.Table.from_batches(batches, plan.schema)
+
+    yield from _in_parts(plan_splits(tail.files, tail.filters, 1, store=base_in), of_rows, base_in)
+
+
+def _in_parts(
+    splits: Sequence[Split], read: Callable[[Split], Iterator[pa.Table]], store: Store | None
+) -> Iterator[pa.Table]:
+    """Read splits; in parallel from a store, to hide its latency."""
+    if store is None:
+        for split in splits:
+            yield from read(split)
+        return
+    with ThreadPoolExecutor(_READERS) as readers:
+        parts = [(part,) for split in splits for part in split]
+        for tables in readers.map(lambda split: list(read(split)), parts):
+            yield from tables

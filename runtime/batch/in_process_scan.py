@@ -1,0 +1,103 @@
+"""Read files in this process: splits on all cores, and counts of their rows."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanSource
+
+if TYPE_CHECKING:
+    from runtime.local.scan_rows import ScanRows
+    from runtime.scan.splits import Split
+    from runtime.scan.stores import Store
+
+T = TypeVar("T")
+
+# Returns the store of a scan's files; None for this machine
+StoreOf = Callable[[ScanSource], "Store | None"]
+# Splits per core, so that a LIMIT need not read all rows and one large split delays the rest less
+_SPLITS_PER_CORE = 4
+
+
+def no_store(source: ScanSource) -> Store | None:
+    """Return None: the files are on this machine."""
+    return None
+
+
+class RowCounts:
+    """Counts of rows that scans of files in this process read."""
+
+    def __init__(self) -> None:
+        self._scans: list[tuple[str, ScanRows]] = []
+        self._n_rows: list[int] = []
+
+    def clear(self) -> None:
+        """Begin a new run."""
+        self._scans, self._n_rows = [], []
+
+    def add(self, time_column: str, scan: ScanRows) -> None:
+        """Count the rows of a scan that aggregates into windows on a time column."""
+        self._scans.append((time_column, scan))
+
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of files unchanged, and count their rows."""
+        for batch in batches:
+            self._n_rows.append(batch.num_rows)  # atomic, because several threads read
+            yield batch
+
+    def rows_read(self) -> int:
+        """Return the number of rows read."""
+        return sum(self._n_rows) + sum(rows.n_rows for _, rows in self._scans)
+
+    def null_times(self) -> list[tuple[str, int]]:
+        """Return the time column, and the number of rows that were dropped without a time."""
+        n_rows: Counter[str] = Counter()
+        for column, rows in self._scans:
+            n_rows[column] += rows.n_null_times
+        return [(column, n) for column, n in n_rows.items() if n]
+
+
+def map_splits(
+    files: ScanSource,
+    filters: Sequence[Expression],
+    store: Store | None,
+    read: Callable[[Split], T],
+    *,
+    per_core: int = _SPLITS_PER_CORE,
+) -> Iterator[T]:
+    """Yield the result of a function for each split of files, in order, computed on all cores.
+
+    Args:
+        files: Files to read.
+        filters: Conditions; row groups without a row that satisfies them are skipped.
+        store: Store of the files.
+        read: Function to call, in several threads.
+        per_core: Approximate number of splits per core.
+
+    Raises:
+        ExecutionError: A file has changed since the query was planned.
+    """
+    from runtime.scan.splits import plan_splits
+
+    n_cores = len(os.sched_getaffinity(0))
+    splits = deque(plan_splits(files, filters, n_cores * per_core, store=store))
+    if len(splits) < 2:
+        yield from map(read, splits)
+        return
+    with ThreadPoolExecutor(n_cores) as readers:
+        pending: deque[Future[T]] = deque()
+        try:
+            while splits or pending:
+                while splits and len(pending) <= n_cores:
+                    pending.append(readers.submit(read, splits.popleft()))
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()

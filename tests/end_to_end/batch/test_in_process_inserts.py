@@ -1,0 +1,160 @@
+"""INSERT and CREATE TABLE AS in this process: the files of Spark, complete or not at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from sqlwin.session import Session
+from tests.end_to_end.batch.test_in_process_files import trips
+from tests.goldens import ROOT
+from tests.unstarted import unstarted_spark
+
+OUT = (
+    "CREATE TABLE out (city STRING, n BIGINT, s BIGINT, t TIMESTAMP_LTZ, u TIMESTAMP_NTZ, "
+    "p DECIMAL(19, 2), x DOUBLE) WITH ('connector' = 'filesystem', 'path' = '{}', "
+    "'format' = 'parquet');"
+)
+ROWS = (
+    "SELECT city, COUNT(*) AS n, SUM(fare) AS s, MAX(tz) AS t, MIN(ts) AS u, SUM(price) AS p, "
+    "MAX(x) AS x FROM trips GROUP BY city"
+)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    pq.write_table(trips(600, 5), tmp_path / "trips.parquet", row_group_size=100)
+    return tmp_path
+
+
+def tables(base: Path, out: str = "out") -> str:
+    files = f"('connector' = 'filesystem', 'path' = '{base}/trips.parquet')"
+    return f"CREATE TABLE trips WITH {files}; {OUT.format(base / out)}"
+
+
+def without_spark(base: Path, out: str = "out") -> Session:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(tables(base, out))
+    return session
+
+
+def rows_of(session: sqlwin.Session, sql: str) -> list[str]:
+    (result,) = session.execute(sql)
+    return sorted(map(repr, result.to_arrow().to_pylist()))
+
+
+def files_in(directory: Path) -> list[Path]:
+    names = sorted(directory.iterdir()) if directory.exists() else []
+    return [path for path in names if path.name[0] not in "._"]
+
+
+def test_rows_are_inserted_without_spark(base: Path) -> None:
+    session = without_spark(base)
+    assert "in process: " in session.explain(f"INSERT INTO out {ROWS}")
+    (inserted,) = session.execute(f"INSERT INTO out {ROWS}")
+    assert inserted.message == "INSERT INTO out: 4 rows"
+    expected = rows_of(session, ROWS)
+    assert rows_of(session, "SELECT * FROM out") == expected
+    session.execute(f"INSERT INTO out {ROWS}")
+    assert rows_of(session, "SELECT * FROM out") == sorted(2 * expected)
+    # a query may read the table that it replaces
+    session.execute("INSERT OVERWRITE out SELECT DISTINCT city, n, s, t, u, p, x FROM out")
+    assert rows_of(session, "SELECT * FROM out") == expected
+
+
+def test_a_table_is_created_from_a_query_without_spark(base: Path) -> None:
+    session = without_spark(base)
+    session.execute(
+        f"CREATE TABLE copy WITH ('connector' = 'filesystem', 'path' = '{base}/copy', "
+        "'format' = 'parquet') AS SELECT rider, fare FROM trips WHERE fare > 20; "
+        "INSERT INTO copy VALUES ('new', 5000000000)"
+    )
+    expected = rows_of(session, "SELECT rider, fare FROM trips WHERE fare > 20")
+    assert rows_of(session, "SELECT * FROM copy WHERE rider <> 'new'") == expected
+    assert rows_of(session, "SELECT fare FROM copy WHERE rider = 'new'") == ["{'fare': 5000000000}"]
+
+
+def test_no_rows_are_a_file_with_the_columns(base: Path) -> None:
+    session = without_spark(base)
+    session.execute(f"INSERT INTO out SELECT * FROM ({ROWS}) AS r WHERE n < 0")
+    (file,) = files_in(base / "out")
+    assert pq.read_metadata(file).num_rows == 0
+    assert rows_of(session, "SELECT * FROM out") == []
+
+
+def test_a_failed_insert_leaves_nothing(base: Path) -> None:
+    session = without_spark(base)
+    overflow = ROWS.replace("SUM(fare) AS s", "SUM(fare) * 9223372036854775807 AS s")
+    with pytest.raises(sqlwin.SqlwinError, match="overflow"):
+        session.execute(f"INSERT INTO out {overflow}")
+    assert not (base / "out").exists()
+
+
+KILLED = """
+import os, signal, sys
+import pyarrow.parquet as pq
+from sqlwin.session import Session
+from tests.unstarted import unstarted_spark
+
+class Killed(pq.ParquetWriter):
+    def write_table(self, *args, **options):
+        super().write_table(*args, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+session = Session(unstarted_spark(), settings={})
+session.execute(sys.argv[1])
+pq.ParquetWriter = Killed
+session.execute(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+def test_a_killed_insert_leaves_no_half_result(base: Path, verb: str) -> None:
+    session = without_spark(base)
+    session.execute(f"INSERT INTO out {ROWS}")
+    expected, before = rows_of(session, "SELECT * FROM out"), files_in(base / "out")
+    script = [tables(base), f"INSERT {verb} out {ROWS}"]
+    command = [sys.executable, "-c", KILLED, *script]
+    killed = subprocess.run(command, cwd=ROOT, timeout=300, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert files_in(base / "out") == before
+    assert rows_of(session, "SELECT * FROM out") == expected
+    # the next INSERT removes what is left, unless it is so new that its process may be starting
+    for path in base.rglob(".*"):
+        os.utime(path, (0, 0))
+    session.execute(f"INSERT OVERWRITE out {ROWS}")
+    assert rows_of(session, "SELECT * FROM out") == expected
+    hidden = [path for path in base.rglob(".*") if path.is_dir()]
+    assert hidden == []
+
+
+@pytest.mark.parametrize(
+    ("options", "insert", "reason"),
+    [
+        ("'format' = 'csv'", "INSERT INTO o SELECT 'a' AS k, 1 AS n", "Spark writes csv"),
+        ("'format' = 'parquet'", "INSERT INTO o SELECT 'a' AS k, 1 AS n", "Spark casts the rows"),
+        ("'format' = 'parquet'", "INSERT INTO o (k) SELECT 'a' AS k", "fills in the columns"),
+        (
+            "'format' = 'parquet', 'sink.parallelism' = '2'",
+            "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n",
+            "'sink.parallelism'",
+        ),
+    ],
+)
+def test_explain_says_why_spark_writes(
+    tmp_path: Path, options: str, insert: str, reason: str
+) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(
+        "CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'filesystem', "
+        f"'path' = '{tmp_path}/o', {options})"
+    )
+    place = session.explain(insert).partition("== Execution ==\n")[2]
+    assert place.startswith("on Spark: ") and reason in place
