@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ import click
 
 from sqlwin.cli.checkpoint import checkpoint
 from sqlwin.cli.engine import engine, run_in_engine
+from sqlwin.cli.java import may_need_no_spark
 from sqlwin.cli.options import (
     PageCommand,
     begin_java,
@@ -27,7 +27,7 @@ from sqlwin.cli.options import (
 from sqlwin.cli.repl import repl
 from sqlwin.console.failures import ReportingGroup
 from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
-from sqlwin.console.scripts import Script, read_scripts
+from sqlwin.console.scripts import read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
@@ -163,7 +163,7 @@ def run(
         raise click.UsageError(f"--max-rows requires --format table, not {format}")
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest requires a table on a terminal")
-    may_wait = _may_need_no_spark(scripts, spark)
+    may_wait = may_need_no_spark(scripts, spark)
     options = {**spark, "output": output, "no_progress": no_progress}
     run_in_engine(options, scripts, starts=not may_wait)
     if not may_wait:
@@ -351,34 +351,6 @@ def functions(names: tuple[str, ...]) -> None:
 
     texts = [describe_function(name) for name in names] or [list_functions()]
     click.echo("\n\n".join(texts))
-
-
-# Statements that need no Spark, if their queries are windows over small files or slices
-_STATEMENT = re.compile(r"\(|(create|select|with|explain|set|reset)\b", re.I)
-_WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|materialized)\b", re.I)
-# Parts of statements that do: CREATE ... AS, ANALYZE, and streams
-_SPARKS = re.compile(
-    r"\bcreate\s+(materialized\s+)?table\b.*\bas\s+(select|with|\()|\banalyze\b|\bmonitor-interval\b"
-    r"|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b",
-    re.I | re.S,
-)
-_COMMENT = re.compile(r"--[^\n]*")
-
-
-def _may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
-    """Return whether scripts look as if this process answered them, so that Java can wait.
-
-    Spark starts when a statement needs it, whatever this returns.
-    """
-    if spark["master"] or spark["remote"]:
-        return False
-    texts = [_COMMENT.sub("", script.text) for script in scripts]
-    statements = [part.strip() for text in texts for part in text.split(";") if part.strip()]
-    if not all(_STATEMENT.match(part) and not _SPARKS.search(part) for part in statements):
-        return False
-    if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
-        return True
-    return any(map(_WINDOWS.search, statements))
 
 
 def _output_file(stack: ExitStack, output: str | None) -> AtomicFile | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sqlwin.cli.options import (
-    begin_java,
     connect,
     no_progress_option,
     parameter_option,
@@ -18,9 +17,6 @@ from sqlwin.cli.options import (
 )
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
-
-if TYPE_CHECKING:
-    from sqlwin.session import Session
 
 
 @click.command()
@@ -69,8 +65,8 @@ def repl(
 ) -> None:
     """Run SQL interactively.
 
-    End a statement with ; to run it. Spark starts in the background, and statements that need it
-    wait. Ctrl-C cancels the running statement, Ctrl-D quits.
+    End a statement with ; to run it. Spark starts with the first statement that needs it. Ctrl-C
+    cancels the running statement, Ctrl-D quits.
 
     At the prompt, \\? lists the commands (\\d describes tables, \\i runs a file, \\x shows one line
     per value ...), and Tab completes tables, columns, functions, settings and files. The history
@@ -90,16 +86,8 @@ def repl(
         )
     scripts = read_scripts(files, ()) if files else []
 
-    begin_java(spark)
     from sqlwin.repl.app import Repl
     from sqlwin.repl.commands import ReplOptions
 
     options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys, params=dict(params))
-    Repl(partial(_connect, spark), options, progress=not no_progress).run(scripts, expressions)
-
-
-def _connect(spark: Mapping[str, Any]) -> Session:
-    """Return a session whose Spark runs, because some statement at the prompt will need it."""
-    session = connect(spark)
-    _ = session.spark
-    return session
+    Repl(partial(connect, spark), options, progress=not no_progress).run(scripts, expressions)

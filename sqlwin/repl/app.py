@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -67,6 +67,8 @@ class Repl:
         self.options = options
         self.thread = SessionThread(connect)
         self.thread.on_change = self._redraw
+        self.thread.waiting = self._bar_of_start
+        self.thread.on_spark = self._use_spark
         self.history = open_history(history_path())
         self.names = SessionNames(self.thread)
         self.last_sql = ""
@@ -76,6 +78,8 @@ class Repl:
         self._raises = False
         self._stopped_by: int | None = None
         self._progress = progress
+        # Whether the main thread waits for a statement
+        self._is_waiting = False
         self._presenter: PromptPresenter | None = None
         self._prompt: PromptSession[str] = PromptSession(
             input=prompt_input(),
@@ -156,6 +160,7 @@ class Repl:
         self.thread.start()
         future: Future[bool] = self.thread.submit(lambda s: self._execute(s, text, file))
         try:
+            self._is_waiting = True
             with self._bar_while_starting():
                 return self.thread.wait(future)
         except Cancelled:
@@ -168,6 +173,7 @@ class Repl:
             say_failure(error)
             return False
         finally:
+            self._is_waiting = False
             self.names.learn_soon()
 
     # -- one turn ------------------------------------------------------------------------------
@@ -177,7 +183,8 @@ class Repl:
         if self._is_left:
             return False
         default, self.next_text = self.next_text, ""
-        is_starting = self.thread.state is SessionState.STARTING
+        thread = self.thread
+        is_starting = thread.state is SessionState.STARTING or thread.is_starting_spark
         try:
             text = self._prompt.prompt(
                 lambda: toolbar.prompt(self.thread),
@@ -292,7 +299,7 @@ class Repl:
         presenter = self._result_presenter()
         bar = presenter.bar
         control.take_interrupt = self.thread.take_interrupt
-        if bar.counts is None:
+        if bar.counts is None and control.has_spark:
             bar.counts = spark_task_counts(session.spark, lambda: control.rows_scanned)
         bar.restart_clock()
         started = time.monotonic()
@@ -307,6 +314,17 @@ class Repl:
             bar.restart_clock()
             started = time.monotonic()
         return True
+
+    def _use_spark(self, spark: Any) -> None:
+        """Show the tasks of a Spark that has started, and complete the names that it has."""
+        from sqlwin.display.spark_tasks import spark_task_counts
+
+        self.names.forget()
+        session = self.thread.session
+        if self._presenter is not None and session is not None:
+            control = SessionControl(session)
+            counts = spark_task_counts(spark, lambda: control.rows_scanned)
+            self._presenter.bar.counts = counts
 
     def _values(self) -> dict[str, object] | None:
         r"""Return the values of parameters that \param has set."""
@@ -393,7 +411,16 @@ class Repl:
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:
-        if self.thread.state is SessionState.READY:
+        if self.thread.state is SessionState.READY and not self.thread.is_starting_spark:
+            yield
+            return
+        with self._result_presenter().bar.waiting("Starting Spark"):
+            yield
+
+    @contextmanager
+    def _bar_of_start(self) -> Iterator[None]:
+        """Show the progress bar while a statement that the user waits for starts Spark."""
+        if not self._is_waiting:
             yield
             return
         with self._result_presenter().bar.waiting("Starting Spark"):

@@ -1,7 +1,7 @@
-"""Session thread: starts Spark and does all work for the prompt.
+"""Session thread: opens the session and does all work for the prompt.
 
-The prompt's own thread waits for Spark only while a statement runs, and Ctrl-C ends the wait. All
-session calls come from this one thread.
+Spark starts in this thread with the first work that needs it. The prompt's own thread waits only
+while a statement runs, and Ctrl-C ends the wait. All session calls come from this one thread.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlwin.console.failures import Stopped
+from sqlwin.control import SessionControl
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -28,6 +30,8 @@ T = TypeVar("T")
 # Seconds for a cancelled job to end. Then the thread is made to drop its work, and after the same
 # time again the prompt returns without it.
 GRACE_SECONDS = 3.0
+# What the toolbar shows while no Spark runs
+NO_SPARK = "Spark starts when needed"
 # Seconds between checks for Ctrl-C in a waiting thread
 _WAKE_SECONDS = 0.1
 
@@ -54,12 +58,18 @@ class SessionThread:
     Attributes:
         session: The session, None before it exists. Only the thread may call its methods.
         was_interrupted: Whether the running work accepted a request to stop early.
+        is_starting_spark: Whether the running work is starting Spark.
+        waiting: Returns the context in which Spark starts, such as a progress bar.
+        on_spark: Called with the Spark session when it has started.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self.state = SessionState.STARTING
         self.started = time.monotonic()
-        self.name = "Spark"
+        self.name = NO_SPARK
+        self.is_starting_spark = False
+        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.on_spark: Callable[[Any], None] = lambda _: None
         self.on_change: Callable[[], None] = lambda: None
         self._connect = connect
         self.session: Session | None = None
@@ -85,7 +95,7 @@ class SessionThread:
         return self._running is not None and self._running not in self._quiet
 
     def start(self) -> None:
-        """Start the thread, which starts Spark."""
+        """Start the thread, which opens the session."""
         if self._thread is None:
             self.started = time.monotonic()
             self._thread = threading.Thread(target=self._run, name="sqlwin-session", daemon=True)
@@ -151,10 +161,15 @@ class SessionThread:
             self._cancelled.set()
         session, group = self.session, self._group
         assert session is not None  # running work has a session
+        control = SessionControl(session)
 
         def cancel_jobs() -> None:
             from runtime.spark.jobs import cancel_until
 
+            while not control.has_spark:  # it may be starting
+                if future.done() or not self._cancelled.is_set():
+                    return
+                time.sleep(_WAKE_SECONDS)
             # work that accepted the interrupt ends on its own
             cancel_until(
                 session.spark, group, lambda: future.done() or not self._cancelled.is_set()
@@ -197,7 +212,7 @@ class SessionThread:
             n_seen += is_pressed
             if is_pressed and n_tries == 0:
                 self.cancel(future)
-                if future.cancelled():
+                if future.cancelled() or self.is_starting_spark:
                     raise Cancelled
             elif is_pressed:
                 self.drop(future)
@@ -274,9 +289,10 @@ class SessionThread:
         session = self.session
         assert session is not None
         try:
-            from runtime.spark.jobs import begin_group
+            if SessionControl(session).has_spark:
+                from runtime.spark.jobs import begin_group
 
-            begin_group(session.spark, self._group)
+                begin_group(session.spark, self._group)
             self.check()
             result = work(session)
         except BaseException as error:
@@ -291,19 +307,39 @@ class SessionThread:
             self.state = SessionState.STARTING
             self.started = time.monotonic()
             self.session = self._connect()
-            self.name = _description(self.session)
+            SessionControl(self.session).when_spark_starts(self._spark_starts, self._use_spark)
             self.state = SessionState.READY
             self.on_change()
         return self.session
+
+    @contextmanager
+    def _spark_starts(self) -> Iterator[None]:
+        """Show that Spark starts within the block."""
+        self.is_starting_spark, self.started = True, time.monotonic()
+        self.on_change()
+        try:
+            with self.waiting():
+                yield
+        finally:
+            self.is_starting_spark = False
+
+    def _use_spark(self, spark: Any) -> None:
+        """Make the jobs of the running work cancellable, and describe Spark."""
+        from runtime.spark.jobs import begin_group
+
+        if self._group:
+            begin_group(spark, self._group)
+        self.name = _description(spark)
+        self.on_spark(spark)
+        self.on_change()
 
     def _fail(self) -> None:
         self.state = SessionState.FAILED
         self.on_change()
 
 
-def _description(session: Session) -> str:
+def _description(spark: Any) -> str:
     """Return a description such as `Spark 4.1.0 local[*]`."""
-    spark = session.spark
     version = getattr(spark, "version", "")
     context = getattr(spark, "sparkContext", None)
     master = "" if context is None else context.master

@@ -19,7 +19,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def prompt(thread: SessionThread) -> StyleAndTextTuples:
-    """Return `sqlwin> `, in another colour until Spark is ready."""
+    """Return `sqlwin> `, in another colour until the session is ready."""
     style = "class:prompt" if thread.state is SessionState.READY else "class:prompt,prompt.waiting"
     return [(style, f"{NAME}> ")]
 
@@ -48,7 +48,7 @@ def toolbar(thread: SessionThread, options: ReplOptions) -> StyleAndTextTuples:
 
 
 def _state(thread: SessionThread) -> StyleAndTextTuples:
-    if thread.state is SessionState.STARTING:
+    if thread.state is SessionState.STARTING or thread.is_starting_spark:
         seconds = time.monotonic() - thread.started
         spin = _SPINNER[int(seconds * 8) % len(_SPINNER)]
         text = f" {spin} Spark is starting, {seconds:.0f} s"

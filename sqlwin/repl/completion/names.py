@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import QueryCancelled, SqlwinError
 from runtime.names import quote_name
+from sqlwin.control import SessionControl
 from sqlwin.repl.session_thread import SessionState, SessionThread
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class SessionNames:
         self._columns: dict[str, Columns | None] = {}
         self._requested: list[str] = []
         self._is_stale = True
+        self._has_all_functions = False
         self._pending: Future[Any] | None = None
 
     def columns(self, table: str) -> Columns:
@@ -62,13 +65,17 @@ class SessionNames:
     # -- in the thread of the session ----------------------------------------------------------
 
     def _learn(self, session: Session) -> None:
+        control = SessionControl(session)
+        has_spark = control.has_spark
         try:
-            self._look_up(session)
+            # completion is no reason to start Spark; the names are fetched again once it runs
+            with nullcontext() if has_spark else control.without_start_of_spark():
+                self._look_up(session, has_spark=has_spark)
         except QueryCancelled:
             # the user's statement goes first; fetch again afterwards
             self._is_stale = True
 
-    def _look_up(self, session: Session) -> None:
+    def _look_up(self, session: Session, *, has_spark: bool) -> None:
         if self._is_stale:
             self._is_stale = False
             self.tables = tuple(str(row[0]) for row in _rows(session, "SHOW TABLES"))
@@ -76,7 +83,12 @@ class SessionNames:
                 self.double_quotes = str(row[1])
             self._columns = {}
             self._requested = list(self.tables[:_EAGER_TABLES])
-            if not self.functions:
+            if not has_spark:
+                from sqlwin.help.functions import FUNCTIONS
+
+                self.functions = tuple(name.lower() for name in FUNCTIONS)
+            elif not self._has_all_functions:
+                self._has_all_functions = True
                 self.functions = tuple(str(row[0]) for row in _rows(session, "SHOW FUNCTIONS"))
         elif self._requested:
             table = self._requested.pop()

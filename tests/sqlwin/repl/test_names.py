@@ -26,7 +26,7 @@ class FakeThread:
 
     def submit(self, work, *, quiet=False):
         result = Future()
-        result.set_result(work(SimpleNamespace(execute=self._execute)))
+        result.set_result(work(SimpleNamespace(execute=self._execute, _has_spark=True)))
         return result
 
     def _execute(self, statement):

@@ -33,6 +33,27 @@ print({'pyspark', 'pyarrow', 'numpy', 'pandas', 'sqlglot', 'rich.console'} & set
     assert process.stdout == "set()\n"
 
 
+def test_statements_that_need_no_spark_run_without_java(tmp_path):
+    prompt = Terminal(
+        tmp_path,
+        program=("-m", "sqlwin.cli.app"),
+        PATH="/nowhere",
+        JAVA_HOME="/nowhere",
+        SQLWIN_CLASS_ARCHIVE="off",
+    )
+    try:
+        prompt.see(PROMPT)
+        prompt.answers("SELECT 6 * 7 AS answer;", "42", "1 row (")
+        prompt.answers("CREATE VIEW v AS SELECT 1 AS one;", "OK")
+        prompt.answers("SHOW TABLES;", "table name", "1 row (")
+        prompt.answers("\\d v", "one", "INT", "1 row (")
+        prompt.shows("Spark starts when needed")
+        prompt.answers("SELECT one + 1 AS two FROM v;", "two", "1 row (")
+        assert prompt.leave() == 0
+    finally:
+        prompt.close()
+
+
 def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(prompt):
     prompt.run("values")
     prompt.see("->")

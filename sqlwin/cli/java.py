@@ -1,0 +1,69 @@
+"""Decides whether a command starts Java before it has planned its statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlwin.console.scripts import Script
+
+_STATEMENT = re.compile(
+    r"\(|(create|select|values|with|explain|set|reset|show|describe|desc|drop)\b", re.I
+)
+# Parts of statements that need Spark: CREATE ... AS, ANALYZE, streams, and listings of Spark
+_SPARKS = re.compile(
+    r"\bcreate\s+(materialized\s+)?table\b.*\bas\s+(select|with|\()|\banalyze\b|\bmonitor-interval\b"
+    r"|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
+    r"|\bshow\s+(functions|databases|schemas|catalogs|columns|partitions)\b",
+    re.I | re.S,
+)
+_WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|materialized)\s*[(\s]", re.I)
+_JOIN = re.compile(r"\bjoin\b", re.I)
+_COMMENT = re.compile(r"--[^\n]*")
+_TEXT = re.compile(r"'[^']*'|`[^`]*`|\"[^\"]*\"")
+_CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
+# Words before a parenthesis in queries that this process may compute
+_COMPUTED = frozenset(
+    """
+    tumble hop cumulate session descriptor table
+    abs coalesce equal_null if ifnull isnotnull isnull mod negative nullif round sqrt nvl nvl2
+    timestamp_micros timestamp_millis timestamp_seconds cast
+    count count_if sum min max avg mean bool_and every bool_or some any bit_and bit_or bit_xor
+    var_pop var_samp variance stddev_pop stddev_samp stddev std approx_count_distinct min_by max_by
+    first first_value last last_value any_value row_number rank dense_rank
+    all and as between by case char cube decimal distinct else filter from having in interval is
+    join like not on options or order over partition select sets then rollup union using values
+    varchar watermark when where with
+    """.split()
+)
+
+
+def may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
+    """Return whether scripts look as if this process answered them, so that Java can wait.
+
+    Spark starts when a statement needs it, whatever this returns. A wrong guess costs a second.
+
+    Args:
+        scripts: Scripts to run.
+        spark: Values of `with_spark_options`.
+    """
+    if spark["master"] or spark["remote"]:
+        return False
+    texts = [_COMMENT.sub("", script.text) for script in scripts]
+    statements = [part.strip() for text in texts for part in text.split(";") if part.strip()]
+    if not all(_STATEMENT.match(part) and not _SPARKS.search(part) for part in statements):
+        return False
+    if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
+        return True
+    return all(map(_may_be_computed, statements))
+
+
+def _may_be_computed(statement: str) -> bool:
+    """Return whether a statement calls only functions that this process may compute."""
+    if statement[:6].lower() == "create" and " view" not in statement[:40].lower():
+        return True  # types and options, no calls
+    plain = _TEXT.sub("''", statement)
+    if _JOIN.search(plain) and not _WINDOWS.search(plain):
+        return False
+    return all(call.lower() in _COMPUTED for call in _CALL.findall(plain))

@@ -1,0 +1,55 @@
+"""Which scripts start Java before they are planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.aggregates.functions import MERGEABLE_FUNCTIONS
+from planner.arrow.expressions import FUNCTIONS
+from sqlwin.cli.java import _COMPUTED, may_need_no_spark
+from sqlwin.console.scripts import Script
+
+OPTIONS = {"master": None, "remote": None, "settings": []}
+
+
+def may_wait(text: str, **options: object) -> bool:
+    return may_need_no_spark([Script(text, None)], OPTIONS | options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "SELECT COUNT(*) AS n FROM 'a.parquet' WHERE k IN (1, 2) -- upper(x)",
+        "CREATE TABLE t (x DECIMAL(3, 1)) WITH ('path' = 'a(b)'); SHOW TABLES; DESCRIBE t",
+        "SELECT * FROM (VALUES (1)) AS v(upper) WHERE 'length(x)' = 'a'",
+        "SELECT SUM(x) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        "GROUP BY window_start, window_end",
+    ],
+)
+def test_java_waits_for_scripts_that_this_process_may_answer(text: str) -> None:
+    assert may_wait(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT UPPER(k) FROM 'a.parquet'",
+        "SELECT * FROM a JOIN b ON a.k = b.k",
+        "INSERT INTO t SELECT 1",
+        "CREATE TABLE t WITH ('connector' = 'kafka')",
+        "SELECT 1; SHOW FUNCTIONS",
+    ],
+)
+def test_java_starts_at_once_for_other_scripts(text: str) -> None:
+    assert not may_wait(text)
+
+
+def test_java_starts_at_once_on_a_chosen_master() -> None:
+    assert not may_wait("SELECT 1", master="local[2]")
+
+
+def test_all_functions_of_this_process_are_listed() -> None:
+    left_to_spark = {"LISTAGG", "STRING_AGG", "APPROX_PERCENTILE", "PERCENTILE_APPROX"}
+    known = {name.lower() for name in (*FUNCTIONS, *MERGEABLE_FUNCTIONS - left_to_spark)}
+    assert known - _COMPUTED == set()
