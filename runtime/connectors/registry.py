@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 from uuid import uuid4
@@ -203,16 +203,25 @@ def input_checks(spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) 
         for name, own in tables.items()
         if (check_input := CONNECTORS[name].check_input) is not None
     ]
-    finders = [part.find_incomplete for part in parts if part.find_incomplete is not None]
+    return _AllChecks(parts)
 
-    def check(batch: int) -> None:
-        for part in parts:
+
+@dataclass(frozen=True)
+class _AllChecks:
+    """Checks of several connectors."""
+
+    parts: Sequence[InputChecks]
+
+    def check(self, batch: int) -> None:
+        """Run all checks."""
+        for part in self.parts:
             part.check(batch)
 
-    def find_incomplete(batch: int) -> tuple[str, ...]:
-        return tuple(name for find in finders for name in find(batch))
-
-    return InputChecks(check, find_incomplete if finders else None)
+    def find_incomplete(self, batch: int) -> tuple[str, ...] | None:
+        """Return the incomplete tables of all connectors; None if none reads directories."""
+        names = [part.find_incomplete(batch) for part in self.parts]
+        reported = [part for part in names if part is not None]
+        return tuple(name for part in reported for name in part) if reported else None
 
 
 def connectors_that(can: Callable[[Connector], object]) -> str:

@@ -54,7 +54,7 @@ class StreamRun:
             unsorted.
         query: The stream, once it is known.
         at_end: Functions to call when the stream has ended.
-        checks: Checks of the input of a micro-batch before it runs.
+        checks: Checks of the input of a micro-batch before it runs. None if there are none.
         find_watermark: Returns, for a micro-batch, the watermark before it in microseconds, or None
             before the first one. None if no row asks for it.
         incomplete: Tables with missing files as of the last micro-batch.
@@ -73,7 +73,7 @@ class StreamRun:
     written: list[int | None] = field(default_factory=list)
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
-    checks: InputChecks = field(default_factory=InputChecks)
+    checks: InputChecks | None = None
     find_watermark: Callable[[int], int | None] | None = None
     incomplete: tuple[str, ...] = ()
     latest: LatestRows = field(default_factory=LatestRows)
@@ -275,10 +275,12 @@ def start_for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> S
 
     def write_and_count(rows: DataFrame, batch: int) -> None:
         try:
-            run.checks.check(batch)
-            if run.checks.find_incomplete is not None:
-                run.incomplete = run.checks.find_incomplete(batch)
-                hold_watermarks(rows.sparkSession.sparkContext, bool(run.incomplete))
+            if run.checks is not None:
+                run.checks.check(batch)
+                incomplete = run.checks.find_incomplete(batch)
+                if incomplete is not None:
+                    run.incomplete = incomplete
+                    hold_watermarks(rows.sparkSession.sparkContext, bool(incomplete))
             if run.find_watermark is not None:
                 set_current_watermark(rows.sparkSession.sparkContext, run.find_watermark(batch))
             n_rows = write(rows, batch)

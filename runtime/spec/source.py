@@ -157,15 +157,14 @@ class FileLog(Protocol):
         """Return the URIs of the files that all micro-batches so far have read."""
 
 
-@dataclass(frozen=True)
-class InputChecks:
-    """Checks of a stream's input, before each micro-batch.
+class InputChecks(Protocol):
+    """Checks of a stream's input, before each micro-batch."""
 
-    Attributes:
-        check: Raises if the micro-batch must not run, such as for a truncated file.
-        find_incomplete: Returns the tables with missing files: files published together with files
-            that have been read. None if the stream reads no files.
-    """
+    def check(self, batch: int) -> None:
+        """Raise an error if the micro-batch must not run, such as for a truncated file."""
 
-    check: Callable[[int], None] = lambda batch: None
-    find_incomplete: Callable[[int], tuple[str, ...]] | None = None
+    def find_incomplete(self, batch: int) -> tuple[str, ...] | None:
+        """Return the tables with missing files: files published together with files already read.
+
+        None if the stream reads no directories.
+        """

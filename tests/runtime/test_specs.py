@@ -9,11 +9,8 @@ from dataclasses import Field, fields, is_dataclass
 from importlib import import_module
 
 import runtime.spec
-from runtime.spec.source import InputChecks
 from runtime.spec.table import TableSpec
 
-# What a connector does before a micro-batch, on the driver
-BEHAVIOUR = {InputChecks}
 LIVE = re.compile(r"\b(object|Callable|DataFrame|SparkSession|Lock)\b")
 
 
@@ -21,7 +18,7 @@ def specs() -> Iterator[type]:
     for module in pkgutil.iter_modules(runtime.spec.__path__):
         result = import_module(f"runtime.spec.{module.name}")
         for value in vars(result).values():
-            if isinstance(value, type) and is_dataclass(value) and value not in BEHAVIOUR:
+            if isinstance(value, type) and is_dataclass(value):
                 yield value
 
 

@@ -7,7 +7,10 @@ file's, but a value never changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
 
 from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector
@@ -39,7 +42,7 @@ from runtime.options.formats import (
     spark_options,
 )
 from runtime.options.known import FILESYSTEM
-from runtime.spec.source import InputChecks
+from runtime.spec.source import FileLog
 from runtime.spec.table import TableColumn, TableSpec
 
 
@@ -155,6 +158,27 @@ def _check_formats(spec: TableSpec, options: list[str], columns: Sequence[TableC
             )
 
 
+@dataclass(frozen=True)
+class FileChecks:
+    """Checks of the files of a stream; see `InputChecks`."""
+
+    check_arrivals: Callable[[int], None]
+    find_missing: Callable[[int], tuple[str, ...]] | None
+
+    @classmethod
+    def of(cls, spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) -> FileChecks:
+        """Return the checks for tables of the connector."""
+        return cls(arrivals_check(spark, specs, log), split_batches(spark, specs, log))
+
+    def check(self, batch: int) -> None:
+        """Raise an error if a file is truncated, or has changed since the batch was planned."""
+        self.check_arrivals(batch)
+
+    def find_incomplete(self, batch: int) -> tuple[str, ...] | None:
+        """Return the tables with missing files; None if no table is a directory."""
+        return None if self.find_missing is None else self.find_missing(batch)
+
+
 CONNECTOR = Connector(
     "filesystem",
     validate,
@@ -173,7 +197,5 @@ CONNECTOR = Connector(
     scan=scan,
     stream_scan=stream_scan,
     splits=FileSplits,
-    check_input=lambda spark, specs, log: InputChecks(
-        arrivals_check(spark, specs, log), split_batches(spark, specs, log)
-    ),
+    check_input=FileChecks.of,
 )
