@@ -147,7 +147,7 @@ AGGREGATES: dict[str, FunctionHelp] = {
         _aggregate("LAST_VALUE(x)", "last x", _BY_TIME_NO_NULLS, "LAST_VALUE(price)"),
         _aggregate("FIRST(x)", "x of the first row", _BY_TIME, "FIRST(price)"),
         _aggregate("LAST(x)", "x of the last row", _BY_TIME, "LAST(price)"),
-        _aggregate("ANY_VALUE(x)", "any x; sqlwin returns the x of the first row", _BY_TIME,
+        _aggregate("ANY_VALUE(x)", "any x (sqlwin: x of the first row)", _BY_TIME,
                    "ANY_VALUE(price)"),
         _aggregate("LISTAGG(x [, separator])", "texts concatenated in time order",
                    "The default separator is a comma. Texts of the same time are sorted. NULLs\n"
