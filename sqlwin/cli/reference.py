@@ -76,7 +76,9 @@ def _commands() -> Iterator[str]:
             users.setdefault(option, []).append(name)
     shared = {option: names for option, names in users.items() if len(names) > 1}
     yield "## Commands\n"
-    yield f"```text\n{_help(main, 'sqlwin')}\n```\n"
+    # the sections below describe each command
+    overview = _help(main, "sqlwin").partition("\n\nCommands:")[0]
+    yield f"```text\n{overview}\n```\n"
     yield "`--help` has details and examples.\n"
     most = max(shared.values(), key=len)
     yield f"Options of {_short_names(most)}:\n"
