@@ -94,10 +94,10 @@ def test_a_stream_that_is_killed_counts_each_micro_batch_once(
 ) -> None:
     live = write_live(tmp_path, 3)
     program = [sys.executable, str(PROGRAM), str(tmp_path), point, "stream"]
-    killed = subprocess.run(program, timeout=180, capture_output=True, check=False)
+    killed = subprocess.run(program, timeout=300, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert stored_slices(tmp_path / "m") != slices_of(pa.concat_tables([history, live]))
-    subprocess.run([*program[:3], "never", "stream"], timeout=180, check=True, capture_output=True)
+    subprocess.run([*program[:3], "never", "stream"], timeout=300, check=True, capture_output=True)
     assert stored_slices(tmp_path / "m") == slices_of(pa.concat_tables([history, live]))
 
 

@@ -135,7 +135,7 @@ def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
     if point in ("listed", "built", "manifest"):
         base.write("day", 200, 300, 500)
     program = [sys.executable, str(PROGRAM), str(tmp_path), point]
-    killed = subprocess.run(program, timeout=120, capture_output=True, check=False)
+    killed = subprocess.run(program, timeout=300, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     is_in = point in ("committed", "compacted", "replaced")
     assert stored_slices(tmp_path / "m") == (base.slices() if is_in else before)

@@ -143,7 +143,7 @@ def test_merging_old_slices_that_is_killed_loses_nothing(
     before = tier_state(path)
     base.write("new", 300, 900, 1400)
     program = [sys.executable, str(PROGRAM), str(tmp_path), point]
-    killed = subprocess.run(program, timeout=120, capture_output=True, check=False)
+    killed = subprocess.run(program, timeout=300, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert (tier_state(path) == before) == (point == "tiered")
     assert stored_slices(path) == expected(base, tier_state(path))

@@ -29,7 +29,7 @@ def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
         command = [*ORDINARY, *command]
     process = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
-        capture_output=True, timeout=200, check=False,
+        capture_output=True, timeout=300, check=False,
     )  # fmt: skip
     for name in ("out", "full", "ck", "closed"):
         (tmp_path / name).chmod(0o700)

@@ -475,7 +475,7 @@ def _terminal(*arguments: str) -> pexpect.spawn:
         dimensions=(24, 100),
         preexec_fn=heed_interrupts,
         encoding="utf-8",
-        timeout=20,
+        timeout=180,
     )
 
 

@@ -142,7 +142,7 @@ def test_looking_at_metrics_fetches_no_rows() -> None:
 
 
 def state_at(url: str) -> dict[str, object]:
-    with urllib.request.urlopen(url.replace("/?", "/api/state?"), timeout=10) as answer:
+    with urllib.request.urlopen(url.replace("/?", "/api/state?"), timeout=180) as answer:
         result: dict[str, object] = json.load(answer)
     return result
 
@@ -202,7 +202,7 @@ def test_prometheus_may_have_a_token_that_stays(monkeypatch: pytest.MonkeyPatch)
             f"http://127.0.0.1:{page.port}/metrics",
             headers={"Authorization": "Bearer of the environment"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=180) as answer:
             assert b"sqlwin_statements" in answer.read()
     finally:
         page.close()

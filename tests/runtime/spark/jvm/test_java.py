@@ -149,5 +149,5 @@ def test_a_jvm_that_does_not_come_up_is_an_error_that_says_why(tmp_path):
         PATH="/bin:/usr/bin",
         SQLWIN_LOG_FILE=str(tmp_path / "log"),
     )
-    output, console = process.communicate(timeout=60)
+    output, console = process.communicate(timeout=300)
     assert (output, console) == ("SetupError Java did not start: Too small maximum heap\n", "")

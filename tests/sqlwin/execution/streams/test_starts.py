@@ -13,7 +13,7 @@ from runtime.streaming.checkpoint import Checkpoint
 from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.handle import Setup, Stream
-from sqlwin.execution.streams.registry import Streams
+from sqlwin.execution.streams.registry import START_SECONDS, Streams
 
 ERRORS = StatementErrors("INSERT INTO kept ...")
 
@@ -47,10 +47,10 @@ def session_of(directory: Path, *queries: Query) -> Streams:
 
 
 def returns(action: Callable[[], None]) -> bool:
-    """Return whether an action returns within a second."""
+    """Return whether an action returns in half of the time that streams are waited for."""
     thread = threading.Thread(target=action, daemon=True)
     thread.start()
-    thread.join(1.0)
+    thread.join(START_SECONDS / 2)
     return not thread.is_alive()
 
 
