@@ -148,9 +148,11 @@ def plant(fault: Fault) -> None:
 
         return for_each(dataframe, run, written)
 
+    # where it is defined and where it was imported; a later import gets the replacement
+    name = for_each.__name__
     for module in list(sys.modules.values()):
-        if getattr(module, "for_each", None) is for_each:
-            module.for_each = noted  # type: ignore[attr-defined]
+        if getattr(module, name, None) is for_each:
+            setattr(module, name, noted)
     around(handle, "end_input", before="end", after="ended")
     around(handle, "mark_ended", before="closed", after="remembered")
     around(history.History, "take", before="committed")
