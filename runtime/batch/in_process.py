@@ -124,6 +124,10 @@ def _may_be_null(rows: Rows) -> dict[str, bool]:
             return below and {**below, rows.column: False}
         case OrderedRows():
             return _may_be_null(rows.input)
+        case UnitedRows():
+            parts = [_may_be_null(part) for part in rows.parts]
+            shared = set(parts[0]).intersection(*parts[1:])
+            return {name: any(part[name] for part in parts) for name in shared}
     return {}
 
 

@@ -153,13 +153,16 @@ def _parquet_writer(
     path: str, schema: pa.Schema, codec: str, first: pa.Table | None
 ) -> pq.ParquetWriter:
     """Open a file for writing. `first` are its first rows, which show what repeats."""
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         path,
         schema,
         compression=codec,
         store_schema=False,
         use_dictionary=first is None or repeating_columns(first),
     )
+    # without the schema of Arrow, pyarrow does not write the schema's metadata either
+    writer.add_key_value_metadata(schema.metadata)
+    return writer
 
 
 class _NotWritten(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import sqlwin
@@ -87,6 +89,15 @@ def test_no_rows_are_a_file_with_the_columns(base: Path) -> None:
     (file,) = files_in(base / "out")
     assert pq.read_metadata(file).num_rows == 0
     assert rows_of(session, "SELECT * FROM out") == []
+
+
+def test_footers_have_the_schema_of_spark(base: Path) -> None:
+    without_spark(base).execute(f"INSERT INTO out {ROWS}")
+    (file,) = files_in(base / "out")
+    metadata = pq.read_metadata(file).metadata
+    assert metadata[b"org.apache.spark.version"] == pyspark.__version__.encode()
+    fields = json.loads(metadata[b"org.apache.spark.sql.parquet.row.metadata"])["fields"]
+    assert [field["type"] for field in fields[:4]] == ["string", "long", "long", "timestamp"]
 
 
 def test_a_failed_insert_leaves_nothing(base: Path) -> None:
