@@ -145,22 +145,6 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
 
 
 @pytest.mark.long
-def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write(tmp_path / "in", *BATCHES)
-    *_, result = fresh_session.execute(f"""
-        {tables(tmp_path)}
-        SELECT window_end, SUM(value) AS s FROM TABLE({HOP}) GROUP BY window_start, window_end
-    """)
-    actual = {row[0]: row[1] for row in result.rows}
-    assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
-    # 3 s counted in the windows up to 15 and 20 s, and 12 s in the window up to 30 s
-    assert (actual[at(5)], actual[at(10)], actual[at(15)], actual[at(20)]) == (1, 1, 10, 10)
-    assert actual[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [

@@ -93,31 +93,6 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
         wait_until(lambda: not stream.status().n_input_rows)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("window", ["HOP", "SESSION"])
-def test_finite_input_on_processing_time_ends_and_all_windows_come_out(
-    window: str, fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
-    names = fresh_session.spark.createDataFrame([("a", 1), ("b", 2)], "k string, id int")
-    fresh_session.register("names", names)
-    fresh_session.execute(
-        table("events", tmp_path / "in", "x AS 1")
-        + "CREATE VIEW now AS SELECT e.k, PROCTIME() AS pt FROM events e JOIN names n ON e.k = n.k;"
-        + STREAMING
-    )
-    call = {
-        "HOP": "HOP(TABLE now, DESCRIPTOR(pt), INTERVAL '1' DAY, INTERVAL '2' DAYS)",
-        "SESSION": "SESSION(TABLE now PARTITION BY k, DESCRIPTOR(pt), INTERVAL '1' HOUR)",
-    }[window]
-    (result,) = fresh_session.execute(
-        f"SELECT k, COUNT(*) FROM TABLE({call}) GROUP BY k, window_start, window_end"
-    )
-    assert sorted(map(tuple, result.rows)) == sorted(
-        [("a", 2), ("b", 1)] * (2 if window == "HOP" else 1)
-    )
-
-
 @pytest.mark.slow
 def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     fresh_session: sqlwin.Session, tmp_path: Path
@@ -189,26 +164,6 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
             run.awaitTermination(300)
     assert [k for k, *_ in actual[0]] == ["a", "b"]
     assert actual[1] == actual[0]
-
-
-@pytest.mark.slow
-def test_windows_of_different_sources_can_be_joined_on_processing_time(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write_keys(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
-    write_keys(tmp_path / "b", (9, "a"))
-    counts = """(SELECT k, window_start, window_end, COUNT(*) AS n
-        FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(pt), INTERVAL '365' DAYS))
-        GROUP BY k, window_start, window_end)"""
-    *_, result = fresh_session.execute(
-        table("one", tmp_path / "a", "pt AS PROCTIME()")
-        + table("other", tmp_path / "b", "pt AS PROCTIME()")
-        + STREAMING
-        + f"""SELECT l.k, l.n, r.n AS other FROM {counts.format("one")} l
-        LEFT JOIN {counts.format("other")} r
-        ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.k = r.k"""
-    )
-    assert sorted(map(tuple, result.rows)) == [("a", 2, 1), ("b", 1, None)]
 
 
 def test_explain_says_that_windows_wait_for_processing_time(

@@ -35,37 +35,6 @@ def rows_of_sink(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
 
 
-@pytest.mark.parametrize(("policy", "rows"), [("min", []), ("max", [("a", 10, 2), ("b", 10, 1)])])
-def test_the_watermark_of_several_sources_is_that_of_the_policy(
-    policy: str, rows: list[tuple[object, ...]], fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write_keys(tmp_path / "ahead", (1, "a"), (2, "a"), (25, "a"))
-    write_keys(tmp_path / "behind", (3, "b"))
-    fresh_session.execute(
-        tables(tmp_path / "ahead", tmp_path / "behind")
-        + "CREATE VIEW both AS SELECT * FROM ahead UNION ALL SELECT * FROM behind;"
-        + HOLD
-        + f"SET 'sqlwin.watermark.policy' = '{policy}';"
-        + COUNT.format("both")
-    )
-    assert rows_of_sink(fresh_session) == rows
-
-
-@pytest.mark.slow
-def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write_keys(tmp_path / "events", (1, "a"), (100_005, "broken"))
-    write_keys(tmp_path / "events", (12, "a"), (13, "a"))
-    *_, result = fresh_session.execute(
-        tables(tmp_path / "events")
-        + "SET 'sqlwin.watermark.max-jump' = '10 s';"
-        + COUNT.format("events")
-    )
-    assert rows_of_sink(fresh_session) == [("a", 10, 1), ("a", 20, 2), ("broken", 50, 1)]
-    assert not result.notes
-
-
 def test_key_groups_stay_those_of_the_first_start_on_more_cores(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

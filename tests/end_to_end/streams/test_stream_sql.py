@@ -45,26 +45,6 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT id, item FROM orders WHERE price > 90",
-        """SELECT window_start, window_end, MAX(price), COUNT(*) FILTER (WHERE item = 2)
-           FROM TABLE(HOP(TABLE orders, DESCRIPTOR(ts), INTERVAL '2' MINUTES, INTERVAL '10' MINUTES))
-           GROUP BY window_start, window_end HAVING COUNT(*) > 150""",
-    ],
-    ids=["no window", "hop"],
-)  # fmt: skip
-def test_finite_input_streamed_gives_the_rows_of_the_batch(
-    query: str, fresh_session: sqlwin.Session
-) -> None:
-    fresh_session.execute(ORDERS)
-    expected = rows(fresh_session, BATCH + query)
-    assert expected
-    assert rows(fresh_session, STREAMING + query) == expected
-
-
 def test_rows_are_written_once_by_every_sink_and_counted(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -1,8 +1,5 @@
-"""SQL over streams of files: resuming a checkpoint, and EXPLAIN of state."""
+"""What EXPLAIN shows of the state of streams."""
 
-import datetime as dt
-
-import pyarrow as pa
 import pytest
 
 from planner.explain.streams import explain_stream
@@ -15,42 +12,6 @@ SCHEMA = "ts timestamp_ntz, lts timestamp, k string, v bigint"
 @pytest.fixture
 def streams(fresh_session, tmp_path):
     return Streams(fresh_session, tmp_path)
-
-
-def at(second):
-    return dt.datetime(2024, 5, 1, tzinfo=dt.UTC).replace(tzinfo=None) + dt.timedelta(
-        seconds=second
-    )
-
-
-def rows(*pairs, key="a"):
-    """Return a file of (second, value), all with one key."""
-    times = [at(second) for second, _ in pairs]
-    return pa.table(
-        {
-            "ts": pa.array(times, pa.timestamp("us")),
-            "lts": pa.array(times, pa.timestamp("us", tz="UTC")),
-            "k": pa.array([key] * len(pairs)),
-            "v": pa.array([value for _, value in pairs], pa.int64()),
-        }
-    )
-
-
-TUMBLE = """
-    SELECT window_end, SUM(v) AS s
-    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
-    GROUP BY window_end"""
-
-
-def test_a_stream_goes_on_from_its_checkpoint(streams):
-    streams.table("events", SCHEMA, "ts")
-    streams.write("events", rows((1, 10), (12, 5)))
-    with streams.running(TUMBLE, "kept") as running:
-        assert running.wait() == [(at(10), 10)]
-    streams.write("events", rows((2, 100), (13, 7)))
-    with streams.running(TUMBLE, "kept") as running:
-        assert running.wait() == []
-        assert running.end() == [(at(20), 12)]
 
 
 def test_explain_shows_what_keeps_no_state(streams):
