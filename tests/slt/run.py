@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 import sqlwin
+from runtime.errors import AnalysisError
 from runtime.frames.arrow_tables import cast_to_schema
 from sqlwin.display.python_values import python_rows
 from sqlwin.result import Result, RowsResult, StreamedRows
@@ -199,12 +200,12 @@ class FileRun:
         return [way for way in ways if not self._is_refused_without_rule(sql, way)]
 
     def _is_refused_without_rule(self, sql: str, way: Way) -> bool:
-        """Return whether a query is refused because a rule is switched off."""
+        """Return whether a query that all rules together can plan is refused without one."""
         with self._settings(way.settings):
             try:
                 self.session.explain_queries(sql)
-            except sqlwin.SqlwinError as error:
-                return "disabled-rules" in str(error)
+            except AnalysisError:
+                return True
         return False
 
     def _reads_stream(self, sql: str) -> bool:
