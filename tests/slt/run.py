@@ -129,6 +129,8 @@ class FileRun:
                 assert report is not None, "it does not fail"
                 assert has_words(report, words), report
             return
+        if self._reads_missing(sql):
+            return
         created = _CREATE.match(sql)
         if created is None:
             self._flush()
@@ -179,7 +181,7 @@ class FileRun:
         sql, _ = sql_of(record)
         if is_stream and mode != BATCH and not mode.rules:
             return []
-        if mode.is_in_process and not self._missing_names.isdisjoint(_words(sql)):
+        if mode.is_in_process and self._reads_missing(sql):
             self.on_spark["a statement before it needs Spark"] += 1
             return []
         if mode.is_stream and ("batch" in record.flags or not self._reads_stream(sql)):
@@ -207,6 +209,13 @@ class FileRun:
             except AnalysisError:
                 return True
         return False
+
+    def _reads_missing(self, sql: str) -> bool:
+        """Return whether SQL needs a table or view that only Spark could create or fill."""
+        words = _words(sql)
+        return bool(self._missing_names) and (
+            "show" in words or not self._missing_names.isdisjoint(words)
+        )
 
     def _reads_stream(self, sql: str) -> bool:
         """Return whether a query or a view mentions a `table` record, or a view of one."""
