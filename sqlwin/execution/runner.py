@@ -30,7 +30,6 @@ from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
-from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import change_setting
 from runtime.spec.in_process.step import InProcessStep
@@ -221,6 +220,8 @@ class Runner:
             case nodes.AlterMaterializedTable():
                 return self._materialized.alter(statement)
             case nodes.Drop() if statement.kind == "MATERIALIZED TABLE":
+                if self.catalog.entry(statement.name) is None:
+                    self.catalog.start_spark()
                 return self._materialized.drop(statement)
             case nodes.Drop():
                 return self._drop(statement)
@@ -434,8 +435,7 @@ class Runner:
 
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None
-        may_be_sparks = len(statement.name) > 1 or is_started(self.plans.spark)
-        if not is_ours and may_be_sparks and self._is_known_to_spark(statement.name):
+        if not is_ours and self._is_known_to_spark(statement.name):
             return self._spark_statement(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
