@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from runtime.connectors.columns import check_plain_table, declared_schema
 from runtime.connectors.connector import Connector
 from runtime.errors import ExecutionError
-from runtime.frames.arrow_tables import rename_kind_column
+from runtime.frames.arrow_tables import collect_arrow, rename_kind_column
 from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.table import TableSpec
 
@@ -75,7 +75,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Add the rows of a batch and return their number."""
-    table = dataframe.toArrow()
+    table = collect_arrow(dataframe)
     _rows_of(spec).add(table, overwrite=overwrite)
     return int(table.num_rows)
 
@@ -94,7 +94,7 @@ class MemorySink(StreamSink):
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Add a micro-batch and return its number of rows, 0 if it was already added."""
-        table = rename_kind_column(rows).toArrow()
+        table = collect_arrow(rename_kind_column(rows))
         return int(table.num_rows) if self.stored.add_batch(table, self.writer, batch) else 0
 
 

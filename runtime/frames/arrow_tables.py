@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 
@@ -72,9 +73,52 @@ def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def fields_may_be_null(schema: StructType) -> StructType:
+    """Return the schema with nullable fields in every struct that may be NULL.
+
+    Spark calls a field NOT NULL even if its struct may be NULL. In Arrow the field of such a struct
+    has no value either, and PySpark refuses to convert it.
+    """
+    return StructType(
+        [
+            StructField(f.name, _fields_may_be_null(f.dataType, f.nullable), f.nullable, f.metadata)
+            for f in schema
+        ]
+    )
+
+
+def _fields_may_be_null(type_: DataType, may_be_null: bool) -> DataType:
+    if isinstance(type_, StructType):
+        return StructType(
+            [
+                StructField(
+                    field.name,
+                    _fields_may_be_null(field.dataType, may_be_null or field.nullable),
+                    may_be_null or field.nullable,
+                    field.metadata,
+                )
+                for field in type_
+            ]
+        )
+    if isinstance(type_, ArrayType):
+        element = _fields_may_be_null(type_.elementType, type_.containsNull)
+        return ArrayType(element, type_.containsNull)
+    if isinstance(type_, MapType):
+        key = _fields_may_be_null(type_.keyType, False)
+        value = _fields_may_be_null(type_.valueType, type_.valueContainsNull)
+        return MapType(key, value, type_.valueContainsNull)
+    return type_
+
+
+def collect_arrow(frame: DataFrame) -> pa.Table:
+    """Collect a DataFrame with its instants labelled UTC, as `fields_may_be_null`."""
+    schema = fields_may_be_null(frame.schema)
+    return (frame if schema == frame.schema else frame.to(schema)).toArrow()
+
+
 def arrow_table(frame: DataFrame) -> pa.Table:
     """Collect a DataFrame with its instants in the session's time zone."""
-    table = frame.toArrow()
+    table = collect_arrow(frame)
     schema = schema_in_zone(table.schema, session_zone(frame))
     if schema.equals(table.schema):
         return table

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     CalendarIntervalType,
+    DataType,
     NullType,
     StringType,
     StructField,
@@ -27,7 +28,12 @@ from pyspark.sql.types import (
 )
 
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.arrow_tables import arrow_zone, cast_to_schema, session_zone
+from runtime.frames.arrow_tables import (
+    arrow_zone,
+    cast_to_schema,
+    fields_may_be_null,
+    session_zone,
+)
 from runtime.frames.blobs import number_columns
 from runtime.results.rows import DEFAULT_MOST_BYTES, result_batches
 from runtime.spark.private import unless_missing
@@ -99,16 +105,20 @@ class SparkRows:
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:
-    """Cast columns of types that Arrow lacks to strings."""
-    fields = frame.schema.fields
-    lacking = [isinstance(field.dataType, _NO_ARROW) for field in fields]
-    if not any(lacking):
+    """Cast columns to the types of `_arrow_types`."""
+    types = _arrow_types(frame)
+    if types == [field.dataType for field in frame.schema]:
         return frame
-    columns = (
-        F.col(f"_{i}").cast("string") if lacks else F.col(f"_{i}")
-        for i, lacks in enumerate(lacking)
-    )
-    return number_columns(frame).select(*columns).toDF(*(field.name for field in fields))
+    columns = (F.col(f"_{i}").cast(type_) for i, type_ in enumerate(types))
+    return number_columns(frame).select(*columns).toDF(*frame.columns)
+
+
+def _arrow_types(frame: DataFrame) -> list[DataType]:
+    """Return the columns' types, strings where Arrow has none, and see `fields_may_be_null`."""
+    return [
+        StringType() if isinstance(field.dataType, _NO_ARROW) else field.dataType
+        for field in fields_may_be_null(frame.schema)
+    ]
 
 
 def arrow_schema(frame: DataFrame, names: Sequence[str], time_zone: str) -> pa.Schema:
@@ -121,12 +131,8 @@ def arrow_schema(frame: DataFrame, names: Sequence[str], time_zone: str) -> pa.S
     """
     zone = arrow_zone(time_zone) if time_zone else session_zone(frame)
     fields = [
-        StructField(
-            name,
-            StringType() if isinstance(field.dataType, _NO_ARROW) else field.dataType,
-            field.nullable,
-        )
-        for name, field in zip(names, frame.schema.fields, strict=True)
+        StructField(name, type_, field.nullable)
+        for name, type_, field in zip(names, _arrow_types(frame), frame.schema, strict=True)
     ]
     return to_arrow_schema(StructType(fields), timezone=zone)
 

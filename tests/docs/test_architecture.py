@@ -44,7 +44,7 @@ def test_functions_of_the_walks_exist(walk: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.parametrize("walk", ["batch"])
+@pytest.mark.parametrize("walk", WALKS)
 def test_functions_of_the_walks_run_in_their_order(walk: str) -> None:
     # its own process, because Spark's workers must be started with the tracer
     command = [sys.executable, "-m", "tests.docs.walks", "--json", walk]

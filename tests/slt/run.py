@@ -250,8 +250,12 @@ class FileRun:
                 if len(group) == 1:
                     self._fail(group[0], error, way)
                     return
+                n_failures = len(self.failures)
                 for record in group:  # to know which one fails
                     self._compare([record], way)
+                if len(self.failures) == n_failures:
+                    together = AssertionError(f"{len(group)} queries fail together: {error}")
+                    self._fail(group[0], together, way)
                 return
             n_batches = self._count_batches([sql_of(record)[0] for record in group])
             for record, rows in zip(group, emitted, strict=True):

@@ -116,3 +116,15 @@ def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most(spark: Sp
     result = RowsResult("", SparkRows(frame, "UTC"))
     batches = list(result.batches())
     assert [value for batch in batches for value in batch["n"].to_pylist()] == [0, 1]
+
+
+@pytest.mark.parametrize("n_rows", [3, 150_000], ids=["at once", "fetched from tasks"])
+def test_a_struct_that_is_null_has_no_fields(spark: SparkSession, n_rows: int) -> None:
+    # Spark calls the field NOT NULL, which PySpark's toArrow() takes for true
+    struct = "IF(id > 0, named_struct('n', id), NULL)"
+    frame = spark.sql(f"SELECT {struct} AS s, ARRAY({struct}) AS s FROM range({n_rows})")
+    rows = SparkRows(frame, "UTC")
+    table = pa.Table.from_batches(rows.batches(), rows.schema)
+    assert table.num_rows == n_rows
+    assert table.column(0).to_pylist()[:2] == [None, {"n": 1}]
+    assert table.column(1).to_pylist()[:2] == [[None], [{"n": 1}]]
