@@ -55,7 +55,9 @@ def test_what_a_package_cannot_be_told_of_a_store_is_refused():
     role = {"fs.s3a.assumed.role.arn": "arn:x", "fs.s3a.endpoint": "http://minio:9000"}
     place = TablePlace("s3a://lake/t", store_of("s3a://lake/t", role.get))
     for spelled in (lambda: place.delta_options, lambda: iceberg_properties(place)):
-        with pytest.raises(UnreadableError, match="no setting for role_arn of s3a://lake"):
+        with pytest.raises(
+            UnreadableError, match="does not support role_arn, which is set for s3a://lake"
+        ):
             spelled()
     proxy = {"fs.s3a.proxy.host": "proxy", "fs.s3a.endpoint": "http://minio:9000"}
     place = TablePlace("s3a://lake/t", store_of("s3a://lake/t", proxy.get))
