@@ -253,7 +253,7 @@ class FileRun:
                 n_failures = len(self.failures)
                 for record in group:  # to know which one fails
                     self._compare([record], way)
-                if len(self.failures) == n_failures:
+                if len(self.failures) == n_failures and _NO_STRUCT not in str(error):
                     together = AssertionError(f"{len(group)} queries fail together: {error}")
                     self._fail(group[0], together, way)
                 return
@@ -345,6 +345,10 @@ class FileRun:
                     if key in self._set_by_file
                     else f"RESET '{key}'"
                 )
+
+
+# Arrow has no structs for rows with two columns of one name, so their queries cannot be in a group
+_NO_STRUCT = "duplicated field names in Arrow Struct"
 
 
 def union(sqls: Sequence[str]) -> str:

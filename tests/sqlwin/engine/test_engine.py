@@ -249,9 +249,10 @@ def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(
     query = (
         "SELECT window_end, COUNT(*) AS n FROM TUMBLE('{}', sched_dep, 366d) GROUP BY window_end"
     )
-    windows = query.format("queries/data/flights.parquet")
+    on_spark = "SET 'sqlwin.in-process.max-bytes' = '0'; "
+    windows = on_spark + query.format("queries/data/flights.parquet")
     try:
-        code, out, _ = shell.sql("SELECT nothing FROM VALUES (1) AS t(x)")
+        code, out, _ = shell.sql("SELECT nothing FROM range(1)")
         assert (code, out) == (1, "")
         for _ in range(2):
             code, out, error = shell.sql(windows)
