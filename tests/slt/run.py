@@ -253,7 +253,8 @@ class FileRun:
                 n_failures = len(self.failures)
                 for record in group:  # to know which one fails
                     self._compare([record], way)
-                if len(self.failures) == n_failures and _NO_STRUCT not in str(error):
+                is_known = any(text in str(error) for text in _ONLY_OF_GROUPS)
+                if len(self.failures) == n_failures and not is_known:
                     together = AssertionError(f"{len(group)} queries fail together: {error}")
                     self._fail(group[0], together, way)
                 return
@@ -347,8 +348,9 @@ class FileRun:
                 )
 
 
-# Arrow has no structs for rows with two columns of one name, so their queries cannot be in a group
-_NO_STRUCT = "duplicated field names in Arrow Struct"
+# Failures of groups, not of their queries: Arrow has no structs for rows with two columns of one
+# name, and Spark's optimizer loses CTEs below the casts of a UNION ALL of structs.
+_ONLY_OF_GROUPS = ("duplicated field names in Arrow Struct", "no CTERelationDef found")
 
 
 def union(sqls: Sequence[str]) -> str:

@@ -265,10 +265,11 @@ def test_vi_keys_work_when_they_are_asked_for(terminal):
     prompt.see("55 rows (")
 
 
-def test_what_is_given_is_run_first(terminal, tmp_path):
+def test_what_is_given_is_run_first(tmp_path):
     (tmp_path / "first.sql").write_text("ok; rows 4;")
-    prompt = terminal("--file", "first.sql")
-    prompt.see("4 rows (", "first.sql: ran 2 statements")
+    prompt = Terminal(tmp_path, "--file", "first.sql")
+    prompt.see("4 rows (", "first.sql: ran 2 statements", PROMPT)
+    prompt.leave()
     other = Terminal(tmp_path, "-e", "rows 6")
     other.see("6 rows (", PROMPT)
     other.leave()
@@ -290,12 +291,12 @@ def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_p
     assert lines[number - 2].strip() == "at line 1, column 161"
 
 
-def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(terminal, tmp_path):
+def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(tmp_path):
     (tmp_path / "first.sql").write_text("ok;\nwrong here;")
-    prompt = terminal("--file", "first.sql")
-    prompt.see("no column nope", "first.sql, line 2", "ran 1 statement")
-    prompt.run("rows 2;")
-    prompt.see("2 rows (")
+    prompt = Terminal(tmp_path, "--file", "first.sql")
+    prompt.see("no column nope", "first.sql, line 2", "ran 1 statement", PROMPT)
+    prompt.answers("rows 2;", "2 rows (")
+    prompt.leave()
 
 
 def test_a_failed_start_is_shown_with_the_statement_and_tried_again(terminal):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from runtime.errors import ExecutionError
 from runtime.frames.reports import report_of
@@ -156,7 +157,7 @@ def test_rows_are_fetched_while_somebody_looks_and_not_each_time() -> None:
     assert latest.is_due("t")
 
     class Frame:
-        schema = type("S", (), {"fields": []})()
+        schema = StructType([])
         sparkSession = SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC"))
 
         def limit(self, n: int) -> Frame:
