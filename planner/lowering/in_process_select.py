@@ -526,8 +526,8 @@ def _meant(
 ) -> exp.Expr:
     """Return an expression of ORDER BY, GROUP BY or HAVING over the source's columns.
 
-    A name may be that of an item. If it is also a column of the source, it means the column in
-    GROUP BY and the item in ORDER BY. In the latter and in GROUP BY, a number is a position.
+    A name may refer to an item. If the source has a column of the same name, GROUP BY takes the
+    column and ORDER BY the item. In the latter and in GROUP BY, a number is a position.
 
     Args:
         expr: Expression.

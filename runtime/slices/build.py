@@ -96,8 +96,8 @@ class Inputs:
 
     Attributes:
         added: Base files to read completely.
-        again: Base files of which only the rows in `intervals` are read.
-        slice_files: Files of the slice table of which only partials outside `intervals` are read.
+        again: Base files. Only their rows in `intervals` are read.
+        slice_files: Files of the slice table. Only their partials outside `intervals` are read.
         intervals: Slices to recompute.
         reached: How far old slices are merged and dropped.
     """

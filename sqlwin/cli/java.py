@@ -42,7 +42,7 @@ _COMPUTED = frozenset(
 def may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
     """Return whether scripts look as if this process answered them, so that Java can wait.
 
-    Spark starts when a statement needs it, whatever this returns. A wrong guess costs a second.
+    Spark starts when a statement needs it in either case. A wrong guess costs a second.
 
     Args:
         scripts: Scripts to run.

@@ -27,8 +27,8 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
 
-# Options that do not affect how a batch reads files. Those of Spark's file stream source decide in
-# which order and how many at a time a stream reads them.
+# Options that do not affect how a batch reads files. Spark's file stream source uses its options to
+# decide in which order, and how many at a time, a stream reads them.
 _OPTIONS = frozenset(
     ("path", "format", LATE_ROWS, *STREAM_OPTIONS, *map(str.lower, STREAM_OPTIONS.values()))
 )

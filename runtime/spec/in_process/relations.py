@@ -1,6 +1,6 @@
 """Relations that this process computes without Spark.
 
-A tree of `Rows`: leaves read or name rows, the others compute rows from those of their inputs.
+A tree of `Rows`: leaves read or name rows, other nodes compute rows from their inputs.
 Expressions refer to the columns of the input by name.
 """
 

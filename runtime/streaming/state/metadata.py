@@ -276,7 +276,7 @@ class GeneralMetadata:
 
 @dataclass(frozen=True)
 class BucketMetadata:
-    """State of a key group with sub-buckets, each of which has metadata of its own.
+    """State of a key group with sub-buckets. Each sub-bucket has metadata too.
 
     Attributes:
         n_buckets: Number of sub-buckets.

@@ -134,7 +134,7 @@ def split_buckets(store: BlobStore, before: int, place: Place, n_buckets: int) -
     """
     into = n_buckets // max(1, before)
     cut = Split(place.n_groups * max(1, before), into)
-    # in reverse: metadata of new sub-buckets overwrites that of later old ones
+    # in reverse: metadata of new sub-buckets overwrites metadata of later old ones
     for bucket in reversed(range(max(1, before))):
         part_store = PartStore(store, bucket if before else None)
         bucket_metadata = decode_metadata(_required_blob(part_store.get, METADATA))

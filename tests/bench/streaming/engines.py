@@ -47,7 +47,7 @@ Digest = tuple[float, ...]
 
 
 def connect(master: str) -> sqlwin.Session:
-    """Return a session whose streams have as many state partitions as those of `sqlwin run`."""
+    """Return a session whose streams have as many state partitions as under `sqlwin run`."""
     session = sqlwin.connect(master=master, conf=CONF)
     partitions = stream_partitions(session.spark)
     session.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
