@@ -8,7 +8,7 @@ ingest, the exchange and RocksDB.
 
 `--bucket-mb` splits the key group into sub-buckets above that size, as a stream does. For SESSION,
 `--keys` sessions are open, and `--rows` of them end in each micro-batch. Windows joined by `+` are
-those of a statement set, which share their slices. `--cold` measures a worker that reads all of
+the windows of a statement set, which share slices. `--cold` measures a worker that reads all of
 its state. `--prefill` puts that many minutes into state, whose windows have fired, before the first
 fire. So the cost of a day's overlap is
 

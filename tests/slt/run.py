@@ -348,8 +348,8 @@ class FileRun:
                 )
 
 
-# Failures of groups, not of their queries: Arrow has no structs for rows with two columns of one
-# name, and Spark's optimizer loses CTEs below the casts of a UNION ALL of structs.
+# Failures of groups whose queries pass one by one. Arrow has no structs for rows with two columns of
+# one name. The cause of the other message is unknown: it comes from some groups with CTEs.
 _ONLY_OF_GROUPS = ("duplicated field names in Arrow Struct", "no CTERelationDef found")
 
 

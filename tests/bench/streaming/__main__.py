@@ -28,7 +28,7 @@ once: its checkpoint is stored with the data and copied by each run:
 
 Flink and clink run in their own processes, through the same rows without micro-batches. Compared
 are rows per second, and the seconds per minute of event time: for sqlwin and Spark the mean
-micro-batch, for the others the time from the windows of one minute to those of the next. Their
+micro-batch, for the others the time between the windows of two successive minutes. Their
 clock stops at the last window that the watermark closes. A dash means that no figure exists.
 
     python -m tests.bench.streaming --live 20 --batch-rows 200000 --keys 100000 \

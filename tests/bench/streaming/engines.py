@@ -72,8 +72,8 @@ class Outcome:
         jvm_bytes: Peak memory of the JVM, including RocksDB.
         partials: Number of partials (key and slice) in state after the last micro-batch with rows;
             0 if unknown.
-        paced: For engines without micro-batches, the mean seconds from the windows of one minute of
-            event time to those of the next.
+        paced: For engines without micro-batches, the mean seconds between the windows of two
+            successive minutes of event time.
     """
 
     digest: Digest

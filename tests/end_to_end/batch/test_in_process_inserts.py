@@ -137,7 +137,7 @@ def test_a_killed_insert_leaves_no_half_result(base: Path, verb: str) -> None:
     assert killed.returncode == -signal.SIGKILL
     assert files_in(base / "out") == before
     assert rows_of(session, "SELECT * FROM out") == expected
-    # the next INSERT removes what is left, unless it is so new that its process may be starting
+    # the next INSERT removes leftovers that are too old to belong to a running process
     for path in base.rglob(".*"):
         os.utime(path, (0, 0))
     session.execute(f"INSERT OVERWRITE out {ROWS}")

@@ -178,7 +178,7 @@ def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
 
 
 def check_answers(session: sqlwin.Session, lake: Lake, tail: str = "SliceScan") -> None:
-    """Check that windows come from slices and equal those of all rows."""
+    """Check that windows come from slices and equal windows over all rows."""
     assert tail in session.explain("SELECT * FROM m")
     rows = lake.rows()
     expected = duckdb.sql(WINDOWS).fetchall()

@@ -184,7 +184,7 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
 def test_a_partition_that_is_behind_has_no_late_rows(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:
-    # so many rows of the first second that the other partition is read to its end long before
+    # 100 rows of the first second: the other partition is read to its end long before
     broker.send("uneven", (reading(second, 0) for second in range(16)), 0)
     broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
     *_, result = fresh_session.execute(f"""
