@@ -24,9 +24,10 @@ from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.execute.output import MARKS, common_spec, decode_output, operator_output
+from runtime.streaming.execute.output import MARKS, decode_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general.operator import WindowJob
+from runtime.streaming.operator_specs import common_spec
 from runtime.streaming.operators.general import POSITION, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.cells import n_positions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -28,13 +27,11 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, WindowProcessor
 from runtime.streaming.status import STATUS
 from runtime.streaming.task import OperatorSpec, TaskSpec
-from runtime.streaming.watermarks import WatermarkRules
 
 # State is on local disk; with a changelog instead of snapshots, micro-batches end sooner.
 _STATE_SETTINGS = {
@@ -86,30 +83,6 @@ def operator_output(
     processor = WindowProcessor(spec, figures)
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
-
-
-def common_spec(
-    step: Streaming | StreamRowsStep, options: StreamOptions, number: int, by: tuple[str, ...]
-) -> KeyGroupSpec:
-    """Return the spec shared by all operators.
-
-    Args:
-        step: Step that produces the operator's messages.
-        options: Options of the stream.
-        number: Number of the operator in the query.
-        by: Columns that are hashed into key groups.
-    """
-    is_bare = step.is_cascade
-    if isinstance(step, Streaming):
-        # processing time is never idle and never jumps
-        is_bare |= any(source.time_type == "proctime" for source in step.sources)
-    rules = WatermarkRules(
-        options.watermark_policy,
-        None if is_bare else options.idle_timeout_us,
-        None if is_bare else options.max_jump_us,
-    )
-    owner, run = options.owner_of(number), secrets.token_hex(4)
-    return KeyGroupSpec(len(step.sources), rules, run, owner, by, options.thresholds)
 
 
 def decode_output(

@@ -15,8 +15,9 @@ from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import LATE_ROW, SOURCE
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import MARKS, common_spec, decode_output, operator_output
-from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
+from runtime.streaming.execute.output import MARKS, decode_output, operator_output
+from runtime.streaming.execute.steps import streaming_dataframe
+from runtime.streaming.operator_specs import common_spec, merged_partials
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import SharedSpec

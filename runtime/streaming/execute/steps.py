@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,8 +15,6 @@ from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
-from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.spec.stream_steps import (
@@ -28,17 +25,12 @@ from runtime.spec.stream_steps import (
     WatermarkedRowsStep,
 )
 from runtime.spec.windows import SessionWindow
-from runtime.streaming.changes import StateNames
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import common_spec, decode_output, operator_output
+from runtime.streaming.execute.output import decode_output, operator_output
 from runtime.streaming.execute.whole_windows import join, rank, regroup
-from runtime.streaming.operators.session import SessionSpec
-from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.operators.window import WindowSpec
+from runtime.streaming.operator_specs import operator_spec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.slices.levels import one_reader
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.status import report_status
 
 
@@ -117,7 +109,7 @@ def _windows(
         )
     wrap = _wrap(meter, local.label)
     stage = stream_local_stage(spark, local, child, options, step.number, wrap)
-    operator = _operator_spec(step, step.aggregation, stage.plan, options)
+    operator = operator_spec(step, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
     renamed = options.names_of(step.number).columns
     emitted = operator_output(stage.messages, operator, local.mode, options, tasks, renamed)
@@ -127,61 +119,3 @@ def _windows(
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
     return decode_output(output, windows, stage.late_row)
-
-
-def _operator_spec(
-    step: StreamWindowStep,
-    aggregation: WindowAggregation,
-    plan: LocalPlan,
-    options: StreamOptions,
-) -> SessionSpec | WindowSpec:
-    local = step.input
-    # all columns are named as in state; results are matched by position
-    names = options.names_of(step.number)
-    aggregation = _with_state_names(aggregation, names)
-    partials = tuple(_rename_columns(accumulator, names) for accumulator in merged_partials(plan))
-    by = tuple(map(names.of, plan.hashed_columns))
-    common = common_spec(local.mode, options, step.number, by)
-    is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
-    if isinstance(aggregation.window, SessionWindow):
-        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
-        return SessionSpec(aggregation, columns, common, is_processing_time)
-    updates = None
-    if options.emits_updates:
-        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
-    return WindowSpec(
-        one_reader(aggregation, partials, names.sources, step.store),
-        common,
-        updates,
-        is_processing_time,
-        names.generation,
-    )
-
-
-def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> WindowAggregation:
-    """Return an aggregation whose columns are named as in state."""
-    window = aggregation.window
-    if isinstance(window, SessionWindow):
-        window = replace(window, partition=tuple(map(names.of, window.partition)))
-    return replace(
-        aggregation,
-        window=window,
-        keys=tuple(map(names.of, aggregation.keys)),
-        slice_end=names.of(aggregation.slice_end),
-        accumulators=tuple(
-            _rename_columns(accumulator, names) for accumulator in aggregation.accumulators
-        ),
-    )
-
-
-def _rename_columns(accumulator: Accumulator, names: StateNames) -> Accumulator:
-    return replace(accumulator, columns=tuple(map(names.of, accumulator.columns)))
-
-
-def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
-    """Return the accumulators of a local stage except the row count."""
-    return tuple(
-        accumulator
-        for accumulator in plan.buffer.accumulators
-        if accumulator.columns != (ROW_COUNT,)
-    )

@@ -1,0 +1,107 @@
+"""Specs of window operators, from the steps and options of a stream."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.local import Streaming
+from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
+from runtime.spec.windows import SessionWindow
+from runtime.streaming.changes import StateNames
+from runtime.streaming.operators.base import KeyGroupSpec
+from runtime.streaming.operators.session import SessionSpec
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.window import WindowSpec
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.slices.levels import one_reader
+from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.watermarks import WatermarkRules
+
+
+def operator_spec(
+    step: StreamWindowStep, plan: LocalPlan, options: StreamOptions
+) -> SessionSpec | WindowSpec:
+    """Return the spec of a window operator.
+
+    Args:
+        step: Operator.
+        plan: Plan of its local stage.
+        options: Options of the stream.
+    """
+    local = step.input
+    # all columns are named as in state; results are matched by position
+    names = options.names_of(step.number)
+    aggregation = _with_state_names(step.aggregation, names)
+    partials = tuple(_rename_columns(accumulator, names) for accumulator in merged_partials(plan))
+    by = tuple(map(names.of, plan.hashed_columns))
+    common = common_spec(local.mode, options, step.number, by)
+    is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
+    if isinstance(aggregation.window, SessionWindow):
+        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+        return SessionSpec(aggregation, columns, common, is_processing_time)
+    updates = None
+    if options.emits_updates:
+        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
+    return WindowSpec(
+        one_reader(aggregation, partials, names.sources, step.store),
+        common,
+        updates,
+        is_processing_time,
+        names.generation,
+    )
+
+
+def common_spec(
+    step: Streaming | StreamRowsStep, options: StreamOptions, number: int, by: tuple[str, ...]
+) -> KeyGroupSpec:
+    """Return the spec shared by all operators.
+
+    Args:
+        step: Step that produces the operator's messages.
+        options: Options of the stream.
+        number: Number of the operator in the query.
+        by: Columns that are hashed into key groups.
+    """
+    is_bare = step.is_cascade
+    if isinstance(step, Streaming):
+        # processing time is never idle and never jumps
+        is_bare |= any(source.time_type == "proctime" for source in step.sources)
+    rules = WatermarkRules(
+        options.watermark_policy,
+        None if is_bare else options.idle_timeout_us,
+        None if is_bare else options.max_jump_us,
+    )
+    owner, run = options.owner_of(number), secrets.token_hex(4)
+    return KeyGroupSpec(len(step.sources), rules, run, owner, by, options.thresholds)
+
+
+def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
+    """Return the accumulators of a local stage except the row count."""
+    return tuple(
+        accumulator
+        for accumulator in plan.buffer.accumulators
+        if accumulator.columns != (ROW_COUNT,)
+    )
+
+
+def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> WindowAggregation:
+    """Return an aggregation whose columns are named as in state."""
+    window = aggregation.window
+    if isinstance(window, SessionWindow):
+        window = replace(window, partition=tuple(map(names.of, window.partition)))
+    return replace(
+        aggregation,
+        window=window,
+        keys=tuple(map(names.of, aggregation.keys)),
+        slice_end=names.of(aggregation.slice_end),
+        accumulators=tuple(
+            _rename_columns(accumulator, names) for accumulator in aggregation.accumulators
+        ),
+    )
+
+
+def _rename_columns(accumulator: Accumulator, names: StateNames) -> Accumulator:
+    return replace(accumulator, columns=tuple(map(names.of, accumulator.columns)))
