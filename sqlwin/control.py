@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
+    from sqlwin.execution.simulated import Simulated
     from sqlwin.result import Result
     from sqlwin.session import Session
+    from sqlwin.statements.nodes import Insert, Query
     from sqlwin.statements.split import SqlScript
 
 
@@ -93,3 +95,13 @@ class SessionControl:
     def close_page(self) -> None:
         """Stop serving the session's web page, if it has one."""
         self._session._close_page()
+
+    def simulated(self, statement: Query | Insert) -> Simulated | str:
+        """Return a query as a stream for the simulator, or why only Spark can run it.
+
+        Raises:
+            SqlwinError: The query is invalid, or cannot run as a stream.
+        """
+        from sqlwin.execution.simulated import simulate
+
+        return simulate(self._session._runner.plans, statement)

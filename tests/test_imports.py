@@ -82,6 +82,10 @@ MAY_IMPORT = {
         "pyspark"
     ),
     "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
+    "runtime.simulator": (
+        "runtime runtime.batch runtime.compute runtime.local runtime.spec runtime.streaming numpy "
+        "pyarrow"
+    ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.spec sqlglot",
@@ -137,7 +141,7 @@ MAY_IMPORT = {
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
         "runtime runtime.batch runtime.connectors.registry runtime.frames runtime.lake "
-        "runtime.local runtime.options runtime.scan runtime.sinks runtime.slices "
+        "runtime.local runtime.options runtime.scan runtime.simulator runtime.sinks runtime.slices "
         "runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
         "sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser sqlwin.result "
         "sqlwin.statements py4j pyarrow pyspark sqlglot"
@@ -146,7 +150,10 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
-    "sqlwin.control": "planner.explain sqlwin.result sqlwin.session sqlwin.statements",
+    "sqlwin.control": (
+        "planner.explain sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements"
+    ),
+    "sqlwin.testing": "planner.sql runtime sqlwin.session pyarrow",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
     "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
     "sqlwin.ui": (

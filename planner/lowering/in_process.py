@@ -108,7 +108,7 @@ def lower_in_process(
         return FILES_ON_SPARK
     if sum(map(_bytes, slices)) > limits.slice_bytes and slices:
         return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
-    lowering = _PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
+    lowering = PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
     try:
         relation = lowering.node(plan)
         return InProcessStep(lowering.project(relation, plan.schema), plan.schema)
@@ -116,7 +116,7 @@ def lower_in_process(
         return str(reason).replace("by the scan", "in this process")
 
 
-class _PlanLowering(SelectLowering):
+class PlanLowering(SelectLowering):
     """Lowering of one plan.
 
     Args:

@@ -8,7 +8,7 @@ Kernels are imported where they are used, because small queries need few of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,14 @@ from runtime.spec.aggregates import (
 from runtime.spec.expressions import ColumnRef, RankOrder
 from runtime.spec.in_process.relations import (
     FileRows,
+    GivenRows,
     InlineRows,
     JoinedRows,
     MergedWindows,
     OrderedRows,
     ProjectedRows,
     RankedRows,
+    RepeatedRows,
     Rows,
     UnitedRows,
     WindowedRows,
@@ -101,6 +103,18 @@ class RowsHere:
                 return
 
 
+def computed_batches(
+    rows: Rows, given: Mapping[str, Sequence[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a relation whose `GivenRows` are passed by name.
+
+    Raises:
+        ExecutionError: A file cannot be read, an expression fails, or a result does not fit its
+            type.
+    """
+    return _Run(no_store, RowCounts(), given).batches(rows)
+
+
 def _may_be_null(rows: Rows) -> dict[str, bool]:
     """Return whether columns of windows can be NULL, by name.
 
@@ -134,9 +148,15 @@ def _may_be_null(rows: Rows) -> dict[str, bool]:
 class _Run:
     """One run of a query."""
 
-    def __init__(self, store_of: StoreOf, counts: RowCounts) -> None:
+    def __init__(
+        self,
+        store_of: StoreOf,
+        counts: RowCounts,
+        given: Mapping[str, Sequence[pa.RecordBatch]] | None = None,
+    ) -> None:
         self._store_of = store_of
         self._counts = counts
+        self._given = given or {}
 
     def batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a relation.
@@ -148,6 +168,8 @@ class _Run:
         match rows:
             case InlineRows():
                 yield _inline(rows)
+            case GivenRows():
+                yield from self._given[rows.name]
             case FileRows():
                 yield from self._of_files(rows, None)
             case MergedWindows():
@@ -162,6 +184,9 @@ class _Run:
                 for batch in self.batches(rows.input):
                     for start in range(0, batch.num_rows, n_rows):
                         yield _in_windows(batch.slice(start, n_rows), rows)
+            case RepeatedRows():
+                for batch in self.batches(rows.input):
+                    yield _repeat_rows(batch, rows)
             case RankedRows():
                 yield from _rank_rows(self._whole(rows.input), rows)
             case OrderedRows() if rows.order:
@@ -255,6 +280,10 @@ def schema_of(rows: Rows) -> pa.Schema:
     match rows:
         case InlineRows():
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
+        case GivenRows():
+            if rows.of is not None:
+                return schema_of(rows.of)
+            return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
         case FileRows():
             columns = (*rows.files.columns, *rows.files.partition_columns)
             return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
@@ -272,6 +301,8 @@ def schema_of(rows: Rows) -> pa.Schema:
         case WindowedRows():
             bounds = [pa.field(name, _BOUND_TYPE) for name in rows.names]
             return pa.schema([*schema_of(rows.input), *bounds])
+        case RepeatedRows():
+            return pa.schema([f for f in schema_of(rows.input) if f.name != rows.copies])
         case RankedRows():
             return schema_of(rows.input).append(pa.field(rows.column, pa.int32()))
         case OrderedRows():
@@ -341,6 +372,13 @@ def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
     columns = [*rows.take(_numbers(places)).columns]
     columns += [_numbers(bound, _BOUND_TYPE) for bound in bounds]
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(of))
+
+
+def _repeat_rows(rows: pa.RecordBatch, of: RepeatedRows) -> pa.RecordBatch:
+    """Return each row as often as its count says."""
+    copies = int64_values(rows.column(of.copies))
+    places = np.repeat(np.arange(rows.num_rows), copies)
+    return rows.take(_numbers(places)).drop_columns([of.copies])
 
 
 def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,8 @@ name, created again for each statement that uses them, so that new files are inc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -126,6 +127,8 @@ class SessionCatalog:
         self.slices = OpenTables(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
+        # whether streams are planned for the simulator, so that Spark never reads them
+        self._simulates_streams = False
         self._shown: dict[Name, DataFrame] = {}
         self._not_shown: dict[Name, tuple[TableSpec, Schema]] = {}
         self._aggregates: dict[str, UserAggregate] = {}
@@ -418,7 +421,9 @@ class SessionCatalog:
 
     def _certain_columns(self, key: Name, entry: Entry) -> Schema | None:
         """Return the columns with which Spark will read an entry; None if only Spark knows them."""
-        if key in self._shown or not isinstance(entry, TableSpec) or self._is_streamed(entry):
+        if key in self._shown or not isinstance(entry, TableSpec):
+            return None
+        if self._is_streamed(entry) and not self._simulates_streams:
             return None
         if is_remote(self._spark) or not is_as_usual(self._spark, settings_of(self._spark)):
             return None
@@ -490,6 +495,8 @@ class SessionCatalog:
         table = self._table(name)
         if table is None:
             return f"Spark reads {'.'.join(name)}"
+        if self._simulates_streams:
+            return "the simulator passes its rows"
         self.start_spark()
         return stream_scan_of(self._spark, table, columns)
 
@@ -549,6 +556,21 @@ class SessionCatalog:
         self._states.start_statement()
         self.spark_tables.start_statement()
         self.slices.start_statement()
+
+    @contextmanager
+    def simulate_streams(self) -> Iterator[None]:
+        """Within the block, plan queries as streams whose rows the simulator passes.
+
+        All tables that can be streams are, in any runtime mode. Spark need not read them.
+        """
+        mode, per_split = self._mode, self._per_split
+        self.start_statement("streaming", per_split="false")
+        self._simulates_streams = True
+        try:
+            yield
+        finally:
+            self._simulates_streams = False
+            self.start_statement(mode, per_split=per_split)
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among a statement's words."""

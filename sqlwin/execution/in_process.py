@@ -71,14 +71,19 @@ def in_process(
     if not file_bytes or (is_spark_chosen and not config.is_set(_FILE_BYTES)):
         file_bytes = None
     limits = Limits(slice_bytes, file_bytes)
-    return lower_in_process(plan.physical, time_zone, limits, catalog, _types_of_local)
+    return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local)
 
 
-def _types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+def types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+    """Return the types of windows merged from partials of rows, by column name.
+
+    Raises:
+        AnalysisError: A function does not accept the type of an argument.
+    """
     # imported late because only windows and groups need the kernels
-    from runtime.batch.in_process_partials import types_of_local
+    from runtime.batch import in_process_partials
 
-    return types_of_local(local, accumulators)
+    return in_process_partials.types_of_local(local, accumulators)
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:

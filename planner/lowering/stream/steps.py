@@ -7,8 +7,9 @@ the rest as in batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
@@ -74,12 +75,18 @@ class StreamSteps:
             result.
         order: Columns by which the rows of a micro-batch are sorted, if any.
         limit: Number of rows after which the stream ends. None without LIMIT.
+        plan: The plan without the ORDER BY and LIMIT of the stream. None for a part of a plan.
+        operators: Window operator of each window aggregate in `plan`, by `id(node)`.
     """
 
     rows: Step
     late: Step | StreamRefusal | None = None
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
+    plan: Node | None = field(default=None, compare=False, repr=False)
+    operators: Mapping[int, StreamWindowStep] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def rows_with_late(self) -> Step:
@@ -152,8 +159,8 @@ def lower_stream(
         late = late_source(plan, catalog)
         with_late = None if late is None else lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
-        return StreamSteps(rows, refusal.place_in(sql), order, limit)
-    return StreamSteps(rows, with_late, order, limit)
+        return StreamSteps(rows, refusal.place_in(sql), order, limit, plan, of_rows.operators)
+    return StreamSteps(rows, with_late, order, limit, plan, of_rows.operators)
 
 
 def lower_stream_rows(
@@ -211,6 +218,11 @@ class _StreamLowering(WholeWindowsLowering):
     # watermark for calls of CURRENT_WATERMARK, if there are any
     watermark: SparkWatermark | None = None
     has_allowed_lateness = False
+
+    @cached_property
+    def operators(self) -> dict[int, StreamWindowStep]:
+        """The window operators so far, by the `id` of their nodes."""
+        return {}
 
     def query(self, node: Node) -> exp.Query:
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
@@ -279,6 +291,7 @@ class _StreamLowering(WholeWindowsLowering):
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
         windows = StreamWindowStep(step, aggregation, number, self.label(node), store)
+        self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:

@@ -9,7 +9,7 @@ from runtime.local.projection import Projection, select_items, sql_projection
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.names import quote_name
-from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
+from runtime.spec.local import LocalStep, SqlRows, Streaming, TaskScan
 from runtime.spec.stream import (
     ALL_SOURCES,
     KEEP,
@@ -53,7 +53,7 @@ def control_sql(items: Sequence[str], source: str, has_processing_time: bool) ->
     return f"SELECT {', '.join(every)} FROM {source}"
 
 
-def time_key(step: StreamLocalStep) -> str | None:
+def time_key(step: LocalStep[SqlRows | TaskScan, Streaming]) -> str | None:
     """Return the key that is the time column of the windows, or None."""
     time = (step.time_column.lower(), quote_name(step.time_column).lower())
     if step.time_type != "timestamp_ntz" or not isinstance(step.source, SqlRows):
@@ -88,7 +88,7 @@ def encode_columns(
 
 
 def local_plan(
-    step: StreamLocalStep,
+    step: LocalStep[SqlRows | TaskScan, Streaming],
     columns: Projection[Any],
     types: Mapping[str, str],
     numbers: tuple[int, ...],

@@ -70,6 +70,21 @@ class FileRows(Rows):
 
 
 @dataclass(frozen=True)
+class GivenRows(Rows):
+    """Rows that the caller passes under a name, such as those of a simulated micro-batch.
+
+    Attributes:
+        name: Name of the rows.
+        columns: Their columns. Empty if `of` has them.
+        of: Relation whose columns they have.
+    """
+
+    name: str
+    columns: tuple[Column, ...] = ()
+    of: Rows | None = None
+
+
+@dataclass(frozen=True)
 class RowScan(TaskScan):
     """Rows of a relation, with the expressions that a local stage evaluates.
 
@@ -242,6 +257,24 @@ class WindowedRows(Rows):
     @property
     def inputs(self) -> tuple[Rows, ...]:
         """The relation whose rows are in windows."""
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class RepeatedRows(Rows):
+    """Each row as often as a column says, without that column.
+
+    Attributes:
+        input: Relation.
+        copies: Column with the number of copies, BIGINT.
+    """
+
+    input: Rows
+    copies: str
+
+    @property
+    def inputs(self) -> tuple[Rows, ...]:
+        """The relation whose rows are repeated."""
         return (self.input,)
 
 

@@ -1,0 +1,135 @@
+"""Check that all histories of a stream give the rows of the batch query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from runtime.batch.in_process import computed_batches, schema_of
+from runtime.errors import SqlwinError
+from runtime.simulator.arrivals import Shape, random_history
+from runtime.simulator.compare import Difference, Row, difference, final_rows, rows_of
+from runtime.simulator.histories import StreamHistory
+from runtime.simulator.run import HistoryOutcome, run_history
+from runtime.simulator.tables import TableRows
+from runtime.spec.in_process.simulated import SimulatedQuery, windows_of_operator
+from runtime.streaming.options import StreamOptions
+
+
+@dataclass(frozen=True)
+class SimulatedStream:
+    """A stream over rows that are known in advance.
+
+    Attributes:
+        query: Query.
+        tables: Rows of its tables by name.
+        options: Options of the stream.
+        order: Numbers of all rows in their order of arrival.
+        shape: What its histories may contain.
+    """
+
+    query: SimulatedQuery
+    tables: Mapping[str, TableRows]
+    options: StreamOptions
+    order: tuple[int, ...]
+    shape: Shape = field(default_factory=Shape)
+
+    def run(self, history: StreamHistory) -> HistoryOutcome:
+        """Run the stream through a history. Raises like `run_history`."""
+        return run_history(self.query, self.tables, self.options, history)
+
+    def history(self, seed: int) -> StreamHistory:
+        """Return the random history of a seed."""
+        return random_history(self.tables, self.order, self.shape, seed)
+
+    def batch_rows(self, rows: Sequence[int]) -> list[Row]:
+        """Return the rows of the batch query over some rows of the tables.
+
+        Raises:
+            ExecutionError: An expression fails, or a sum overflows its type.
+        """
+        given = {name: [table.of(rows)] for name, table in self.tables.items()}
+        for operator in self.query.operators:
+            windows = list(computed_batches(operator.windows, given))
+            given[windows_of_operator(operator.step.number)] = windows
+        schema = schema_of(self.query.rows)
+        return rows_of([pa.Table.from_batches(computed_batches(self.query.rows, given), schema)])
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A history that does not give the rows of the batch query.
+
+    Attributes:
+        history: History.
+        difference: Difference of the final rows. None if something else is wrong.
+        reason: What is wrong, for messages.
+        seed: Seed of the history. None if it was not drawn.
+    """
+
+    history: StreamHistory
+    difference: Difference | None
+    reason: str
+    seed: int | None = None
+
+
+def final_rows_of(outcome: HistoryOutcome) -> list[Row]:
+    """Return the rows that a stream leaves in its sink.
+
+    Raises:
+        ExecutionError: The stream retracts a row that it has not emitted.
+    """
+    return final_rows(rows_of(output.rows for output in outcome.batches))
+
+
+def disagreement(
+    stream: SimulatedStream,
+    history: StreamHistory,
+    expected: Sequence[Row],
+    seed: int | None = None,
+) -> Disagreement | None:
+    """Return how a history differs from the expected rows, or None.
+
+    Args:
+        stream: Stream.
+        history: History to run.
+        expected: Final rows of the stream.
+        seed: Seed of the history, for messages.
+    """
+    try:
+        outcome = stream.run(history)
+        final = final_rows_of(outcome)
+    except SqlwinError as error:
+        return Disagreement(history, None, error.message, seed)
+    found = difference(expected, final)
+    if found is not None:
+        return Disagreement(history, found, "the rows differ", seed)
+    for repeated in outcome.repeated:
+        again = outcome.batches[repeated.number]
+        changed = difference(repeated.rows.to_pylist(), again.rows.to_pylist())
+        if changed is not None:
+            reason = (
+                f"micro-batch {repeated.number} has other rows when it runs again after a crash"
+            )
+            return Disagreement(history, changed, reason, seed)
+    if len(outcome.batches) != len(outcome.planned):
+        return Disagreement(history, None, "a micro-batch has no output", seed)
+    return None
+
+
+def disagreements(
+    stream: SimulatedStream, expected: Sequence[Row], seeds: Iterator[int] | Sequence[int]
+) -> Iterator[Disagreement | None]:
+    """Yield the result of each random history: None if it gives the expected rows."""
+    for seed in seeds:
+        yield disagreement(stream, stream.history(seed), expected, seed)
+
+
+def first_disagreement(
+    stream: SimulatedStream, expected: Sequence[Row], n_histories: int, seed: int
+) -> Disagreement | None:
+    """Return the first random history that does not give the expected rows, or None."""
+    found = disagreements(stream, expected, range(seed, seed + n_histories))
+    return next((item for item in found if item is not None), None)

@@ -1,0 +1,108 @@
+"""Run a stream through a history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from runtime.simulator.histories import Batch, Restart, StreamHistory, Write
+from runtime.simulator.micro_batch import RunningQuery
+from runtime.simulator.storage import BatchOutput, CrashError, Storage
+from runtime.simulator.tables import TableRows
+from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.blobs import Owner
+
+_OWNER = Owner("simulated", "simulated")
+
+
+@dataclass(frozen=True)
+class HistoryOutcome:
+    """Result of a history.
+
+    Attributes:
+        batches: Outputs in the sink, by number of the micro-batch.
+        planned: The micro-batches as they ran.
+        repeated: Outputs of attempts that were replaced.
+    """
+
+    batches: tuple[BatchOutput, ...]
+    planned: tuple[Batch, ...]
+    repeated: tuple[BatchOutput, ...]
+
+
+def run_history(
+    query: SimulatedQuery,
+    tables: Mapping[str, TableRows],
+    options: StreamOptions,
+    history: StreamHistory,
+) -> HistoryOutcome:
+    """Run a stream through a history and return the rows in its sink.
+
+    Args:
+        query: Query.
+        tables: Rows of its streams, by name.
+        options: Options of the stream. The history decides key groups and tasks.
+        history: What happens.
+
+    Raises:
+        ExecutionError: An expression fails, or a sum overflows its type.
+    """
+    storage = Storage(history.key_groups, history.partitions)
+
+    def start() -> RunningQuery:
+        at_start = replace(
+            options, key_groups=storage.key_groups, partitions=storage.partitions, owner=_OWNER
+        )
+        return RunningQuery(query, tables, at_start, storage)
+
+    running = start()
+    # rows of a micro-batch that was never planned arrive with the next one
+    unplanned: tuple[Batch, ...] = ()
+    steps = list(history.steps)
+    while steps:
+        step = steps.pop(0)
+        if isinstance(step, Restart):
+            if step.partitions is not None and storage.n_committed:
+                storage.rescale(step.partitions)
+            running = start()
+            continue
+        rows = tuple(row for batch in (*unplanned, step) for row in batch.rows)
+        batch, unplanned = replace(step, rows=rows), ()
+        crash = step.crash
+        if crash is not None and crash.write is Write.STATE:
+            n_groups = max(storage.key_groups * len(query.operators), 1)
+            crash = replace(crash, number=crash.number % n_groups)
+        storage.begin(crash)
+        try:
+            _run_batch(running, storage, batch)
+        except CrashError:
+            running = start()
+            storage.begin(None)
+            if len(storage.planned) > storage.n_committed:
+                _run_again(running, storage)
+            elif storage.planned and storage.planned[-1] is batch:
+                pass  # it crashed after the commit
+            elif steps and any(isinstance(later, Batch) for later in steps):
+                unplanned = (replace(batch, crash=None),)
+            else:
+                _run_batch(running, storage, replace(batch, crash=None))
+    outputs = tuple(storage.outputs[number] for number in sorted(storage.outputs))
+    return HistoryOutcome(outputs, tuple(storage.planned), tuple(storage.repeated))
+
+
+def _run_batch(running: RunningQuery, storage: Storage, batch: Batch) -> None:
+    """Plan a micro-batch and run it."""
+    number = storage.plan(batch)
+    _finish(running, storage, number, batch)
+
+
+def _run_again(running: RunningQuery, storage: Storage) -> None:
+    """Run the last planned micro-batch again, which has no commit."""
+    number = storage.n_committed
+    _finish(running, storage, number, storage.planned[number])
+
+
+def _finish(running: RunningQuery, storage: Storage, number: int, batch: Batch) -> None:
+    storage.write_output(running.run(number, batch))
+    storage.commit(number)

@@ -1,0 +1,91 @@
+"""Rows of the tables of a simulated stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import int64_values
+from runtime.spec.in_process.simulated import SimulatedTable
+from runtime.spec.stream import FINAL_US, LATE_ROW
+
+
+class TableRows:
+    """All rows of a table, in the order in which they arrive unless a history says otherwise.
+
+    Args:
+        table: Table.
+        rows: Rows with its columns.
+        first: Number of the first row; rows of all tables are numbered together.
+    """
+
+    def __init__(self, table: SimulatedTable, rows: pa.Table, first: int) -> None:
+        schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
+        plain = rows.select(schema.names).cast(schema).combine_chunks()
+        numbers = pa.array(range(first, first + len(plain)), pa.int64())
+        whole = plain.append_column(LATE_ROW, numbers).to_batches()
+        self.table = table
+        self.numbers = range(first, first + len(plain))
+        self.rows: pa.RecordBatch = (
+            whole[0]
+            if whole
+            else pa.RecordBatch.from_pylist([], schema.append(pa.field(LATE_ROW, pa.int64())))
+        )
+
+    def of(self, rows: Sequence[int]) -> pa.RecordBatch:
+        """Return those of the numbered rows that belong to this table."""
+        places = [row - self.numbers.start for row in rows if row in self.numbers]
+        return self.rows.take(pa.array(places, pa.int64()))
+
+    def watermarks_of(self, batch: pa.RecordBatch) -> list[int | None]:
+        """Return the watermark of each row of a batch from `of`, in microseconds."""
+        numbers = int64_values(batch.column(LATE_ROW))
+        return [self.watermarks[number - self.numbers.start] for number in numbers.tolist()]
+
+    @cached_property
+    def watermarks(self) -> list[int | None]:
+        """Watermark of each row in microseconds. None for a row without a time."""
+        delay_us = self.table.delay_us
+        return [None if time is None else max(time - delay_us, -FINAL_US) for time in self.times_us]
+
+    @cached_property
+    def times_us(self) -> list[int | None]:
+        """Time of each row in microseconds."""
+        if self.table.time is None:
+            return [None] * len(self.numbers)
+        times = self.rows.column(self.table.time)
+        values = np.asarray(times.cast(pa.int64()).to_numpy(zero_copy_only=False), object)
+        is_valid = times.is_valid().to_pylist()
+        return [int(v) if ok else None for v, ok in zip(values, is_valid, strict=True)]
+
+
+def order_of_times(tables: Mapping[str, TableRows]) -> list[int]:
+    """Return the rows in the order of each table, with tables interleaved by time."""
+    timed: list[tuple[int, int]] = []
+    for table in tables.values():
+        latest = -FINAL_US
+        for number, time in zip(table.numbers, table.times_us, strict=True):
+            latest = latest if time is None else max(latest, time)
+            timed.append((latest, number))
+    return [number for _, number in sorted(timed, key=lambda pair: pair[0])]
+
+
+def table_rows(
+    tables: Sequence[SimulatedTable], rows: Mapping[str, pa.Table]
+) -> dict[str, TableRows]:
+    """Return the rows of tables, numbered in the order of the tables.
+
+    Args:
+        tables: Tables.
+        rows: Rows by name of the table.
+    """
+    result: dict[str, TableRows] = {}
+    first = 0
+    for table in tables:
+        result[table.name] = of_table = TableRows(table, rows[table.name], first)
+        first = of_table.numbers.stop
+    return result

@@ -1,0 +1,90 @@
+"""Queries as streams that the simulator runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.lowering.simulated import lower_simulated
+from runtime.simulator.arrivals import Shape, overtaken_rows
+from runtime.simulator.check import SimulatedStream
+from runtime.simulator.tables import order_of_times, table_rows
+from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.streaming.options import StreamOptions
+from sqlwin.execution.in_process import types_of_local
+from sqlwin.execution.streams.options import stream_options
+from sqlwin.statements.nodes import Insert, Query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlwin.execution.planning import Plans
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A query for the simulator.
+
+    Attributes:
+        query: Lowered query.
+        options: Options of its stream, from settings.
+    """
+
+    query: SimulatedQuery
+    options: StreamOptions
+
+    def stream(
+        self, rows: Mapping[str, pa.Table], order: Sequence[int] | None = None
+    ) -> SimulatedStream:
+        """Return the stream over given rows.
+
+        Args:
+            rows: Rows of each table, by name in lower case.
+            order: Numbers of all rows in the order of their arrival. None: in the order of each
+                table, and by time between tables.
+        """
+        tables = table_rows(
+            self.query.tables, {t.name: rows[t.name.lower()] for t in self.query.tables}
+        )
+        arrival = order_of_times(tables) if order is None else list(order)
+        is_shared = self.options.watermark_policy == "max"
+        lateness_us = self.options.allowed_lateness_us
+        shape = Shape(
+            lateness_us,
+            frozenset(overtaken_rows(tables, arrival, lateness_us, is_shared=is_shared)),
+            idle_us=self.options.idle_timeout_us,
+            is_shared=is_shared,
+        )
+        return SimulatedStream(self.query, tables, self.options, tuple(arrival), shape)
+
+
+def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
+    """Return a query as a stream for the simulator, or the reason why only Spark can run it.
+
+    Args:
+        plans: Planner of the session.
+        statement: Query, or INSERT with the query.
+
+    Raises:
+        SqlwinError: The query is invalid, or cannot run as a stream.
+    """
+    with plans.lock:
+        plans.begin(statement.text)
+        try:
+            with plans.catalog.simulate_streams():
+                plan = plans.plan(statement.ast, statement.text)
+                if not plans.is_stream(plan):
+                    return "it reads no table that can be a stream"
+                lowered = plans.lower_stream(plan, is_taken=True)
+                if lowered.reads_watermark:
+                    return "CURRENT_WATERMARK depends on the micro-batches"
+                query = lower_simulated(
+                    lowered.steps,  # type: ignore[arg-type]  # a single query
+                    plans.catalog,
+                    plans.time_zone,
+                    types_of_local,
+                )
+        finally:
+            plans.end()
+    return query if isinstance(query, str) else Simulated(query, stream_options(plans.config))
