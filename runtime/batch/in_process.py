@@ -44,7 +44,7 @@ from runtime.spec.in_process.relations import (
     WindowedRows,
 )
 from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
+from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.scan.splits import Split
@@ -227,15 +227,12 @@ class _Run:
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
         from runtime.batch.in_process_partials import partials_of
-        from runtime.compute.kernels.merge import merge_slices
-        from runtime.compute.kernels.session import merge_sessions
+        from runtime.batch.in_process_windows import windows_of_partials
 
         aggregation = rows.aggregation
         partials = partials_of(rows, self._store_of, self._counts, self.batches)
-        is_session = isinstance(aggregation.window, SessionWindow)
-        merge = merge_sessions if is_session else merge_slices
         n_rows = 0
-        for batch in merge(partials, aggregation):
+        for batch in windows_of_partials(partials, aggregation):
             n_rows += batch.num_rows
             if rows.window_time is not None:
                 batch = with_window_time(batch, rows.window_time, aggregation.window_end)

@@ -153,10 +153,10 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
-            "256 mb",
+            "512 mb",
             "maximum bytes of rows in Parquet files that a query reads in this process, "
-            "without Spark; 0: never. Off by default in a session with its own Spark "
-            "(`--master`, `master=`, `spark=`)",
+            "without Spark; 0: never. The default is lower on a machine with less than 4 GB, and "
+            "off in a session with its own Spark (`--master`, `master=`, `spark=`)",
         ),
         Setting(
             "sqlwin.materialized.in-process-bytes",

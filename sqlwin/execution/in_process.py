@@ -22,6 +22,9 @@ from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 
 _FILE_BYTES = "sqlwin.in-process.max-bytes"
+# By default, rows may have this part of the memory: if no rows share a key and a slice, partials
+# and windows have five times the bytes of the rows
+_MEMORY_PER_BYTE = 8
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
@@ -67,11 +70,18 @@ def in_process(
         is_spark_chosen: Whether the user has passed or named a Spark.
     """
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    file_bytes: int | None = int(config.get(_FILE_BYTES))
-    if not file_bytes or (is_spark_chosen and not config.is_set(_FILE_BYTES)):
-        file_bytes = None
-    limits = Limits(slice_bytes, file_bytes)
+    limits = Limits(slice_bytes, _file_bytes(config, is_spark_chosen=is_spark_chosen))
     return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local)
+
+
+def _file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
+    """Return the maximum bytes of rows in files to read; None if Spark reads all files."""
+    n_bytes = int(config.get(_FILE_BYTES))
+    if not config.is_set(_FILE_BYTES):
+        from runtime.spark.defaults import machine_memory
+
+        n_bytes = 0 if is_spark_chosen else min(n_bytes, machine_memory() // _MEMORY_PER_BYTE)
+    return n_bytes or None
 
 
 def types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:

@@ -186,6 +186,19 @@ def test_larger_files_are_left_to_spark(session: sqlwin.Session) -> None:
     assert rows_of(session, sql, in_process=False).num_rows
 
 
+def test_a_small_machine_leaves_more_files_to_spark(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{path}')")
+    sql = QUERIES["tumble"].format(time="ts")
+    assert "in process: " in session.explain(sql)
+    monkeypatch.setattr("runtime.spark.defaults.machine_memory", lambda: 100_000)
+    assert f"have more bytes than '{SETTING}'" in session.explain(sql)
+    session.execute(f"SET '{SETTING}' = '512 mb'")
+    assert "in process: " in session.explain(sql), "the user's choice"
+
+
 def test_a_spark_that_was_passed_in_runs_all_queries(
     session: sqlwin.Session,
 ) -> None:
