@@ -10,14 +10,14 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeVar, cast
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from runtime.errors import SqlwinError
 from runtime.spark.errors import comes_of_stopped_spark
+from runtime.spark.exceptions import spark_or_java_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 T = TypeVar("T")
 
@@ -60,16 +60,18 @@ def translate_errors_of(frame: DataFrame, errors: Errors) -> DataFrame:
         frame: DataFrame of Spark or Spark Connect. It is not changed.
         errors: Translator for the statement that created the DataFrame.
     """
-    return cast(DataFrame, _wrap(plain(frame), errors))
+    return cast("DataFrame", _wrap(plain(frame), errors))
 
 
 def plain(frame: DataFrame) -> DataFrame:
     """Return the DataFrame inside a translating one, or `frame` itself if it is a plain one."""
-    return cast(DataFrame, frame.__dict__.get(_PLAIN, frame))
+    return cast("DataFrame", frame.__dict__.get(_PLAIN, frame))
 
 
 def _wrap(value: Any, errors: Errors) -> Any:
     """Wrap a method's result if its methods can raise errors of Spark."""
+    from pyspark.sql import DataFrame
+
     if isinstance(value, list) and value and isinstance(value[0], DataFrame):
         return [_wrap(frame, errors) for frame in value]
     if isinstance(value, Iterator):
@@ -124,7 +126,7 @@ def _translating_method(method: Callable[..., Any] | None) -> Callable[..., Any]
 
 def _is_failure(error: Exception) -> bool:
     """Return whether Spark failed, as opposed to a Python call with wrong arguments."""
-    is_of_spark = isinstance(error, PySparkException | Py4JError | ConnectionError)
+    is_of_spark = isinstance(error, (*spark_or_java_error(), ConnectionError))
     return is_of_spark and not isinstance(error, _MISUSE)
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.errors import AnalysisError
 from runtime.spark.errors import translate_spark_errors
@@ -17,7 +15,7 @@ from runtime.spec.figures import count_text
 from sqlwin.dataframes import plain
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ACCEPTED = (
     "a Spark, pandas or Polars DataFrame, an Arrow table or record batch reader, or a list of dicts"
@@ -32,7 +30,9 @@ def can_be_rows(data: object) -> bool:
     """
     if isinstance(data, list):
         return bool(data) and all(isinstance(row, Mapping) for row in data)
-    if isinstance(data, DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return True
+    if _is_of("pyspark.sql", "DataFrame", data):
         return True
     return _is_of("pandas", "DataFrame", data) or _is_polars(data) or _exports_arrow(data)
 
@@ -52,6 +52,9 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
         TypeError: `data` holds no rows.
         AnalysisError: A column has values or a type that SQL does not have.
     """
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     if isinstance(data, DataFrame):
         return plain(data)
     if not can_be_rows(data):
@@ -180,6 +183,8 @@ def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
             subjects=(twice,),
             hint="rename one of them",
         )
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     columns = []
     for field, column in zip(table.schema, table.columns, strict=True):
         try:

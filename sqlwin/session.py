@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from planner.catalog import Schema
 from planner.sql.render import quote_string
 from runtime.errors import AnalysisError, ExecutionError, SqlwinError
-from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.names import quote_name
 from runtime.spark.on_demand import (
     is_started,
@@ -512,6 +511,8 @@ class Session:
             SqlwinError: The name or the type is invalid.
         """
         catalog = self._runner.catalog
+        from runtime.frames.user_functions import register_scalar
+
         register_scalar(self.spark, name, function, returns)
         catalog.forget_aggregate(name)
 
@@ -524,6 +525,8 @@ class Session:
         Raises:
             SqlwinError: The name is invalid, or the aggregate does not declare its types.
         """
+        from runtime.frames.user_functions import register_aggregate
+
         self._runner.catalog.add_aggregate(register_aggregate(self.spark, name, aggregate))
 
     def ui(self, port: int | None = None) -> Page:

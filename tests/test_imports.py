@@ -155,7 +155,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.testing": "planner.sql runtime sqlwin.session pyarrow",
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
-    "sqlwin.dataframes": "runtime.errors runtime.spark py4j pyspark",
+    "sqlwin.dataframes": "runtime.errors runtime.spark pyspark",
     "sqlwin.ui": (
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
         "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"

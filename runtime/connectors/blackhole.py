@@ -8,8 +8,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector
+from runtime.connectors.declarations import check_plain_table
 from runtime.connectors.writing import compute
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.sink import SinkMode, StreamSink

@@ -31,10 +31,9 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
+from runtime.connectors.declarations import DECIMAL, TEXT
 from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
-from runtime.options.checks import check_options
-from runtime.options.known import Options
 from runtime.spark.errors import translate
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -44,7 +43,7 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # Types whose values a double represents exactly
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
-# Types known without asking Java, which takes half a millisecond for each
+# Types known without asking Java, as in `runtime.connectors.declarations`
 _BY_NAME: dict[str, DataType] = {
     "BOOLEAN": BooleanType(),
     "TINYINT": ByteType(),
@@ -61,8 +60,6 @@ _BY_NAME: dict[str, DataType] = {
     "TIMESTAMP_NTZ": TimestampNTZType(),
     "TIMESTAMP_LTZ": TimestampType(),
 }
-_DECIMAL = re.compile(r"DECIMAL\(\s*([1-9]|[12]\d|3[0-8])\s*(?:,\s*(\d|[12]\d|3[0-8])\s*)?\)")
-_TEXT = re.compile(r"(?:VAR)?CHAR\(\s*[1-9]\d*\s*\)")
 # Extra column of text files that holds a broken record
 BROKEN_RECORD = "_sqlwin_broken_record"
 # Call of PROCTIME, or a text, quoted name or comment that could contain its name
@@ -90,16 +87,11 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
 
 
-def is_known_type(column: TableColumn) -> bool:
-    """Return whether `declared_type` knows a column's type without asking Java."""
-    return column.type is None or _type_by_name(column.type) is not None
-
-
 def _type_by_name(type_: str) -> DataType | None:
     text = type_.upper()
-    if (decimal := _DECIMAL.fullmatch(text)) is not None:
+    if (decimal := DECIMAL.fullmatch(text)) is not None:
         return DecimalType(int(decimal[1]), int(decimal[2] or 0))
-    return StringType() if _TEXT.fullmatch(text) else _BY_NAME.get(text)
+    return StringType() if TEXT.fullmatch(text) else _BY_NAME.get(text)
 
 
 def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructType:
@@ -226,55 +218,6 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             ) from error
         columns.append(value)
     return dataframe.select(*columns)
-
-
-def check_plain_table(options: Options, spec: TableSpec) -> None:
-    """Check a table whose connector has no rules beyond its options and valid columns.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    check_options(spec, options)
-    check_columns(spec)
-
-
-def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
-    """Check columns as far as possible without data; `metadata` lists the valid metadata keys.
-
-    Raises:
-        CatalogError: A name occurs twice, PARTITIONED BY does not name a column, or a metadata key
-            does not exist.
-    """
-    names: set[str] = set()
-    for column in spec.columns:
-        if column.name.lower() in names:
-            raise CatalogError(
-                f"table `{spec.name}` declares column `{column.name}` twice",
-                subjects=(spec.name, column.name),
-            )
-        names.add(column.name.lower())
-    for name in spec.partitioned_by:
-        if spec.columns and name.lower() not in names:
-            suggestion = nearest(name, [c.name for c in spec.columns])
-            raise CatalogError(
-                f"table `{spec.name}` is partitioned by `{name}`, but has no such column",
-                subjects=(spec.name, name),
-                hint=f"did you mean `{suggestion}`?" if suggestion else None,
-            )
-    for column in spec.columns:
-        if column.metadata is not None and column.metadata not in metadata:
-            suggestion = nearest(column.metadata, metadata)
-            available = (
-                f"available metadata: {', '.join(metadata)}"
-                if metadata
-                else "the connector has no metadata"
-            )
-            raise CatalogError(
-                f"connector '{spec.connector}' has no metadata '{column.metadata}' for "
-                f"column `{column.name}` of table `{spec.name}`",
-                subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
-                hint=f"did you mean '{suggestion}'?" if suggestion else available,
-            )
 
 
 def _replace_proctime(expression: str) -> str:

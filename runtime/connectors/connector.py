@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-import pyspark
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from typing import TYPE_CHECKING
 
 from runtime.errors import SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
@@ -19,6 +15,11 @@ from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
 from runtime.spec.table import Column, TableSpec
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 # Parts of Spark that PySpark's own package does not include
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
 AVRO_PACKAGE = "spark-avro"
@@ -28,19 +29,20 @@ NO_AVRO = ("AVRO_DATA_SOURCE_NOT_ENABLED", "_LEGACY_ERROR_TEMP_1139")
 _SCALA = "2.13"
 
 Validate = Callable[[TableSpec], None]
-Read = Callable[[SparkSession, TableSpec], DataFrame]
+Read = Callable[["SparkSession", TableSpec], "DataFrame"]
 # Writes rows to a table; True replaces existing rows. Returns the number of rows, if known
-Write = Callable[[DataFrame, TableSpec, bool], int | None]
+Write = Callable[["DataFrame", TableSpec, bool], int | None]
 # The same for rows that workers also have as Arrow
 WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
 # Returns why rows that this process computes have to be written by Spark, or None
-NeedsSpark = Callable[[SparkSession, TableSpec], str | None]
+NeedsSpark = Callable[["SparkSession", TableSpec], str | None]
 # Opens a table for the micro-batches of a stream, which have the columns of a DataFrame
-OpenSink = Callable[[DataFrame, TableSpec, StreamWriter], StreamSink]
-WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
+OpenSink = Callable[["DataFrame", TableSpec, StreamWriter], StreamSink]
+WriteStream = Callable[["DataFrame", TableSpec], "DataStreamWriter"]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
 Scan = Callable[
-    [SparkSession, TableSpec, Sequence[Column], Sequence[Expression]], ScanSource | SplitTable | str
+    ["SparkSession", TableSpec, Sequence[Column], Sequence[Expression]],
+    ScanSource | SplitTable | str,
 ]
 
 
@@ -121,6 +123,8 @@ class Connector:
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
     """Return the error for a missing Spark package, with its Maven coordinate."""
+    import pyspark
+
     coordinate = f"org.apache.spark:{package}_{_SCALA}:{pyspark.__version__}"
     return SetupError(
         f"table `{spec.name}`: Spark {what} only with an additional package",

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from runtime.connectors.columns import check_plain_table, declared_schema
+from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Connector
+from runtime.connectors.declarations import check_plain_table
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_tables import collect_arrow, rename_kind_column
 from runtime.spec.sink import SinkMode, StreamSink

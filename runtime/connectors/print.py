@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import check_plain_table
 from runtime.connectors.connector import Connector
+from runtime.connectors.declarations import check_plain_table
 from runtime.frames.wall_clock import timestamp_ntz_us_sql
 from runtime.names import quote_name
 from runtime.options.checks import idle_options, option_values

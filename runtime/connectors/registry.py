@@ -6,18 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
-
-from runtime.connectors.columns import add_computed, is_known_type
 from runtime.connectors.connector import Connector, WriteStream
-from runtime.connectors.writing import is_declared, name_output_in_errors, to_declared_types
+from runtime.connectors.declarations import is_known_type
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
-from runtime.frames.pushdown import without_pushdown
 from runtime.options.checks import bad_option
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
@@ -25,6 +20,10 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
 from runtime.spec.table import LATE_ROWS, Column, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 NAMES = (
     "filesystem",
@@ -330,6 +329,9 @@ def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame
             subjects=(f"'{spec.connector}'", spec.name),
             hint="use INSERT INTO to write to it",
         )
+    from runtime.connectors.columns import add_computed
+    from runtime.frames.pushdown import without_pushdown
+
     # without `explain` the caller can translate errors better, because it has the statement
     with translate_errors(spec) if connector.explain else nullcontext():
         rows = without_pushdown(read(spark, spec), connector.file_format(spec) or "")
@@ -377,6 +379,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
         AnalysisError: The rows cannot be replaced.
         ExecutionError: The query or the writing failed.
     """
+    from runtime.connectors.writing import is_declared, name_output_in_errors, to_declared_types
+
     check_writable(spec, overwrite=overwrite)
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
@@ -402,6 +406,8 @@ def note_on(spark: SparkSession, spec: TableSpec) -> str | None:
 
 def takes_as_is(schema: StructType, spec: TableSpec) -> bool:
     """Whether a table takes rows without casts: they have the declared names and types."""
+    from runtime.connectors.writing import is_declared
+
     return is_declared(schema, spec)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.columns import check_columns, declared_schema
+from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Connector
+from runtime.connectors.declarations import check_columns
 from runtime.connectors.messages import decode_fields
 from runtime.errors import CatalogError
 from runtime.options.checks import bad_option, option_values

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type
 from runtime.errors import CatalogError, ExecutionError
@@ -17,6 +17,9 @@ from runtime.options.checks import option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import NO_DIRECTORY, NO_SPACE, why_unwritable
 from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
 
 _HINT = "set 'path' to a directory with write permission"
 _HINTS = {NO_SPACE: "free some space, or set another 'path'"}

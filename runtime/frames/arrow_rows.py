@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
 
 from runtime.frames.blobs import Emit, without_emitted, wrap_emitted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -163,6 +165,8 @@ class BatchRows:
         """Return the same rows with renamed columns."""
         if self.schema.names == list(names):
             return self
+        from pyspark.sql.types import StructField, StructType
+
         pairs = zip(self.schema.fields, names, strict=True)
         schema = StructType([StructField(name, f.dataType, f.nullable) for f, name in pairs])
         arrow = None if self.arrow is None else self.arrow.rename(names)

@@ -7,13 +7,16 @@ are displayed.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
@@ -79,6 +82,8 @@ def fields_may_be_null(schema: StructType) -> StructType:
     Spark calls a field NOT NULL even if its struct may be NULL. In Arrow the field of such a struct
     has no value either, and PySpark refuses to convert it.
     """
+    from pyspark.sql.types import StructField, StructType
+
     return StructType(
         [
             StructField(f.name, _fields_may_be_null(f.dataType, f.nullable), f.nullable, f.metadata)
@@ -88,6 +93,8 @@ def fields_may_be_null(schema: StructType) -> StructType:
 
 
 def _fields_may_be_null(type_: DataType, may_be_null: bool) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
     if isinstance(type_, StructType):
         return StructType(
             [

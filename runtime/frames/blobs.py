@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 # Passing 1 MB between two Python tasks costs Spark at least 6 ms; LZ4 halves it in 1 ms.
 _COMPRESSION = "lz4"

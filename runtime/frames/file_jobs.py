@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from runtime.scan.metadata import FileCheck, WantedColumns, check_files
 from runtime.scan.splits import FileGroups, RowGroupCriteria, select_row_groups
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 

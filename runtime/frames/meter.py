@@ -17,18 +17,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import AccumulatorParam, TaskContext
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.counters import count_into
 from runtime.frames.scan_counts import new_accumulator
 from runtime.spark.private import unless_missing
+
+if TYPE_CHECKING:
+    from pyspark import AccumulatorParam
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Wrap = Callable[[ArrowFunction], ArrowFunction]
@@ -101,6 +102,9 @@ class Meter:
 
     def observe(self, label: str, frame: DataFrame) -> DataFrame:
         """Return the same rows, counted under a label as they pass."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
         observation = Observation(f"{label}-{uuid4().hex}")
         self._observations.append((label, observation))
         return frame.observe(observation, F.count(F.lit(1)).alias("rows"))
@@ -153,6 +157,8 @@ class TaskFigures:
 
 def _place() -> tuple[int, int]:
     """Return stage and partition of the running task."""
+    from pyspark import TaskContext
+
     context = TaskContext.get()
     return (context.stageId(), context.partitionId()) if context else (-1, -1)
 
@@ -189,7 +195,14 @@ def _observed_rows(observation: Observation) -> int | None:
     return int(observation.get["rows"])
 
 
-class LastWins(AccumulatorParam[_Records]):
+# PySpark calls the two methods of a parameter, whatever its class
+if TYPE_CHECKING:
+    _RecordsParam = AccumulatorParam[_Records]
+else:
+    _RecordsParam = object
+
+
+class LastWins(_RecordsParam):
     """Merges reports of tasks. A retried task replaces its earlier report."""
 
     def zero(self, value: _Records) -> _Records:

@@ -11,11 +11,12 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyspark import SparkContext
-from pyspark.accumulators import Accumulator, AccumulatorParam
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator, AccumulatorParam
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -35,7 +36,14 @@ def new_accumulator(context: SparkContext, zero: T, param: AccumulatorParam[T]) 
 _Counts = dict[tuple[int, int], tuple[int, int]]
 
 
-class _LastCounts(AccumulatorParam[_Counts]):
+# PySpark calls the two methods of a parameter, whatever its class
+if TYPE_CHECKING:
+    _CountsParam = AccumulatorParam[_Counts]
+else:
+    _CountsParam = object
+
+
+class _LastCounts(_CountsParam):
     def zero(self, value: _Counts) -> _Counts:
         return {}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from runtime.errors import SetupError
 from runtime.files import is_local_path
@@ -20,6 +19,9 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Finds the files of a path, below some roots, for some columns, in a store or on this machine
 Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]

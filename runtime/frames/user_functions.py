@@ -6,12 +6,11 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.types import DataType
 
@@ -21,6 +20,9 @@ from runtime.compute.user_aggregates import accumulate_rows, finish_states, merg
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spec.aggregates import UserAggregate, name_with_filter
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 

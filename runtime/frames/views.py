@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from runtime.spark.session import is_remote
 from runtime.spec.steps import SqlStep, Step
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 # Creates the DataFrame of a step that reads no stream
-Bounded = Callable[[SparkSession, Step], DataFrame]
+Bounded = Callable[["SparkSession", Step], "DataFrame"]
 
 _view_numbers = count()
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
 from runtime.spec.local import LocalSource, LocalStep, SqlRows
 from runtime.spec.stream import TIME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 E = TypeVar("E")
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from runtime.frames.arrow_rows import BatchRows, Stage
 from runtime.frames.blobs import map_in_arrow, number_columns
 from runtime.results.chunks import PIECES_DDL, batches_from_chunks
 from runtime.results.files import NAMES_DDL, batches_from_files
 from runtime.spark.session import is_local_mode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 DEFAULT_MOST_BYTES = 64 << 20
 

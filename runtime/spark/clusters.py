@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
 from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.spark.defaults import default_partitions
@@ -19,6 +17,7 @@ from runtime.spark.session import is_local_mode, is_remote
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 # Packages that workers need, and a module of each. google.protobuf alone would not do, because a
 # jar on Spark's path contains a directory google/protobuf.

@@ -10,14 +10,15 @@ import os
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
-
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 from runtime.spark.context import active_context
+from runtime.spark.exceptions import spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _ANSWER_SECONDS = 5.0
 # Settings that do not belong to the server: its address, and the progress bar of a local driver
@@ -48,6 +49,8 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             hint="stop Spark first, or start another process",
         )
     address = _await_server(remote)
+    from pyspark.sql import SparkSession
+
     try:
         with warnings.catch_warnings(action="ignore"):
             # a new builder has none of the options that the caller left in the shared one
@@ -56,7 +59,7 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             client: Any = getattr(session, "client")  # noqa: B009  # a remote session has one
             client.set_retry_policies([retries.DefaultPolicy(**_RETRIES)])
             version = session.version
-    except (PySparkException, OSError) as error:
+    except (spark_error(), OSError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise SetupError(
             f"the Spark Connect server at {address} rejected the connection: {reason}"
@@ -67,7 +70,7 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             continue
         try:
             session.conf.set(key, value)
-        except PySparkException as error:
+        except spark_error() as error:
             session.stop()
             raise SetupError(
                 f"{key} cannot be set over Spark Connect, because the server at "
@@ -104,7 +107,7 @@ def _await_server(remote: str) -> str:
         ) from error
     try:
         builder = client.DefaultChannelBuilder(remote)
-    except (PySparkException, ValueError) as error:
+    except (spark_error(), ValueError) as error:
         # parameters after the semicolon may include a token
         raise SetupError(
             f"{remote.partition(';')[0]} is not a valid Spark Connect address",

@@ -6,19 +6,33 @@ Private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context`, `_
 
 from __future__ import annotations
 
-from pyspark import SparkContext
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 def active_context() -> SparkContext | None:
     """Return the SparkContext that runs in this process, if any."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
     return SparkContext._active_spark_context
 
 
 def has_java() -> bool:
     """Whether this process is connected to a JVM."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
     return SparkContext._gateway is not None
 
 
 def connect_to_java() -> None:
     """Connect to the JVM that the environment names, or start one, unless connected."""
+    from pyspark import SparkContext
+
     SparkContext._ensure_initialized()

@@ -13,12 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
-
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkFiles
-from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.errors.exceptions.captured import CapturedException
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import (
     AnalysisError,
@@ -33,6 +28,7 @@ from runtime.errors import (
 )
 from runtime.logs import append_trace, log_file
 from runtime.spark.context import active_context
+from runtime.spark.exceptions import java_error
 from runtime.spark.messages import (
     ErrorText,
     condition_in,
@@ -43,6 +39,9 @@ from runtime.spark.messages import (
     plain_path,
 )
 from runtime.spark.private import unless_missing
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
 
 _CATALOG = {
     "TABLE_OR_VIEW_NOT_FOUND",
@@ -223,6 +222,8 @@ def _to_error(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
 
 
 def _error_class(error: BaseException, failure: Failure) -> type[SqlwinError]:
+    from pyspark.errors import AnalysisException, ParseException
+
     if isinstance(error, ParseException):
         return SqlSyntaxError
     if (failure.condition or "").split(".")[0] in _CATALOG:
@@ -287,6 +288,8 @@ def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -
 
 def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText | None:
     """Return failures of the processes rather than the query: killed, out of memory, cancelled."""
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or (
         isinstance(error, Py4JError)
         and not isinstance(error, Py4JJavaError)
@@ -460,10 +463,12 @@ def temporary_directory() -> str | None:
     context = active_context()
     if context is None or not str(context.master).startswith("local"):
         return None
+    from pyspark import SparkFiles
+
     try:
         # the root is in a directory of this run, below the temporary directory
         return str(Path(SparkFiles.getRootDirectory()).parents[1])
-    except (Py4JError, OSError):
+    except (java_error(), OSError):
         return None
 
 
@@ -516,6 +521,10 @@ def _position(failure: Failure, sql: str) -> Position | None:
 
 
 def _chain(error: BaseException) -> list[Failure]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.errors.exceptions.captured import CapturedException
+
     try:
         if isinstance(error, Py4JJavaError):
             return _java_chain(error.java_exception)
@@ -531,6 +540,8 @@ def _chain(error: BaseException) -> list[Failure]:
 
 
 def _java_chain(throwable: object) -> list[Failure]:
+    from pyspark.errors.exceptions.captured import CapturedException
+
     chain: list[Failure] = []
     current = throwable
     while current is not None and len(chain) < _MOST_CAUSES:
@@ -576,6 +587,8 @@ def _failure(error: PySparkException, java_class: str = "") -> Failure:
 
 def _stacks(error: BaseException) -> str:
     """Return the Java stacks of an error and its causes, as far as PySpark has fetched them."""
+    from pyspark.errors.exceptions.captured import CapturedException
+
     stacks: list[str] = []
     current: object = error
     while isinstance(current, CapturedException) and len(stacks) < _MOST_CAUSES:

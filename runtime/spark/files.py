@@ -15,20 +15,20 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, LocalFiles, is_local_path
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, kind_of, store_of
 from runtime.spark.errors import translate
+from runtime.spark.exceptions import spark_or_java_error
 from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _WEB = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
@@ -92,7 +92,7 @@ def resolve(spark: SparkSession, path: str) -> str:
     try:
         hadoop_path = _jvm(spark).org.apache.hadoop.fs.Path(path)
         return str(hadoop_path.getFileSystem(conf).makeQualified(hadoop_path).toString())
-    except (Py4JError, PySparkException) as error:
+    except spark_or_java_error() as error:
         raise SetupError(f"{path} cannot be accessed: {translate(error).message}") from error
 
 
@@ -149,7 +149,7 @@ def spark_reads(spark: SparkSession, path: str) -> bool:
     try:
         scheme = path.partition(":")[0]
         _jvm(spark).org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop_conf(spark))
-    except (Py4JError, PySparkException):
+    except spark_or_java_error():
         return False
     return True
 
@@ -342,7 +342,7 @@ class HadoopFiles:
         fs = self._jvm.org.apache.hadoop.fs
         try:
             context = fs.FileContext.getFileContext(self._path(new).toUri(), self._conf)
-        except (Py4JError, PySparkException) as error:
+        except spark_or_java_error() as error:
             if "UnsupportedFileSystemException" not in str(error):
                 raise
             return False
@@ -452,7 +452,7 @@ def _os_errors(path: str) -> Iterator[None]:
     """Raise Java's file errors as OSError."""
     try:
         yield
-    except (Py4JError, PySparkException) as error:
+    except spark_or_java_error() as error:
         text = str(error)
         number = next((n for name, n in _ERROR_NUMBERS.items() if name in text), errno.EIO)
         raise OSError(number, translate(error).message, path) from error

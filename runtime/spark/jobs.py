@@ -8,16 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from uuid import uuid4
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.util import InheritableThread
-
 from runtime.errors import QueryCancelled
+from runtime.spark.exceptions import spark_or_java_error
 from runtime.spark.session import is_stopped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ def cancel_group(spark: Any, group: str) -> bool:
             return False
         else:
             context.cancelJobGroup(group)
-    except (Py4JError, PySparkException, OSError):
+    except (*spark_or_java_error(), OSError):
         return False
     return True
 
@@ -182,6 +181,8 @@ class _SideBySide(Generic[T]):
         self._changed = threading.Condition()
 
     def run(self, most_threads: int) -> list[Outcome[T]]:
+        from pyspark.util import InheritableThread
+
         threads: list[threading.Thread] = [
             InheritableThread(target=self._work, session=self._spark, name=f"sqlwin-{number}")
             for number in range(min(most_threads, len(self._works)))
@@ -272,6 +273,8 @@ class BackgroundWork(Generic[T]):
     def __init__(
         self, spark: SparkSession, work: Callable[[], T], at_end: Callable[[], object]
     ) -> None:
+        from pyspark.util import InheritableThread
+
         self._spark = spark
         self._work = work
         self._at_end = at_end
@@ -332,7 +335,7 @@ def _tag_jobs(spark: SparkSession, tag: str) -> None:
 def _cancel_tagged(spark: SparkSession, tag: str) -> None:
     context = getattr(spark, "sparkContext", None)
     # if Spark cannot be reached, the running jobs fail anyway
-    with contextlib.suppress(Py4JError, PySparkException, OSError):
+    with contextlib.suppress(*spark_or_java_error(), OSError):
         if context is None:
             spark.interruptTag(tag)
         else:

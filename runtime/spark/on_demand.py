@@ -11,11 +11,16 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    _Session = SparkSession
+else:
+    _Session = object
 
 # Held while Spark is started or stopped, or its number of users changes
 spark_lock = threading.RLock()
@@ -50,8 +55,11 @@ class _Demand:
         self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-class SparkOnDemand(SparkSession):
+class SparkOnDemand(_Session):
     """A session that starts when an attribute of it is first read, in the thread that reads it.
+
+    `isinstance` takes it for a `SparkSession`. It does not inherit from it, because importing
+    PySpark takes as long as a small query.
 
     Args:
         start: Function that starts Spark and returns its session.
@@ -70,6 +78,10 @@ class SparkOnDemand(SparkSession):
 
     def __getattribute__(self, name: str) -> Any:
         """Return an attribute of the session, which starts unless the attribute is special."""
+        if name == "__class__":
+            from pyspark.sql import SparkSession
+
+            return SparkSession
         if name in _OWN or (name.startswith("__") and name.endswith("__")):
             return object.__getattribute__(self, name)
         return getattr(start_spark(self), name)

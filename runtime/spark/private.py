@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from py4j.protocol import Py4JError
-
 from runtime.logs import append_once
+from runtime.spark.exceptions import java_error
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-# Raised by py4j and Python for missing classes and methods, or different parameters
-MISSING = (AttributeError, TypeError, Py4JError)
+
+def missing_api_errors() -> tuple[type[AttributeError], type[TypeError], type[Exception]]:
+    """Return what py4j and Python raise for missing classes and methods, or other parameters."""
+    return AttributeError, TypeError, java_error()
 
 
 def unless_missing(what: str, ask: Callable[[], T], otherwise: U) -> T | U:
@@ -26,6 +27,6 @@ def unless_missing(what: str, ask: Callable[[], T], otherwise: U) -> T | U:
     """
     try:
         return ask()
-    except MISSING as error:
+    except missing_api_errors() as error:
         append_once(what, repr(error))
         return otherwise

@@ -10,11 +10,7 @@ import warnings
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
-
-from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from runtime.errors import SetupError
 from runtime.redaction import remember_settings
@@ -27,10 +23,15 @@ from runtime.spark.defaults import (
     memory_of_workers,
 )
 from runtime.spark.errors import translate, translate_spark_errors
+from runtime.spark.exceptions import spark_error
 from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import spark_defaults
 from runtime.spark.on_demand import SparkOnDemand, is_started, spark_lock
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 # Value that sqlwin, in this process or its parent, has given PYSPARK_PYTHON
 _CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
@@ -281,6 +282,8 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
     Raises:
         SetupError: The program asks for another master or for settings that only apply at start.
     """
+    from pyspark import SparkConf
+
     connect_to_java()
     submitted = dict(SparkConf().getAll())
     remember_settings({**submitted, **conf})
@@ -304,6 +307,8 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
 
 def build(settings: Mapping[str, str]) -> SparkSession:
     """Return PySpark's session on the Spark behind its gateway, starting it if necessary."""
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -350,6 +355,8 @@ def quiet_python_loggers() -> None:
     If no level is configured, also silence py4j, which prints traces of calls and sockets closed by
     an interruption, partly through the root logger.
     """
+    from pyspark.logger import PySparkLogger
+
     for name in _NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     py4j = logging.getLogger("py4j")
@@ -392,6 +399,8 @@ def choose_python(
 def _sibling_session(
     context: SparkContext, master: str | None, conf: Mapping[str, str]
 ) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     if master is not None and master != context.master:
         raise SetupError(
             f"Spark is already running in this process with master {context.master}, not {master}",
@@ -403,7 +412,7 @@ def _sibling_session(
         try:
             if session.conf.get(key, None) != value:
                 session.conf.set(key, value)
-        except PySparkException as error:
+        except spark_error() as error:
             raise SetupError(
                 f"{key} cannot be set, because Spark is already running in this process",
                 hint="stop Spark first, or remove the setting",

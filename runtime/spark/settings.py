@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
-
-from pyspark.sql import SparkSession
 
 from runtime.scan.request_cache import get_or_request
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TIME_ZONE = "spark.sql.session.timeZone"
 # Keys in the text of a Java map; text within a value may look like another key

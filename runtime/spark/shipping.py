@@ -8,12 +8,13 @@ import sys
 import zipfile
 from functools import cache
 from pathlib import Path
-
-from pyspark import SparkFiles
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from runtime.spark.session import PYTHON_PATH, is_local_mode, is_remote
 from runtime.temporary import new_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Modules outside this package that user functions may import: `from sqlwin import windows`
@@ -55,6 +56,8 @@ def import_shipped_files(spark: SparkSession) -> None:
     """
     if is_remote(spark):
         return
+    from pyspark import SparkFiles
+
     root = Path(SparkFiles.getRootDirectory())
     shipped = sorted(root.iterdir())
     if not shipped:

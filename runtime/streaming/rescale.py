@@ -39,7 +39,7 @@ from runtime.errors import ExecutionError
 from runtime.files import Files, as_uri, is_local_path, lock_directory
 from runtime.spark.errors import translate
 from runtime.spark.files import hadoop_conf
-from runtime.spark.private import MISSING
+from runtime.spark.private import missing_api_errors
 from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.checkpoint import Checkpoint, check_checkpoint, replace_checkpoint
@@ -237,7 +237,7 @@ def _rewrite_state(
             option.empty(),
         )
         run = rewriter.run
-    except MISSING as error:
+    except missing_api_errors() as error:
         import pyspark
 
         raise ExecutionError(
@@ -246,7 +246,7 @@ def _rewrite_state(
         ) from error
     try:
         run()
-    except (PySparkException, *MISSING) as error:
+    except (PySparkException, *missing_api_errors()) as error:
         cause = translate(failures[0] if failures else error)
         raise ExecutionError(
             f"the checkpoint in {before.directory} cannot be rescaled: {cause.message}",

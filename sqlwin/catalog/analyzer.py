@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from planner.aggregates.calls import with_filters_inside
@@ -18,6 +18,9 @@ from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, normalise_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Settings that do not affect Spark's analyser
 _OF_RUNNING = re.compile(

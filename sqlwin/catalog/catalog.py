@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
@@ -29,10 +27,10 @@ from runtime.connectors.registry import (
     streams_bounded,
 )
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
-from runtime.frames.pushdown import without_pushdown
 from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
+from runtime.spark.exceptions import spark_error
 from runtime.spark.files import files_at, resolve
 from runtime.spark.on_demand import is_started, start_spark
 from runtime.spark.session import is_remote
@@ -75,6 +73,8 @@ from sqlwin.catalog.variables import Variables
 from sqlwin.parser.parser import parse_query
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from runtime.detection.detect import DetectionResult
     from runtime.lake.places import TablePlace
 
@@ -252,7 +252,7 @@ class SessionCatalog:
         try:
             table_names = [table.name for table in self._spark.catalog.listTables()]
             spark_names = [name for name in table_names if not self.is_changed_table(name)]
-        except PySparkException:
+        except spark_error():
             spark_names = []  # no suggestions from a catalog that cannot be listed
         return own_names + [name for name in spark_names if name not in own_names]
 
@@ -437,7 +437,7 @@ class SessionCatalog:
         """Return whether Spark's current database has a table or temporary view of this name."""
         try:
             return bool(self._spark.catalog.tableExists(quote_name(name)))
-        except PySparkException:
+        except spark_error():
             return False
 
     def stream(self, name: Name) -> StreamTable | None:
@@ -600,6 +600,8 @@ class SessionCatalog:
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)
         else:
+            from runtime.frames.pushdown import without_pushdown
+
             # The DataFrame may read files of any format.
             dataframe = without_pushdown(entry.dataframe, "parquet")
         dataframe.createOrReplaceTempView(quote_name(view))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
 from sqlglot.tokenizer_core import TokenType
 
 from runtime.connectors.registry import brings_columns, check_writable, knows_types, validate_table
@@ -21,6 +21,9 @@ from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, has_no_physical_columns
 from sqlwin.statements.nodes import Create, CreateTable, CreateView, Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 # Options that every table may have. Option names ignore case.
 _COMMON = ("connector", "path", "format")

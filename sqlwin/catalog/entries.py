@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
 from planner.catalog import Schema
@@ -19,6 +17,9 @@ from sqlwin.parser.base import PLACE
 from sqlwin.statements.nodes import DEFAULTS
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]
@@ -176,6 +177,8 @@ def normalise_name(name: Name) -> Name:
 
 def type_ddl(type_: DataType) -> str:
     """Return Spark's DDL of a type, with field names quoted if needed."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
     if isinstance(type_, StructType):
         fields = ", ".join(f"{quote_name(f.name)}: {type_ddl(f.dataType)}" for f in type_.fields)
         return f"struct<{fields}>"

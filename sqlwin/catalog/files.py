@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
 from planner.sql.nodes import name_of_files, path_of_files, state_of_name
 from planner.sql.render import quote_string
 from runtime.connectors.registry import validate_table
@@ -30,6 +28,8 @@ from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Registered
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from runtime.detection.detect import DetectionResult
 
 # Option that makes a table include files added later

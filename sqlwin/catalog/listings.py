@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import translate as glob_pattern
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from planner.catalog import Schema
 from planner.sql.build import to_sql
@@ -27,6 +27,9 @@ from sqlwin.catalog.entries import (
     entry_name,
 )
 from sqlwin.catalog.materialized import create_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # TIMESTAMP as a type. Field names are quoted or precede a colon.
 _LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")

@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
-
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from planner.catalog import Schema
 from runtime.errors import CatalogError
@@ -21,10 +18,14 @@ from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
 from runtime.names import quote_name
 from runtime.scan.files import NotScannable, partition_pair
+from runtime.spark.exceptions import spark_error
 from runtime.spark.files import resolve
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Connector of such a table in the definition of a materialized table
 SPARK_TABLE = "spark-catalog"
@@ -74,7 +75,7 @@ class SparkTables:
         called, shown = quote_name(*name), ".".join(name)
         try:
             exists = all(name) and self._spark.catalog.tableExists(called)
-        except PySparkException:
+        except spark_error():
             # unknown catalog or invalid name: planning reports the error
             return None
         if not exists:
@@ -89,7 +90,7 @@ class SparkTables:
                     "with CREATE VIEW",
                 )
             (row,) = self._spark.sql(f"DESCRIBE TABLE EXTENDED {called} AS JSON").collect()
-        except PySparkException as error:
+        except spark_error() as error:
             raise CatalogError(
                 f"`{shown}` is not in Spark's session catalog, so its new rows cannot be tracked",
                 subjects=(shown, name[-1]),

@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from pyspark.sql import SparkSession
-
 from runtime.spark.on_demand import is_started, when_started
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Setting that identifies a Spark session, which may have several Python objects
 _IDENTITY = "sqlwin.session.identity"

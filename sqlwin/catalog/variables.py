@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from sqlwin.catalog.entries import Name, Registered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def no_variable(_: str) -> DataFrame | None:

@@ -44,7 +44,10 @@ def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
         to_file: Whether the rows go to a file instead of the screen.
         has_header: Whether CSV begins with the names of the columns.
     """
-    from sqlwin.display.charts.text import write_chart
+    if format == "chart":
+        from sqlwin.display.charts.text import write_chart
+
+        return partial(write_chart, color=False) if to_file else write_chart
     from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
 
     writers: dict[str, Writer] = {
@@ -52,7 +55,6 @@ def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
         "json": write_json,
         "jsonl": write_json_lines,
         "markdown": write_markdown,
-        "chart": partial(write_chart, color=False) if to_file else write_chart,
     }
     return writers[format]
 

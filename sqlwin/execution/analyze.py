@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from planner.explain.analysis import analysis_text
 from planner.explain.build import operator_ids
@@ -27,6 +26,9 @@ from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
 from runtime.spark.session import is_remote
 from runtime.spec.steps import Step
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Context manager for the jobs of a plan, by the plan's number
 Watched = Callable[[int], AbstractContextManager[None]]

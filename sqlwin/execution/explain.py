@@ -8,31 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.explain.build import operator_ids, query_document
 from planner.explain.document import QueryDocument, mask_document
-from planner.explain.streams import explain_reader, explain_shared
-from planner.lowering.stream.statement_set import (
-    StreamSetSteps,
-    shared_below,
-    shared_stream_groups,
-)
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.frames.meter import Meter
-from runtime.spec.steps import Step
-from sqlwin.execution.analyze import (
-    Watched,
-    measure,
-    refuse_remote,
-)
 from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
-from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.parser.base import depths, is_word
 from sqlwin.statements.nodes import (
@@ -44,6 +31,11 @@ from sqlwin.statements.nodes import (
     StatementSet,
 )
 from sqlwin.statements.placeholders import copy_token
+
+if TYPE_CHECKING:
+    from runtime.frames.meter import Meter
+    from runtime.spec.steps import Step
+    from sqlwin.execution.analyze import Watched
 
 
 def can_explain(statement: Statement) -> bool:
@@ -143,6 +135,7 @@ class Explanations:
             return [with_place(document, self._plans.in_process(plan))]
 
         from runtime.batch.execute import dataframe
+        from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
 
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
@@ -177,6 +170,10 @@ class Explanations:
         plans, spark = self._plans, self._plans.spark
         measuring = None
         if analyze:
+            from runtime.frames.meter import Meter
+            from sqlwin.execution.analyze import refuse_remote
+            from sqlwin.execution.lowered import Measuring
+
             refuse_remote(spark)
             measuring = Measuring(operator_ids(plan.physical), Meter(spark))
         whole = plan.physical
@@ -224,6 +221,7 @@ class Explanations:
             documents_by_insert = [self._documents(insert, analyze) for insert in inserts]
             return [document for documents in documents_by_insert for document in documents]
 
+        from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
 
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
@@ -239,12 +237,20 @@ class Explanations:
         Raises:
             SqlwinError: A plan cannot run as a stream.
         """
-        from sqlwin.execution.streams.options import planned_options
-
         catalog = self._plans.catalog
         sections = [""] * len(plans)
         if not any(map(self._plans.is_stream, plans)):
             return sections
+
+        from planner.explain.streams import explain_reader, explain_shared
+        from planner.lowering.stream.statement_set import (
+            StreamSetSteps,
+            shared_below,
+            shared_stream_groups,
+        )
+        from sqlwin.execution.lowered import lower_set
+        from sqlwin.execution.streams.options import planned_options
+
         options = planned_options(self._plans.spark, self._plans.config)
         for numbers in shared_stream_groups([plan.physical for plan in plans], catalog):
             first = numbers[0]

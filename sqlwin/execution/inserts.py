@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from planner.sql.build import identifier, to_sql
@@ -22,6 +20,10 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import MaterializedTable, Name, Registered, View, type_ddl
 from sqlwin.catalog.options import with_options
 from sqlwin.statements.nodes import Insert
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _view_numbers = count()
 
@@ -116,6 +118,8 @@ def by_position(
     if is_in_order and types == [str(c.type).lower() for c in declared]:
         names = [*kind, *(c.name for c in declared)]
         return rows if rows.columns == names else rows.toDF(*names)
+    from pyspark.sql import functions as F
+
     unique = rows.toDF(*kind, *(f"_{i}" for i in range(len(fields))))
     return unique.select(
         *map(F.col, kind),
@@ -160,6 +164,8 @@ def with_static(
                 subjects=(name,),
                 hint="remove it from one of them",
             )
+    from pyspark.sql import functions as F
+
     own = [name for name in rows.columns if name != ROW_KIND]
     declared = [c.name for c in table.physical_columns] or own
     names = columns or tuple(name for name in declared if name.lower() not in static_names)

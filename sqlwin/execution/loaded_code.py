@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
 from sqlglot.tokenizer_core import Token
 
 from runtime.errors import CatalogError, Position
@@ -15,6 +15,9 @@ from runtime.spark.messages import plain_path
 from runtime.spark.session import is_remote
 from sqlwin.parser.base import STRINGS, is_word
 from sqlwin.parser.strings import string_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # URI schemes that Spark resolves itself, reporting missing files

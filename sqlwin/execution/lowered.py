@@ -1,12 +1,10 @@
-"""Lowered plans, shared by running, explaining and resuming a query."""
+"""Lowered streams, shared by running, explaining and resuming a query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from pyspark.sql import DataFrame, SparkSession
 
 from planner.explain.streams import Firing, explain_stream
 from planner.lowering.batch import Labels
@@ -25,11 +23,9 @@ from planner.streams.plan_form import operator_schemas
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
-from runtime.frames.meter import Meter
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.state_schema import OperatorSchema
-from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
 from runtime.spec.table import TableSpec
@@ -37,20 +33,10 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runtime.frames.meter import Meter
     from runtime.streaming.options import StreamOptions
-
-
-@dataclass(frozen=True)
-class LoweredBatch:
-    """A query that runs as a batch.
-
-    Attributes:
-        plan: Plan of the query.
-        step: Step that computes the rows. None: Spark runs the text as the user wrote it.
-    """
-
-    plan: Plan
-    step: Step | None
 
 
 @dataclass(frozen=True)
@@ -187,9 +173,6 @@ class LoweredStream:
         return explain_stream(
             self.steps.rows_with_late, options.key_groups, options.watermark_policy, firing
         )
-
-
-Lowered = LoweredBatch | LoweredStream
 
 
 def lower_query(

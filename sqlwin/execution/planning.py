@@ -8,11 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
@@ -49,21 +48,30 @@ from sqlwin.execution.in_process import (
     planner_options,
     query_notes,
 )
-from sqlwin.execution.lowered import (
-    Lowered,
-    LoweredBatch,
-    LoweredStream,
-    Measuring,
-    general_windows_in,
-    lower_query,
-)
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
 from sqlwin.statements.nodes import Insert
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from runtime.batch.execute import ExecutionOptions
     from runtime.batch.in_process import RowsHere
+    from runtime.spec.steps import Step
+    from sqlwin.execution.lowered import LoweredStream, Measuring
+
+
+@dataclass(frozen=True)
+class LoweredBatch:
+    """A query that runs as a batch.
+
+    Attributes:
+        plan: Plan of the query.
+        step: Step that computes the rows. None: Spark runs the text as the user wrote it.
+    """
+
+    plan: Plan
+    step: Step | None
 
 
 class _CurrentStatement(threading.local):
@@ -246,7 +254,7 @@ class Plans:
         """Return whether a plan reads a stream in the statement's runtime mode."""
         return bool(streams_of(plan.physical, self.catalog))
 
-    def lower(self, plan: Plan, *, is_whole: bool = False) -> Lowered:
+    def lower(self, plan: Plan, *, is_whole: bool = False) -> LoweredBatch | LoweredStream:
         """Lower a plan to what runs it.
 
         Args:
@@ -284,6 +292,8 @@ class Plans:
         Raises:
             SqlwinError: The plan cannot run as a stream.
         """
+        from sqlwin.execution.lowered import lower_query
+
         with self.errors_of(plan.sql):
             return lower_query(
                 plan,
@@ -295,24 +305,22 @@ class Plans:
                 has_allowed_lateness=self.has_allowed_lateness,
             )
 
-    def dataframe(self, lowered: Lowered) -> DataFrame:
+    def dataframe(self, lowered: LoweredBatch | LoweredStream) -> DataFrame:
         """Return the rows of a query outside INSERT, as a streaming DataFrame for a stream.
 
         Raises:
             SqlwinError: Spark refuses the query.
         """
-        match lowered:
-            case LoweredStream():
-                from sqlwin.execution.streams.options import foreign_options
+        if isinstance(lowered, LoweredBatch):
+            return self.batch_rows(lowered).dataframe
+        from sqlwin.execution.streams.options import foreign_options
 
-                refuse_remote_streams(self.spark)
-                with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
-                    # the user starts this stream through Spark, not through sqlwin
-                    options = foreign_options(self.spark, self.config)
-                    frame = lowered.dataframe(self.spark, options)
-                    return frame if lowered.limit is None else frame.limit(lowered.limit)
-            case LoweredBatch():
-                return self.batch_rows(lowered).dataframe
+        refuse_remote_streams(self.spark)
+        with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
+            # the user starts this stream through Spark, not through sqlwin
+            options = foreign_options(self.spark, self.config)
+            frame = lowered.dataframe(self.spark, options)
+            return frame if lowered.limit is None else frame.limit(lowered.limit)
 
     def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
         """Return the rows of a query that runs as a batch.
@@ -448,6 +456,8 @@ class Plans:
 
     def _apart(self, draft: Draft, insert: Insert) -> str | None:
         """Return why an INSERT cannot share a stream with others of its set, None if it can."""
+        from sqlwin.execution.lowered import general_windows_in
+
         entry = self.catalog.entry(insert.name)
         if self.emits_updates:
             return "its windows are emitted more than once"

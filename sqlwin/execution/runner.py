@@ -12,8 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.catalog import Schema
@@ -29,6 +27,7 @@ from runtime.names import quote_name
 from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.errors import translate_spark_errors
+from runtime.spark.exceptions import spark_error
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.session import is_remote
 from runtime.spark.settings import change_setting
@@ -41,8 +40,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.double_quotes import check_double_quotes
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.loaded_code import check_loaded_code
-from sqlwin.execution.lowered import LoweredBatch, LoweredStream
-from sqlwin.execution.planning import Plans
+from sqlwin.execution.planning import LoweredBatch, Plans
 from sqlwin.result import (
     ExplainResult,
     InsertResult,
@@ -53,15 +51,17 @@ from sqlwin.result import (
     TableResult,
 )
 from sqlwin.result.in_process import InProcessRows
-from sqlwin.result.spark import SparkRows
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from planner.explain.document import QueryDocument
     from sqlwin.execution.explain import Explanations
     from sqlwin.execution.materialized import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
+    from sqlwin.result.spark import SparkRows
 
 # Statements that start Spark only where they need it
 _WITHOUT_SPARK = (
@@ -328,7 +328,7 @@ class Runner:
                     return self._rows_here(plan, place)
             lowered = self.plans.lower(plan, is_whole=True)
         self.plans.mark_jobs()
-        if isinstance(lowered, LoweredStream):
+        if not isinstance(lowered, LoweredBatch):
             from sqlwin.execution.streams.results import StreamQuery
 
             opened = StreamQuery(self.plans, lowered, query, text)
@@ -403,7 +403,7 @@ class Runner:
         message, notes = self._definitions.create_table(statement, rows.schema)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
-        if isinstance(lowered, LoweredStream):
+        if not isinstance(lowered, LoweredBatch):
             from sqlwin.execution.streams.results import StartedInsert, insert_result
             from sqlwin.execution.streams.sinks import IntoTable
             from sqlwin.execution.streams.start import start_stream
@@ -415,7 +415,6 @@ class Runner:
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
                 if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
-                    assert isinstance(lowered, LoweredBatch)
                     place, rows = "", self.plans.batch_rows(lowered)
                 fitted = fit_rows(rows, table)
                 if isinstance(place, InProcessStep):
@@ -443,7 +442,7 @@ class Runner:
     def _is_known_to_spark(self, name: Name) -> bool:
         try:
             return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
-        except PySparkException:
+        except spark_error():
             return False  # the catalog or database does not exist
 
     # -- streams -------------------------------------------------------------------------------
@@ -525,6 +524,8 @@ class Runner:
     def _spark_rows(self, frame: DataFrame, arrow: ArrowRows | None = None) -> SparkRows:
         """Return the rows of the current statement that Spark's tasks compute."""
         most_bytes = int(self.config.get("sqlwin.result.max-in-flight"))
+        from sqlwin.result.spark import SparkRows
+
         return SparkRows(frame, self.plans.time_zone, self.plans.run, most_bytes, arrow)
 
 

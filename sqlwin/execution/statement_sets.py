@@ -33,8 +33,8 @@ from sqlwin.execution.inserts import (
     insert_into_spark,
     target_of,
 )
-from sqlwin.execution.lowered import LoweredBatch, lower_set
-from sqlwin.execution.planning import Plans
+from sqlwin.execution.lowered import lower_set
+from sqlwin.execution.planning import LoweredBatch, Plans
 from sqlwin.execution.slices.insert import insert_into_slices
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.results import StartedInsert, insert_result, stop_all

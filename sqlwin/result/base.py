@@ -20,7 +20,6 @@ from rich.console import Console
 
 from runtime.errors import MissingAttributeError
 from runtime.spec.figures import count_text
-from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 from sqlwin.result.tables import pandas_frame, polars_frame
 
@@ -273,6 +272,8 @@ class ResultWithRows(StatementResult):
         print_table(self.columns, batches, console, max_rows=max_rows, more=more)
 
     def _repr_html_(self) -> str:
+        from sqlwin.display.html_table import MOST_ROWS, html_table
+
         return html_table(self.columns, self.batches(MOST_ROWS + 1))
 
     def _summary(self) -> str:

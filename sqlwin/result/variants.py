@@ -13,7 +13,6 @@ from rich.console import Console
 
 from runtime.errors import ExecutionError
 from runtime.spec.figures import count_text
-from sqlwin.display.plan_page import plan_frame
 from sqlwin.display.table import write_stream_table
 from sqlwin.result.base import ResultWithRows, ResultWithText
 from sqlwin.result.rows import QueryRows, RunRecord
@@ -186,7 +185,11 @@ class ExplainResult(ResultWithText):
         return self.text
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() if self.document is None else plan_frame(self.document)
+        if self.document is None:
+            return super()._repr_html_()
+        from sqlwin.display.plan_page import plan_frame
+
+        return plan_frame(self.document)
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,24 +3,20 @@
 Columns are matched by name, ignoring case; in CSV without a header by position. A JSON field that a
 line lacks is NULL. Parquet, ORC and Avro type their columns; a declared type may be wider than the
 file's, but a value never changes.
+
+Modules that read or write files with Spark are imported when that happens: a query that this
+process answers needs none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector
-from runtime.connectors.filesystem.arrivals import arrivals_check
-from runtime.connectors.filesystem.read import METADATA, read, unwritten_note
-from runtime.connectors.filesystem.split_batches import split_batches
-from runtime.connectors.filesystem.splits import FileSplits, scan, stream_scan
-from runtime.connectors.filesystem.stream import stream
-from runtime.connectors.filesystem.stream_write import open_sink
-from runtime.connectors.filesystem.write import why_spark_writes, write_files, write_rows
+from runtime.connectors.declarations import check_columns
+from runtime.connectors.filesystem.planning import METADATA, scan, stream_scan, unwritten_note
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.detection.log_lines import group_names, pattern_error
 from runtime.errors import CatalogError, nearest
@@ -42,8 +38,15 @@ from runtime.options.formats import (
     spark_options,
 )
 from runtime.options.known import FILESYSTEM
+from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.source import FileLog
 from runtime.spec.table import TableColumn, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from runtime.connectors.filesystem.splits import FileSplits
+    from runtime.frames.arrow_rows import BatchRows
 
 
 def validate(spec: TableSpec) -> None:
@@ -168,6 +171,9 @@ class FileChecks:
     @classmethod
     def of(cls, spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) -> FileChecks:
         """Return the checks for tables of the connector."""
+        from runtime.connectors.filesystem.arrivals import arrivals_check
+        from runtime.connectors.filesystem.split_batches import split_batches
+
         return cls(arrivals_check(spark, specs, log), split_batches(spark, specs, log))
 
     def check(self, batch: int) -> None:
@@ -179,23 +185,65 @@ class FileChecks:
         return None if self.find_missing is None else self.find_missing(batch)
 
 
+def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    from runtime.connectors.filesystem.read import read
+
+    return read(spark, spec)
+
+
+def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    from runtime.connectors.filesystem.stream import stream
+
+    return stream(spark, spec)
+
+
+def _splits(spark: SparkSession, spec: TableSpec) -> FileSplits:
+    from runtime.connectors.filesystem.splits import FileSplits
+
+    return FileSplits(spark, spec)
+
+
+def _write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    from runtime.connectors.filesystem.write import write_files
+
+    return write_files(dataframe, spec, overwrite)
+
+
+def _write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
+    from runtime.connectors.filesystem.write import write_rows
+
+    return write_rows(rows, spec, overwrite)
+
+
+def _why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
+    from runtime.connectors.filesystem.write import why_spark_writes
+
+    return why_spark_writes(spark, spec)
+
+
+def _open_sink(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
+    from runtime.connectors.filesystem.stream_write import open_sink
+
+    return open_sink(dataframe, spec, writer)
+
+
 CONNECTOR = Connector(
     "filesystem",
     validate,
-    read,
-    stream,
+    _read,
+    _stream,
     is_monitored,
     streams_bounded=True,
-    write=write_files,
-    write_arrow=write_rows,
-    needs_spark=why_spark_writes,
+    write=_write_files,
+    write_arrow=_write_rows,
+    needs_spark=_why_spark_writes,
     overwrites=True,
-    open_sink=open_sink,
+    open_sink=_open_sink,
     note=unwritten_note,
     idle_options=idle_options(FILESYSTEM),
     file_format=lambda spec: format_of(option_values(spec)),
     scan=scan,
     stream_scan=stream_scan,
-    splits=FileSplits,
+    splits=_splits,
     check_input=FileChecks.of,
 )

@@ -24,6 +24,7 @@ from runtime.connectors.columns import (
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import load_cached
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
+from runtime.connectors.filesystem.planning import METADATA, may_be_unwritten
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.records import load_objects, load_records
 from runtime.connectors.filesystem.stored import read_stored
@@ -56,12 +57,6 @@ from runtime.spark.messages import plain_name
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableColumn, TableSpec
 
-METADATA = {
-    "file.path": "file_path",
-    "file.name": "file_name",
-    "file.size": "file_size",
-    "file.modification-time": "file_modification_time",
-}
 _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
 # How often Spark may list a directory that streams write to at the same time
 _ATTEMPTS = 3
@@ -219,31 +214,6 @@ def reachable_files(
                     spec, f"{file} is empty and not a valid file of format", "delete the file"
                 )
     return files
-
-
-def may_be_unwritten(spec: TableSpec, path: str) -> bool:
-    """Return whether a missing path may be the directory of a table that nothing was written to.
-
-    Such a table has no rows. If columns are not declared, or if the path is a pattern or has a
-    suffix such as `.csv`, it is more likely misspelt.
-    """
-    name = path.rstrip("/").rpartition("/")[2]
-    is_file = bool(os.path.splitext(name)[1]) or any(sign in name for sign in "*?[{")
-    return bool(spec.columns) and not is_file
-
-
-def unwritten_note(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return the note about a table whose directory on this machine is missing, or None.
-
-    The table has no rows, and its path may be misspelt.
-    """
-    path = option_values(spec).get("path")
-    if path is None or is_remote(spark):
-        return None
-    origin = resolve(spark, path)
-    if not is_local_path(origin) or os.path.exists(origin) or not may_be_unwritten(spec, origin):
-        return None
-    return f"{origin} does not exist yet, so `{spec.name}` has no rows"
 
 
 def completeness_filter(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:

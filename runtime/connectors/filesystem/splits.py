@@ -1,4 +1,4 @@
-"""Tables of files as tasks read them: input of the Arrow scan, and files of a stream as splits.
+"""Files of a stream as splits that tasks read.
 
 A split of a stream is a file path or, in an object store for which Spark has no file system, the
 text of a FileRange.
@@ -14,75 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.connectors.filesystem.stream import path_of, stream_paths
-from runtime.frames.scan_source import scan_source, store_of_scan
-from runtime.options.formats import STREAM_OPTIONS
-from runtime.scan.metadata import find_stream_source
+from runtime.frames.scan_source import store_of_scan
 from runtime.scan.splits import FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.scan.stream_files import read_stream_file
 from runtime.spark.files import files_at, spark_reads, store_at
-from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
-from runtime.spec.source import SplitTable
-from runtime.spec.table import LATE_ROWS, Column, TableSpec
-
-# Options that do not affect how a batch reads files. Spark's file stream source uses its options to
-# decide in which order, and how many at a time, a stream reads them.
-_OPTIONS = frozenset(
-    ("path", "format", LATE_ROWS, *STREAM_OPTIONS, *map(str.lower, STREAM_OPTIONS.values()))
-)
-# Further options that only affect which files of a stream are read, and when
-_STREAM_OPTIONS = frozenset(("source.monitor-interval", "source.path.regex-pattern"))
-
-
-def not_scannable(
-    spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False
-) -> str | None:
-    """Return why the Arrow scan cannot read columns of a table of files, or None if it may.
-
-    The files are not examined.
-    """
-    if is_stream and spec.late_rows is not None:
-        return f"late rows go to {spec.late_rows} with all columns of the table"
-    options = {name.lower(): value for name, value in spec.options}
-    others = sorted(set(options) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
-    if others:
-        return f"the table has the option '{others[0]}'"
-    if options.get("format", "").lower() != "parquet" and not options["path"].endswith(".parquet"):
-        return "the files are not Parquet"
-    needed = {column.name.partition(".")[0].lower() for column in columns}
-    for column in spec.columns:
-        if column.name.lower() in needed and (column.computed or column.metadata):
-            return f"{column.name} is not stored in the files"
-    return None
-
-
-def scan(
-    spark: SparkSession,
-    spec: TableSpec,
-    columns: Sequence[Column],
-    filters: Sequence[Expression] = (),
-) -> ScanSource | str:
-    """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
-    reason = not_scannable(spec, columns)
-    if reason is not None:
-        return reason
-    source = scan_source(spark, spec.option_map["path"], columns)
-    return source if isinstance(source, ScanSource) else source.reason
-
-
-def stream_scan(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
-) -> SplitTable | str:
-    """Return the files of a stream for the Arrow scan, or the reason why it cannot read them."""
-    reason = not_scannable(spec, columns, is_stream=True)
-    if reason is not None:
-        return reason
-    source = scan_source(spark, spec.option_map["path"], columns, find_stream_source)
-    if not isinstance(source, ScanSource):
-        return source.reason
-    return SplitTable(spec, source.path, source.columns)
+from runtime.spec.table import Column, TableSpec
 
 
 @dataclass(frozen=True)

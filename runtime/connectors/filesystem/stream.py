@@ -19,6 +19,7 @@ from runtime.commits import read_commits
 from runtime.connectors.columns import declared_schema, no_columns
 from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
+from runtime.connectors.filesystem.planning import may_be_unwritten
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
     declared_column,
@@ -26,7 +27,6 @@ from runtime.connectors.filesystem.read import (
     file_columns,
     load_text,
     load_with_partition_types,
-    may_be_unwritten,
     reachable,
     reachable_files,
     read_stored_table,

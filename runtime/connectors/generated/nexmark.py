@@ -15,8 +15,9 @@ import datetime as dt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import check_columns, declared_type
+from runtime.connectors.columns import declared_type
 from runtime.connectors.connector import Connector
+from runtime.connectors.declarations import check_columns
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
 from runtime.connectors.generated.row_numbers import Pace, bounded_row_numbers, row_numbers

@@ -15,8 +15,8 @@ from pyspark.sql.types import DataType
 
 from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
-from runtime.connectors.columns import check_columns
 from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.declarations import check_columns
 from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.scan import KafkaSplits, scan

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import check_columns, pick
+from runtime.connectors.columns import pick
 from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.declarations import check_columns
 from runtime.connectors.lake.delta.snapshot import load_delta
 from runtime.connectors.lake.delta.stream import stream_delta
 from runtime.connectors.lake.delta.write import write_delta

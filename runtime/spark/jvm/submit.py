@@ -14,9 +14,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-
-from pyspark.find_spark_home import _find_spark_home
+from typing import Any
 
 from runtime.errors import SetupError
 from runtime.logs import log_file
@@ -164,7 +164,15 @@ def _submit_arguments() -> tuple[dict[str, str], Path | None]:
 
 
 def _spark_home() -> Path:
-    return Path(_find_spark_home())
+    """Return Spark's directory by PySpark's rules, without importing the rest of PySpark."""
+    package = find_spec("pyspark")
+    assert package is not None and package.origin is not None
+    file = Path(package.origin).parent / "find_spark_home.py"
+    spec = spec_from_file_location("pyspark.find_spark_home", file)
+    assert spec is not None and spec.loader is not None
+    module: Any = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Path(module._find_spark_home())
 
 
 def _conf_directory() -> Path:

@@ -1,0 +1,111 @@
+"""Answers about tables of files while a query is planned. They need neither PySpark nor Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from runtime.files import is_local_path
+from runtime.frames.scan_source import scan_source
+from runtime.options.checks import option_values
+from runtime.options.formats import STREAM_OPTIONS
+from runtime.scan.metadata import find_stream_source
+from runtime.spark.files import resolve
+from runtime.spark.session import is_remote
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
+from runtime.spec.table import LATE_ROWS, Column, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Metadata columns, and Spark's names for them
+METADATA = {
+    "file.path": "file_path",
+    "file.name": "file_name",
+    "file.size": "file_size",
+    "file.modification-time": "file_modification_time",
+}
+# Options that do not affect how a batch reads files. Spark's file stream source uses its options to
+# decide in which order, and how many at a time, a stream reads them.
+_OPTIONS = frozenset(
+    ("path", "format", LATE_ROWS, *STREAM_OPTIONS, *map(str.lower, STREAM_OPTIONS.values()))
+)
+# Further options that only affect which files of a stream are read, and when
+_STREAM_OPTIONS = frozenset(("source.monitor-interval", "source.path.regex-pattern"))
+
+
+def not_scannable(
+    spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False
+) -> str | None:
+    """Return why the Arrow scan cannot read columns of a table of files, or None if it may.
+
+    The files are not examined.
+    """
+    if is_stream and spec.late_rows is not None:
+        return f"late rows go to {spec.late_rows} with all columns of the table"
+    options = {name.lower(): value for name, value in spec.options}
+    others = sorted(set(options) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
+    if others:
+        return f"the table has the option '{others[0]}'"
+    if options.get("format", "").lower() != "parquet" and not options["path"].endswith(".parquet"):
+        return "the files are not Parquet"
+    needed = {column.name.partition(".")[0].lower() for column in columns}
+    for column in spec.columns:
+        if column.name.lower() in needed and (column.computed or column.metadata):
+            return f"{column.name} is not stored in the files"
+    return None
+
+
+def scan(
+    spark: SparkSession,
+    spec: TableSpec,
+    columns: Sequence[Column],
+    filters: Sequence[Expression] = (),
+) -> ScanSource | str:
+    """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
+    reason = not_scannable(spec, columns)
+    if reason is not None:
+        return reason
+    source = scan_source(spark, spec.option_map["path"], columns)
+    return source if isinstance(source, ScanSource) else source.reason
+
+
+def stream_scan(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> SplitTable | str:
+    """Return the files of a stream for the Arrow scan, or the reason why it cannot read them."""
+    reason = not_scannable(spec, columns, is_stream=True)
+    if reason is not None:
+        return reason
+    source = scan_source(spark, spec.option_map["path"], columns, find_stream_source)
+    if not isinstance(source, ScanSource):
+        return source.reason
+    return SplitTable(spec, source.path, source.columns)
+
+
+def may_be_unwritten(spec: TableSpec, path: str) -> bool:
+    """Return whether a missing path may be the directory of a table that nothing was written to.
+
+    Such a table has no rows. If columns are not declared, or if the path is a pattern or has a
+    suffix such as `.csv`, it is more likely misspelt.
+    """
+    name = path.rstrip("/").rpartition("/")[2]
+    is_file = bool(os.path.splitext(name)[1]) or any(sign in name for sign in "*?[{")
+    return bool(spec.columns) and not is_file
+
+
+def unwritten_note(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return the note about a table whose directory on this machine is missing, or None.
+
+    The table has no rows, and its path may be misspelt.
+    """
+    path = option_values(spec).get("path")
+    if path is None or is_remote(spark):
+        return None
+    origin = resolve(spark, path)
+    if not is_local_path(origin) or os.path.exists(origin) or not may_be_unwritten(spec, origin):
+        return None
+    return f"{origin} does not exist yet, so `{spec.name}` has no rows"
