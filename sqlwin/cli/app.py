@@ -32,8 +32,26 @@ from sqlwin.console.scripts import read_scripts
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
 
-# Threshold of new objects for Python's garbage collection; the default is 700
+# New objects before the first garbage collection. Modules and a small query make 150,000.
+_OBJECTS_BEFORE_COLLECTIONS = 500_000
+# New objects before each later collection; Python's default is 700
 _OBJECTS_OF_A_COLLECTION = 50_000
+
+
+def _postpone_collections() -> None:
+    """Let short commands end before garbage is first collected.
+
+    Modules and plans live as long as the process. Visiting them takes a tenth of a short command's
+    time, and up to a second at its end.
+    """
+
+    def collect_more_often(phase: str, info: dict[str, int]) -> None:
+        gc.set_threshold(_OBJECTS_OF_A_COLLECTION)
+        gc.callbacks.remove(collect_more_often)
+
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTIONS)
+    gc.callbacks.append(collect_more_often)
+    atexit.register(gc.freeze)
 
 
 def _version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
@@ -80,10 +98,7 @@ def main() -> None:
       3    failure while running
       130  interrupted (Ctrl-C); 143 by SIGTERM
     """  # noqa: D301 (click's mark is the character \b itself)
-    # Modules and plans live as long as the process. Collecting garbage in them takes a tenth of a
-    # short command's time, and up to a second at its end.
-    gc.set_threshold(_OBJECTS_OF_A_COLLECTION)
-    atexit.register(gc.freeze)
+    _postpone_collections()
 
 
 @main.command(cls=PageCommand, short_help="Run SQL from files, -e or standard input.")
