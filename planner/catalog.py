@@ -88,7 +88,19 @@ class Catalog(Protocol):
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
-        """Return the computed columns of a session table by lower-case name."""
+        """Return the computed columns of a session table by lower-case name.
+
+        The caller must not modify the trees.
+        """
+
+    def expression(self, text: str) -> exp.Expr:
+        """Return the tree of an expression of a table's definition, such as its watermark.
+
+        The caller must not modify the tree.
+
+        Args:
+            text: The expression as Spark SQL.
+        """
 
     def stream_splits(self, name: tuple[str, ...], columns: Schema) -> SplitTable | str:
         """Return the splits of a stream that tasks read themselves, or the reason why they cannot.

@@ -68,7 +68,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
     name, delay_us = ".".join(rows.table), None
     if stream is not None:
         followed = stream.watermark
-        delay_us = None if followed is None else plain_delay_us(followed)
+        delay_us = None if followed is None else plain_delay_us(followed, catalog)
         if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
             return Refusal("the watermark is not the time column with a constant delay")
     scan: FileScan | SplitScan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import sqlglot
 from sqlglot import exp
 
 from planner.catalog import Catalog
@@ -13,7 +12,6 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.sql.build import bare_column, star_leaves_out
 from planner.sql.intervals import fold_interval
 from planner.sql.parts import only_source, sources_of
-from planner.sql.render import SparkSql
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError
 from runtime.spec.table import Watermark
@@ -33,12 +31,12 @@ def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | 
     if local.time_type != "timestamp_ntz":
         return None
     watermark = _watermark_of(local.input, local.time_column, catalog)
-    return None if watermark is None else plain_delay_us(watermark)
+    return None if watermark is None else plain_delay_us(watermark, catalog)
 
 
-def plain_delay_us(watermark: Watermark) -> int | None:
+def plain_delay_us(watermark: Watermark, catalog: Catalog) -> int | None:
     """Return a watermark's delay in microseconds, or None if it is not a constant delay."""
-    expression = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
+    expression = catalog.expression(watermark.expression)
     delay = 0
     if isinstance(expression, exp.Sub):
         length = _length_us(expression.expression)

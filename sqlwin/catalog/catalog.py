@@ -55,6 +55,7 @@ from sqlwin.catalog.entries import (
     entry_name,
     normalise_name,
 )
+from sqlwin.catalog.expressions import Expressions
 from sqlwin.catalog.files import (
     FilesByName,
     StatesByName,
@@ -70,7 +71,6 @@ from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.variables import Variables
-from sqlwin.parser.parser import parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +91,7 @@ class SessionCatalog:
         analyzer: Access to Spark's analyser.
         slices: Slices of materialized tables.
         variables: Python variables that queries name.
+        expressions: Trees of the computed columns and watermarks of tables.
         n_changes: Counter that increases with each statement and each added or dropped table.
 
     Args:
@@ -120,6 +121,7 @@ class SessionCatalog:
         self._unwritten: dict[str, str] = {}
         self._states = StatesByName(spark)
         self.variables = Variables()
+        self.expressions = Expressions()
         self.spark_tables = SparkTables(spark)
         self.analyzer = SparkAnalyzer(
             spark, self.names, self._schema_of_view, self.show_statement_tables
@@ -504,10 +506,14 @@ class SessionCatalog:
         """Return the computed columns of a session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         return {
-            column.name.lower(): parse_query(f"SELECT {column.computed}").expressions[0]
+            column.name.lower(): self.expressions.tree(column.computed)
             for column in (table.columns if table is not None else ())
             if column.computed is not None
         }
+
+    def expression(self, text: str) -> exp.Expr:
+        """Return the tree of a table's expression. See `planner.catalog.Catalog`."""
+        return self.expressions.tree(text)
 
     def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
         """Return the materialized tables over a base table. See `planner.catalog.Catalog`."""

@@ -19,7 +19,7 @@ from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View, columns_of
 from sqlwin.catalog.options import idle_notes
-from sqlwin.statements.ddl import fault_in_names, has_no_physical_columns
+from sqlwin.statements.column_checks import NameFault, fault_in_names, has_no_physical_columns
 from sqlwin.statements.nodes import Create, CreateTable, CreateView, Statement
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Definitions:
                 is to be filled but is only a source.
         """
         self._refuse_spark_view(statement)
+        self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
         if not is_of_files(spec) or not knows_types(spec):
             self._catalog.start_spark()
@@ -79,7 +80,7 @@ class Definitions:
                 validate_table(spec)
             spec, notes = self._detect(spec, may_lack_files=statement.like is not None)
         if statement.like is not None and not has_no_physical_columns(spec.columns):
-            _check_names(spec)
+            self._check_names(spec)
         validate_table(spec)
         if rows is not None:
             check_writable(spec, overwrite=False)
@@ -129,7 +130,7 @@ class Definitions:
         """
         notes: tuple[str, ...] = ()
         declared = spec.columns
-        fault = fault_in_names(declared, _used_names(spec), spec.watermark)
+        fault = self._fault_in_names(spec)
         has_metadata = any(column.metadata for column in declared)
         if (is_of_files(spec) or brings_columns(spec)) and (fault is not None or not has_metadata):
             bare = replace(spec, columns=(), watermark=None, primary_key=())
@@ -153,8 +154,24 @@ class Definitions:
                 watermark=spec.watermark,
                 primary_key=spec.primary_key,
             )
-        _check_names(spec)
+        self._check_names(spec)
         return spec, notes
+
+    def _fault_in_names(self, spec: TableSpec) -> NameFault | None:
+        """Return the error about columns that the clauses of a table name, or None."""
+        tree_of = self._catalog.expressions.tree
+        return fault_in_names(spec.columns, _used_names(spec), spec.watermark, tree_of)
+
+    def _check_names(self, spec: TableSpec) -> None:
+        """Check that the clauses of a table name existing columns.
+
+        Raises:
+            AnalysisError: A clause names an unknown column.
+        """
+        fault = self._fault_in_names(spec)
+        if fault is not None:
+            clause, name = _used_names(spec)[fault.use]
+            raise AnalysisError(fault.message, subjects=(f"{clause} {name}", name), hint=fault.hint)
 
     def _detect(
         self, spec: TableSpec, *, may_lack_files: bool
@@ -240,19 +257,6 @@ def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
     if spec.watermark is not None:
         uses.append(("WATERMARK FOR", spec.watermark.column))
     return uses
-
-
-def _check_names(spec: TableSpec) -> None:
-    """Check that the clauses of a table name existing columns.
-
-    Raises:
-        AnalysisError: A clause names an unknown column.
-    """
-    uses = _used_names(spec)
-    fault = fault_in_names(spec.columns, uses, spec.watermark)
-    if fault is not None:
-        clause, name = uses[fault.use]
-        raise AnalysisError(fault.message, subjects=(f"{clause} {name}", name), hint=fault.hint)
 
 
 def is_of_files(spec: TableSpec) -> bool:

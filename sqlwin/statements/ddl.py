@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.double_quotes import double_quotes_error, is_in_double_quotes
 from planner.sql.flink_functions import rewrite_functions
 from planner.sql.flink_queries import rewrite_clauses
-from planner.sql.render import SparkSql
 from planner.sql.wall_clocks import keep_wall_clocks
-from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
-from sqlwin.parser.base import read_options, read_string
+from sqlwin.parser.base import PLACE, read_options, read_string
 from sqlwin.parser.parser import SqlWinParser, to_spark
 from sqlwin.parser.types import column_type
+from sqlwin.statements.column_checks import (
+    fault_in_names,
+    has_no_physical_columns,
+    inferred_type,
+)
 from sqlwin.statements.queries import read_ast, read_identifier, read_name, read_query_and_text
 
 _LIKE_FEATURES = frozenset(
@@ -54,19 +56,9 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     fields |= read_clauses(
         parser, readers, "remove it: each query distributes the rows that it reads"
     )
-    columns = {column.name.lower(): column for column in elements.columns}
-    fields["columns"] = tuple(
-        column
-        if column.computed is None
-        else replace(
-            column, computed=_with_wall_clocks(elements.computed[column.name.lower()], columns)
-        )
-        for column in elements.columns
-    )
-    if elements.watermark is not None and elements.watermark_tree is not None:
-        text = _with_wall_clocks(elements.watermark_tree, columns)
-        elements.watermark = replace(elements.watermark, expression=text)
-    fields["watermark"] = elements.watermark
+    elements = _keep_wall_clocks(elements)
+    fields["columns"], fields["watermark"] = tuple(elements.columns), elements.watermark
+    fields["expressions"] = elements.expressions
     fields["primary_key"] = tuple(token.text for token in elements.primary_key)
     partitioned_by = fields.get("partitioned_by", ())
     if "like" not in fields:
@@ -117,9 +109,8 @@ class _Elements:
     watermark: Watermark | None = None
     watermark_token: Token | None = None
     double_quoted: list[exp.Expr] = field(default_factory=list)
-    # trees of the computed columns by lower-case name, and of the watermark's expression
-    computed: dict[str, exp.Expr] = field(default_factory=dict)
-    watermark_tree: exp.Expr | None = None
+    # trees of the computed columns and of the watermark, by their text in Spark SQL
+    expressions: dict[str, exp.Expr] = field(default_factory=dict)
 
     def set_primary_key(self, parser: SqlWinParser, first: Token, columns: list[Token]) -> None:
         """Set the columns of a PRIMARY KEY that starts at a token, and read NOT ENFORCED."""
@@ -182,7 +173,7 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
     start = parser._curr
-    tree = _expression(parser, elements)
+    expression = _read_expression(parser, elements)
     if start.text.upper() == "WITHOFFSET":
         parser.fail(
             "withOffset is not supported",
@@ -191,16 +182,15 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
         )
     if elements.watermark is not None:
         parser.fail("a table can have only one WATERMARK", first, parser._prev)
-    elements.watermark, elements.watermark_tree = Watermark(name, to_spark(tree)), tree
+    elements.watermark = Watermark(name, expression)
     elements.watermark_token = column
 
 
 def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
     name = read_identifier(parser, "a column")
     if parser._match(TokenType.ALIAS):
-        tree = elements.computed[name.lower()] = _expression(parser, elements)
-        comment = _optional_comment(parser)
-        return TableColumn(name, None, comment=comment, computed=to_spark(tree))
+        expression = _read_expression(parser, elements)
+        return TableColumn(name, None, comment=_optional_comment(parser), computed=expression)
     type_ = _read_type(parser, name)
     column: dict[str, Any] = {}
     while parser._curr and parser._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
@@ -245,8 +235,8 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
     return column_type(parser, kind, first)
 
 
-def _expression(parser: SqlWinParser, elements: _Elements) -> exp.Expr:
-    """Read an expression, with Spark's functions instead of Flink's."""
+def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
+    """Read an expression, with Spark's functions instead of Flink's, and return its text."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
@@ -257,19 +247,39 @@ def _expression(parser: SqlWinParser, elements: _Elements) -> exp.Expr:
     # PROCTIME() is kept because it defines a processing time column.
     rewrite_functions(root, keep=frozenset({"PROCTIME"}))
     tree: exp.Expr = root.this.pop()
-    return tree
+    text = to_spark(tree)
+    elements.expressions[text] = tree
+    return text
 
 
-def _with_wall_clocks(tree: exp.Expr, columns: Mapping[str, TableColumn]) -> str:
-    """Return an expression over columns of a table as Spark SQL. Times keep having no zone."""
+def _keep_wall_clocks(elements: _Elements) -> _Elements:
+    """Return the elements with expressions in which times keep having no zone."""
+    columns = {column.name.lower(): column for column in elements.columns}
+    expressions: dict[str, exp.Expr] = {}
 
     def type_of(part: exp.Expr) -> str | None:
-        type_ = _inferred_type(part, columns)
+        type_ = inferred_type(part, columns, elements.expressions.__getitem__)
         return None if type_ is None else type_.lower()
 
-    query = exp.Select(expressions=[tree.copy()])
-    keep_wall_clocks(query, type_of)
-    return to_spark(query.expressions[0].unalias())
+    def rewrite(text: str) -> str:
+        query = exp.Select(expressions=[elements.expressions[text].copy()])
+        keep_wall_clocks(query, type_of)
+        tree = query.expressions[0].unalias().pop()
+        for part in tree.walk():
+            for place in PLACE:
+                part.meta.pop(place, None)  # a query over the table has another text
+        new_text = to_spark(tree)
+        expressions[new_text] = tree
+        return new_text
+
+    new_columns = [
+        column if column.computed is None else replace(column, computed=rewrite(column.computed))
+        for column in elements.columns
+    ]
+    watermark = elements.watermark
+    if watermark is not None:
+        watermark = replace(watermark, expression=rewrite(watermark.expression))
+    return replace(elements, columns=new_columns, watermark=watermark, expressions=expressions)
 
 
 def _optional_comment(parser: SqlWinParser) -> str | None:
@@ -296,132 +306,10 @@ def _check_names(
     if elements.watermark_token is not None:
         uses.append(("WATERMARK FOR", elements.watermark_token))
     named = [(clause, token.text) for clause, token in uses]
-    fault = fault_in_names(elements.columns, named, elements.watermark)
+    tree_of = elements.expressions.__getitem__
+    fault = fault_in_names(elements.columns, named, elements.watermark, tree_of)
     if fault is not None:
         parser.fail(fault.message, uses[fault.use][1], hint=fault.hint)
-
-
-def has_no_physical_columns(columns: Sequence[TableColumn]) -> bool:
-    """Return whether CREATE TABLE declares only computed and metadata columns, or none."""
-    return all(column.computed or column.metadata for column in columns)
-
-
-@dataclass(frozen=True)
-class NameFault:
-    """Error about a column that a clause of CREATE TABLE names.
-
-    Attributes:
-        message: Error message.
-        use: Position in `uses` of the clause and name.
-        hint: Suggested correction.
-    """
-
-    message: str
-    use: int
-    hint: str | None = None
-
-
-def fault_in_names(
-    columns: Sequence[TableColumn], uses: Sequence[tuple[str, str]], watermark: Watermark | None
-) -> NameFault | None:
-    """Return the error about names in the clauses of a CREATE TABLE, or None.
-
-    Args:
-        columns: All columns of the table.
-        uses: Clauses and the columns that they name, ending with the watermark.
-        watermark: The watermark.
-    """
-    names = [column.name for column in columns]
-    lower_names = {name.lower() for name in names}
-    for use, (clause, name) in enumerate(uses):
-        if name.lower() not in lower_names:
-            close = nearest(name, names)
-            available = f"available columns: {', '.join(names)}" if names else None
-            return NameFault(
-                f"{clause} names `{name}`, which is not a column of the table",
-                use,
-                f"did you mean {close}?" if close else available,
-            )
-    if watermark is None:
-        return None
-    return _fault_in_watermark(columns, watermark, len(uses) - 1)
-
-
-def _fault_in_watermark(
-    table_columns: Sequence[TableColumn], watermark: Watermark, use: int
-) -> NameFault | None:
-    """Return the error about a watermark that is known not to be on a time column."""
-    columns = {column.name.lower(): column for column in table_columns}
-    used = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
-    for column in used.find_all(exp.Column):
-        if not column.table and column.name.lower() not in columns:
-            close = nearest(column.name, [other.name for other in table_columns])
-            return NameFault(
-                f"the watermark of `{watermark.column}` names `{column.name}`, which is not a "
-                "column of the table",
-                use,
-                f"did you mean {close}?" if close else None,
-            )
-    time = exp.column(watermark.column, quoted=True)
-    for part, text in ((time, watermark.column), (used, watermark.expression)):
-        type_ = _inferred_type(part, columns)
-        if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
-            return NameFault(
-                f"a watermark must be a TIMESTAMP, but `{text.strip('`')}` is {type_.upper()}",
-                use,
-                "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or use a computed column: ts AS "
-                f"TO_TIMESTAMP({text})"
-                if isinstance(part, exp.Column)
-                else f"for example {watermark.column} - INTERVAL '5' SECOND",
-            )
-    return None
-
-
-# Functions that return a string, often mistaken for a time
-_TEXTS = (
-    exp.Concat,
-    exp.DPipe,
-    exp.Lower,
-    exp.Substring,
-    exp.TimeToStr,
-    exp.Trim,
-    exp.UnixToStr,
-    exp.Upper,
-)
-
-
-def _inferred_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | None:
-    """Return the type of an expression over the columns of a table if it is obvious, else None.
-
-    Spark is not asked, because that would take as long as the rest of CREATE TABLE.
-    """
-    expr = expr.unnest()
-    match expr:
-        case exp.Column() if not expr.table and expr.name.lower() in columns:
-            column = columns[expr.name.lower()]
-            if column.computed is None:
-                return column.type
-            computed = sqlglot.parse_one(column.computed, dialect=SparkSql)
-            others = {name: other for name, other in columns.items() if other is not column}
-            return _inferred_type(computed, others)
-        case exp.Cast():
-            return to_spark(expr.to)
-        case exp.Literal():
-            return "STRING" if expr.is_string else "INT"
-        case exp.Add() | exp.Sub():
-            sides = (expr.this, expr.expression)
-            lengths = [isinstance(side.unnest(), exp.Interval) for side in sides]
-            if sum(lengths) == 1:
-                return _inferred_type(sides[lengths.index(False)], columns)
-            types = {_inferred_type(side, columns) for side in sides}
-            return "BIGINT" if types <= {"INT", "BIGINT"} else None
-        case exp.Div():
-            return "DOUBLE"
-        case exp.Mul() | exp.IntDiv() | exp.Mod() if not expr.find(exp.Interval):
-            return "BIGINT"
-        case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
-            return "BOOLEAN"
-    return "STRING" if isinstance(expr, _TEXTS) else None
 
 
 # -- clauses ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ relative to the start of its own text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -141,6 +142,8 @@ class CreateTable(Create):
         partitioned_by: Names of the partition columns.
         primary_key: Names of the primary key columns.
         watermark: WATERMARK FOR, if any.
+        expressions: Trees of the computed columns and of the watermark, by their text. Without
+            source positions.
         like: Table of a LIKE clause, in parts.
         like_excluding: Features that LIKE excludes: CONSTRAINTS, DISTRIBUTION, GENERATED, METADATA,
             OPTIONS, PARTITIONS, WATERMARKS.
@@ -153,6 +156,7 @@ class CreateTable(Create):
     partitioned_by: tuple[str, ...] = ()
     primary_key: tuple[str, ...] = ()
     watermark: Watermark | None = None
+    expressions: Mapping[str, exp.Expr] = field(default_factory=dict, compare=False, repr=False)
     like: Name | None = None
     like_excluding: frozenset[str] = frozenset()
     like_overwriting: frozenset[str] = frozenset({"OPTIONS"})

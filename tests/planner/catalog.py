@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from runtime.spec.slices import SliceTable
+from sqlwin.parser.parser import parse_query
 
 
 class Catalog:
@@ -41,6 +42,9 @@ class Catalog:
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
         return {}
+
+    def expression(self, text: str) -> exp.Expr:
+        return parse_query(f"SELECT {text}").expressions[0]
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return self._streams.get(name[-1])

@@ -52,12 +52,12 @@ def rides(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
 
 @pytest.fixture
 def read(rides: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Texts with names of tables that are tokenized and parsed, from here on."""
+    """Texts with names of tables or columns that are tokenized, and texts that are parsed."""
     read = SimpleNamespace(tokenized=[], parsed=[])
     tokenize, parse = Tokenizer.tokenize, TokenParser.run
 
     def recording_tokenize(self: Tokenizer, sql: str) -> Any:
-        if any(name in sql for name in ("rides", "sink")):
+        if any(name in sql for name in ("rides", "sink", "tip")):
             read.tokenized.append(sql)
         return tokenize(self, sql)
 
@@ -92,6 +92,50 @@ def test_a_script_is_tokenized_once(rides: sqlwin.Session, read: SimpleNamespace
     assert read.tokenized == [SCRIPT]
     # EXPLAIN holds a statement that is parsed for it
     assert [text.split()[0] for text in read.parsed] == ["CREATE", "INSERT", "SELECT", "SELECT"]
+
+
+EXPRESSIONS = """
+    tip_name AS UPPER(CONCAT(city, 'tip')),
+    tip_ts AS ts + INTERVAL '1' HOUR,
+    tip AS fare * 2,
+    WATERMARK FOR tip_ts AS tip_ts - INTERVAL '5' SECOND
+"""
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_expressions_of_a_table_are_read_with_its_statement(
+    rides: sqlwin.Session, read: SimpleNamespace, tmp_path: Path, mode: str
+) -> None:
+    options = f"('connector' = 'filesystem', 'path' = '{tmp_path}/rides', 'format' = 'parquet')"
+    columns = "ts TIMESTAMP(3), city STRING, fare INT"
+    script = f"""
+        CREATE TABLE declared ({columns}, {EXPRESSIONS}) WITH {options};
+        CREATE TABLE from_files ({EXPRESSIONS}) WITH {options};
+        CREATE TABLE copied (more AS tip + 1) LIKE declared
+    """
+    rides.execute(f"SET 'execution.runtime-mode' = '{mode}'")
+    rides.execute(script)
+    assert (read.tokenized, len(read.parsed)) == ([script], 3)
+    for table, item in (("declared", "tip"), ("from_files", "tip"), ("copied", "more - 1")):
+        windows = TUMBLE.replace("rides", table).replace("(ts)", "(tip_ts)")
+        query = (
+            f"SELECT window_end, SUM({item}) AS s FROM {windows} GROUP BY window_start, window_end"
+        )
+        read.tokenized.clear()
+        (result,) = rides.execute(query)
+        assert sorted(result.to_arrow()["s"].to_pylist()) == [2, 10, 18, 26]
+        assert "ArrowScanLocalWindowAggregate" in rides.explain(query)
+        assert read.tokenized == [query] * 2
+
+
+def test_a_watermark_on_text_is_refused_without_a_second_read(
+    rides: sqlwin.Session, read: SimpleNamespace
+) -> None:
+    script = f"""CREATE TABLE tips (city STRING, {EXPRESSIONS.replace("FOR tip_ts", "FOR tip_name")})
+        WITH ('connector' = 'datagen')"""
+    with pytest.raises(SqlwinError, match="must be a TIMESTAMP, but `tip_name` is STRING"):
+        rides.execute(script)
+    assert (read.tokenized, len(read.parsed)) == ([script], 1)
 
 
 def test_a_query_with_parameters_is_read_once(rides: sqlwin.Session, read: SimpleNamespace) -> None:
