@@ -54,6 +54,7 @@ class SessionThread:
     Args:
         connect: Creates the session, in the thread. If it fails, waiting requests fail with its
             error, and the next request tries again.
+        clock: Returns the time in seconds, for the grace period after Ctrl-C.
 
     Attributes:
         session: The session, None before it exists. Only the thread may call its methods.
@@ -63,7 +64,9 @@ class SessionThread:
         on_spark: Called with the Spark session when it has started.
     """
 
-    def __init__(self, connect: Callable[[], Session]) -> None:
+    def __init__(
+        self, connect: Callable[[], Session], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.state = SessionState.STARTING
         self.started = time.monotonic()
         self.name = NO_SPARK
@@ -72,6 +75,7 @@ class SessionThread:
         self.on_spark: Callable[[Any], None] = lambda _: None
         self.on_change: Callable[[], None] = lambda: None
         self._connect = connect
+        self._clock = clock
         self.session: Session | None = None
         self._requests: queue.SimpleQueue[tuple[Future[Any], Callable[[Session], Any]] | None] = (
             queue.SimpleQueue()
@@ -216,7 +220,7 @@ class SessionThread:
                     raise Cancelled
             elif is_pressed:
                 self.drop(future)
-            elif time.monotonic() < give_up:
+            elif self._clock() < give_up:
                 continue
             elif n_tries == 1 and self._is_ending:
                 give_up = inf
@@ -226,7 +230,7 @@ class SessionThread:
             else:
                 self.drop(future)
             n_tries += 1
-            give_up = time.monotonic() + GRACE_SECONDS
+            give_up = self._clock() + GRACE_SECONDS
 
     def close(self, seconds: float = 10.0) -> None:
         """Stop Spark if it is running. After `seconds` it is left to the end of the process."""

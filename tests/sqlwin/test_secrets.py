@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -199,9 +198,12 @@ def test_the_command_line_of_the_jvm_and_all_that_a_run_says(tmp_path: Path) -> 
         env={**os.environ, "SQLWIN_LOG_FILE": str(log), "SPARK_CONF_DIR": str(tmp_path)},
     )
     command_lines: set[str] = set()
-    while process.poll() is None:
-        command_lines |= command_lines_of_children(process.pid)
-        time.sleep(0.05)
+
+    def has_ended() -> bool:
+        command_lines.update(command_lines_of_children(process.pid))
+        return process.poll() is not None
+
+    wait_until(has_ended)
     assert process.stdout is not None
     output = process.stdout.read()
     assert "assert" in output

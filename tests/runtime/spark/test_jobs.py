@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,6 +17,12 @@ def is_waiting(thread: threading.Thread) -> bool:
     """Return whether a thread waits for a condition or an event."""
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is not None and frame.f_code is threading.Condition.wait.__code__
+
+
+def is_blocked(thread: threading.Thread) -> bool:
+    """Return whether a thread waits for the lock of a condition."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is threading.Condition.__enter__.__code__
 
 
 def test_an_interrupt_waits_until_the_work_has_cleaned_up(
@@ -57,19 +62,35 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(
     assert returned_before_the_end == [False]
 
 
-def test_what_comes_after_a_work_that_fails_is_never_begun(
+def test_a_function_that_depends_on_a_failed_one_never_begins(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(outcome: Outcome[None]) -> bool:
-        time.sleep(0.3)  # a moment in which a faulty thread would begin the second function
-        return outcome.error is None
+    begun: list[str] = []
+    has_failed = threading.Event()
+
+    def independent() -> None:
+        begun.append(threading.current_thread().name)
+        has_failed.wait()
 
     def failing() -> None:
         others = [thread for thread in threading.enumerate() if thread.name.startswith("sqlwin-")]
-        wait_until(lambda: any(map(is_waiting, others)))
+        wait_until(lambda: begun and any(map(is_waiting, others)))
         raise ValueError("no")
 
-    monkeypatch.setattr(Outcome, "done", property(slow))
-    first, second = run_side_by_side(spark, [failing, lambda: None], [set(), {0}])
+    def dependent() -> None:
+        begun.append("dependent")
+
+    def is_done(outcome: Outcome[None]) -> bool:
+        if outcome.error is not None:
+            # Another thread ends its work now. It must not see this outcome without the stop, so it
+            # blocks; a faulty one would begin the next function.
+            has_failed.set()
+            (other,) = (t for t in threading.enumerate() if t.name == begun[0])
+            wait_until(lambda: "dependent" in begun or is_blocked(other))
+        return outcome.error is None
+
+    monkeypatch.setattr(Outcome, "done", property(is_done))
+    works = [failing, dependent, independent]
+    first, _, third = run_side_by_side(spark, works, [set(), {0}, set()])
     assert isinstance(first.error, ValueError)
-    assert not second.begun
+    assert third.error is None and len(begun) == 1

@@ -1,7 +1,7 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `grouped` (a
+`crash`, `bug`, `hang`, `stream`, `stubborn` (a stream that does not stop), `grouped` (a
 stream with keys), `windows`, `wide N`, `listing N` (rows about the session), and the SHOW and
 DESCRIBE statements that completion uses.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +36,7 @@ from sqlwin.result import (
 )
 from sqlwin.statements.parameters import bind_parameters, check_parameters
 from sqlwin.statements.split import SqlScript, read_script
+from tests.observing import wait_until
 
 VALUES = pa.record_batch(
     [
@@ -75,8 +76,8 @@ class FakeRows:
         yield self.batch.slice(0, limit)
         if self.hangs and "FAKE_SAYS_HANGING" in os.environ:
             print("hanging", file=sys.stderr, flush=True)
-        while self.hangs:
-            time.sleep(0.01)
+        if self.hangs:
+            _hang()
 
     def dataframe(self) -> Any:
         raise AssertionError("there is no Spark here")
@@ -86,10 +87,10 @@ class FakeRows:
 class FakeStreamRows(StreamedRows):
     """The same values in every batch, until the user interrupts.
 
-    With keys, the price changes in the fifth batch.
+    With keys, the price changes in the fifth batch. A stubborn one does not end then.
     """
 
-    stops_after: float = 0.0
+    is_stubborn: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
@@ -106,13 +107,21 @@ class FakeStreamRows(StreamedRows):
         n_batches = 1
         try:
             while not self.opened.take_interrupt():
+                # long enough for the screen to be drawn
                 time.sleep(0.1)
                 n_batches += 1
                 has_changed = self.opened.keys is not None and n_batches >= 5
                 yield (OTHER_PRICE if has_changed else VALUES).slice(0, left)
                 left -= min(left, VALUES.num_rows)
         finally:
-            threading.Event().wait(self.stops_after)
+            if self.is_stubborn:
+                _hang()
+
+
+def _hang() -> None:
+    """Run until an exception is raised in this thread."""
+    while True:
+        time.sleep(0.01)
 
 
 # Results of SHOW TABLES, SHOW FUNCTIONS and DESCRIBE
@@ -125,7 +134,8 @@ FUNCTIONS = ["abs", "concat_ws", "upper"]
 
 class FakeSession:
     def __init__(self, **options: Any) -> None:
-        time.sleep(float(os.environ.get("FAKE_START_SECONDS", "0")))
+        if (go_on := os.environ.get("FAKE_START_AFTER")) is not None:
+            wait_until(Path(go_on).exists)
         if "FAKE_START_ERROR" in os.environ:
             raise SetupError(os.environ["FAKE_START_ERROR"], hint="install it")
         self.options = options
@@ -228,7 +238,7 @@ class FakeSession:
                 keys=keys,
             )
             frame: Any = None
-            return RowsResult(text, FakeStreamRows(frame, opened, stops_after=float(rest or 0)))
+            return RowsResult(text, FakeStreamRows(frame, opened, is_stubborn=word == "stubborn"))
         if word == "insert":
             return InsertResult(text, "12 rows inserted", 12, statement_notes=("ordered by a",))
         if word == "plan":

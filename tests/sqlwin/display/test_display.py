@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import time as clock
 from datetime import date, time, timedelta
 from decimal import Decimal
 
@@ -417,13 +416,19 @@ def test_the_time_left_follows_from_the_tasks_that_were_done():
     assert left.seconds(TaskCounts(1, 2, 125, 150), 40.0) == 10.0
 
 
-def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted():
-    for terminal, enabled in ((False, True), (True, False)):
-        stream = io.StringIO()
-        console = Console(file=stream, force_terminal=terminal)
-        with ProgressBar(console, enabled=enabled, **AT_ONCE) as bar, bar.waiting("Running"):
-            clock.sleep(0.1)
-        assert stream.getvalue() == ""
+@pytest.mark.parametrize(("is_terminal", "enabled"), [(False, True), (True, False)])
+def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted(is_terminal, enabled):
+    stream, drawn = io.StringIO(), io.StringIO()
+    console = Console(file=stream, force_terminal=is_terminal)
+    other_console = Console(file=drawn, width=120, force_terminal=True)
+    counts = TaskCounts(1, 3, 5, 10)
+    with ProgressBar(console, enabled=enabled, **AT_ONCE) as bar, bar.waiting("Running"):
+        bar.counts = lambda: counts
+        # a bar that starts later is drawn
+        with ProgressBar(other_console, **AT_ONCE) as other, other.waiting("Running"):
+            other.counts = lambda: counts
+            wait_until(lambda: "5/10 tasks" in drawn.getvalue())
+    assert stream.getvalue() == ""
 
 
 @pytest.mark.parametrize("show", [print_table, write_vertical])

@@ -10,7 +10,8 @@ from concurrent.futures import Future
 import pytest
 
 from runtime.errors import SetupError
-from sqlwin.repl.session_thread import Cancelled, SessionThread
+from sqlwin.repl.session_thread import GRACE_SECONDS, Cancelled, SessionThread
+from tests.observing import wait_until
 from tests.sqlwin.cli.fake_session import FakeSession
 
 # The signal reaches a waiting thread, too: Python records it there, but handles it only in the main
@@ -122,6 +123,36 @@ def test_ctrl_c_in_the_moment_in_which_work_begins_cancels_it():
     with pytest.raises(Cancelled):
         thread.wait(future)
     assert begun
+    thread.close()
+
+
+def test_work_that_ends_early_after_ctrl_c_may_take_longer_than_the_grace_period():
+    now = 0.0
+    n_waits = 0
+    begun = threading.Event()
+    thread = SessionThread(FakeSession, clock=lambda: now)
+
+    def work(_: object) -> int:
+        nonlocal now
+        begun.set()
+        wait_until(thread.take_interrupt)
+        now = 2 * GRACE_SECONDS
+        n_before = n_waits
+        wait_until(lambda: n_waits > n_before + 2)
+        return 7
+
+    class CountedWaits(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            nonlocal n_waits
+            n_waits += 1
+            return super().result(timeout)
+
+    thread.start()
+    future = thread.submit(work)
+    future.__class__ = CountedWaits
+    begun.wait()
+    thread.interrupt()
+    assert thread.wait(future) == 7
     thread.close()
 
 

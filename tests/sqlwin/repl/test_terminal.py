@@ -3,20 +3,19 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from sqlwin.repl.session_thread import GRACE_SECONDS
 from tests.observing import wait_until
 from tests.sqlwin.repl.terminal import PROGRAM, PROMPT, SECONDS, Terminal
 
 
-def test_the_prompt_is_there_before_spark_and_says_so(terminal):
-    prompt = terminal(FAKE_START_SECONDS="2")
+def test_the_prompt_is_there_before_spark_and_says_so(terminal, tmp_path):
+    prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.shows("Spark is starting")
     prompt.run("rows 3;")
     prompt.shows("Starting Spark")
+    (tmp_path / "go on").touch()
     prompt.see("3 rows (")
     prompt.see(PROMPT)
     assert prompt.leave() == 0
@@ -115,13 +114,14 @@ def test_a_signal_to_end_leaves_the_prompt_whatever_it_does(typed, shown, number
     assert "Traceback" not in text and "unexpected" not in text, text
 
 
-def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
-    prompt = terminal(FAKE_START_SECONDS="3")
+def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal, tmp_path):
+    prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.run("rows 7;")
     prompt.shows("Starting Spark")
     prompt.child.sendintr()
     prompt.see("cancelled", PROMPT)
     prompt.run("rows 2;")
+    (tmp_path / "go on").touch()
     assert "7 rows" not in prompt.see("2 rows (")
 
 
@@ -148,9 +148,11 @@ def test_ctrl_c_at_an_empty_prompt_does_not_cancel_the_next_statement(prompt):
 
 
 @pytest.mark.parametrize("typed", ["rows 5;\r\x04", "rows 4;\rrows 5;\r\x04", "ok;\r\x04\x04"])
-def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, terminal):
-    prompt = terminal(FAKE_START_SECONDS="1")
+def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, terminal, tmp_path):
+    prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.type(typed)
+    prompt.taken()
+    (tmp_path / "go on").touch()
     assert prompt.ended() == 0
     assert ("5 rows (" if "rows 5" in typed else "OK") in prompt.screen.text()
 
@@ -171,17 +173,19 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     assert "rows in total (" in prompt.screen.text()
 
 
-def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal):
-    prompt = terminal(FAKE_START_SECONDS="3")
+def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal, tmp_path):
+    prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.run("rows 5;")
     prompt.shows("Starting Spark")
     prompt.type("\x04")
+    prompt.taken()
+    (tmp_path / "go on").touch()
     assert prompt.ended() == 0
     assert "5 rows (" in prompt.screen.text()
 
 
-def test_ctrl_d_leaves_while_spark_starts(terminal):
-    prompt = terminal(FAKE_START_SECONDS="600")
+def test_ctrl_d_leaves_while_spark_starts(terminal, tmp_path):
+    prompt = terminal(FAKE_START_AFTER=str(tmp_path / "never"))
     prompt.shows("Spark is starting")
     prompt.run("rows 1;")
     prompt.shows("Starting Spark")
@@ -332,14 +336,10 @@ def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how
 
 
 def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
-    prompt.run("stubborn 20;")
+    prompt.run("stubborn;")
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.child.sendintr()
     prompt.shows("watermark 12:00  ·  stopping")
-    # one Ctrl-C waits without limit, although the grace period of other statements is over
-    is_over = time.monotonic() + GRACE_SECONDS + 0.5
-    while time.monotonic() < is_over:
-        prompt.read()
     assert "cancelled" not in prompt.screen.text()[prompt.position :]
     prompt.child.sendintr()
     prompt.see("cancelled", PROMPT)

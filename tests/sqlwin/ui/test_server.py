@@ -168,14 +168,12 @@ def test_a_page_that_is_open_sees_the_end() -> None:
     states: list[object] = []
 
     import threading
-    import time
 
-    def look() -> None:
-        while True not in states:
-            states.append(state_at(page.url)["is_over"])
-            time.sleep(0.05)
+    def is_over() -> bool:
+        states.append(state_at(page.url)["is_over"])
+        return states[-1] is True
 
-    looking = threading.Thread(target=look)
+    looking = threading.Thread(target=wait_until, args=[is_over])
     looking.start()
     wait_until(lambda: states)
     page.close()
