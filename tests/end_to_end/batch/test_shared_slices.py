@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -232,8 +233,8 @@ def test_what_one_insert_of_a_set_fails_with_cancels_the_others(
     sink(session, "first", tmp_path)
     sink(session, "second", tmp_path)
     windows = MIXES["widths that divide each other"]
-    session.spark.udf.register("sleep_long", lambda n: time.sleep(300) or n, "bigint")
-    slow = insert("first", windows[0], "SUM(i)").replace("COUNT(*)", "sleep_long(COUNT(*))")
+    session.spark.udf.register("hang", lambda n: threading.Event().wait() or n, "bigint")
+    slow = insert("first", windows[0], "SUM(i)").replace("COUNT(*)", "hang(COUNT(*))")
     wrong = insert("second", windows[1]).replace("COUNT(*)", "1 / (COUNT(*) - COUNT(*))")
     before = cached_rdds(session)
     with pytest.raises(SqlwinError, match="zero") as error:
@@ -249,11 +250,11 @@ def test_what_one_insert_of_a_set_fails_with_cancels_the_others(
 def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_path: Path) -> None:
     make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
     windows = MIXES["widths that divide each other"]
-    session.spark.udf.register("sleep_long", lambda n: time.sleep(300) or n, "bigint")
+    session.spark.udf.register("hang", lambda n: threading.Event().wait() or n, "bigint")
     slow = []
     for name, window in zip(("first", "second"), windows, strict=False):
         sink(session, name, tmp_path)
-        slow.append(insert(name, window).replace("COUNT(*)", "sleep_long(COUNT(*))"))
+        slow.append(insert(name, window).replace("COUNT(*)", "hang(COUNT(*))"))
     before = cached_rdds(session)
     raised: list[BaseException] = []
     group = "a group that is cancelled"
@@ -273,7 +274,7 @@ def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_pa
     deadline = time.monotonic() + 180
     is_over = lambda: not thread.is_alive() or time.monotonic() > deadline  # noqa: E731
     cancel_until(session.spark, group, is_over)
-    thread.join(1)
+    assert not thread.is_alive()
     assert len(raised) == 1
     assert not status.getActiveJobsIds()
     assert cached_rdds(session) == before

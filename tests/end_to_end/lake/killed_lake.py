@@ -7,7 +7,7 @@ be killed: `before:0`, `after:1`, or `never`.
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def stop_at(kind: str, when: str, number: int) -> None:
 
     def wait() -> None:
         print("stopped", flush=True)
-        time.sleep(600)
+        threading.Event().wait()
 
     def stopping(*args: Any, **more: Any) -> None:
         nonlocal n_calls

@@ -1,11 +1,10 @@
-"""A stream that is killed at any moment and restarted writes each row to a lake table once."""
+"""A stream that is killed at its writes and restarted writes each row to a lake table once."""
 
 from __future__ import annotations
 
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,20 @@ from pyiceberg.catalog import load_catalog
 
 import sqlwin
 from tests.end_to_end.lake.killed_lake import QUERY, tables
-from tests.end_to_end.recovery.test_killed import LATE, kill, write_input
+from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
+from tests.end_to_end.recovery.test_killed import LATE, write_input
 
 PROGRAM = Path(__file__).with_name("killed_lake.py")
 
 
-def run(directory: Path, kind: str, stops: str, after: float | None = None) -> bool:
+def run(directory: Path, kind: str, stops: str, at: tuple[str, int] | None = None) -> bool:
     """Run until the program has ended, or is killed. Return whether it has ended.
 
     Args:
         directory: Directory for input and output.
         kind: Kind of the target table.
         stops: Commit at which it stops and is killed.
-        after: Seconds after which it is killed.
+        at: Kind and number of the writes at which it is killed, if it has not ended.
     """
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), str(directory), kind, stops],
@@ -37,8 +37,8 @@ def run(directory: Path, kind: str, stops: str, after: float | None = None) -> b
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
-            if line == "ready\n" and after is not None:
-                time.sleep(after)
+            if line == "ready\n" and at is not None:
+                wait_for_writes(process, directory, WRITES[at[0]], at[1])
                 return process.poll() == 0
             if line == "stopped\n":
                 return False
@@ -61,8 +61,8 @@ def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table
     # files exist but no table; or a table, but no commit in the checkpoint
     for stops in ("before:0", "after:0", "after:1"):
         assert not run(tmp_path, kind, stops)
-    if not run(tmp_path, kind, "never", after=rng.uniform(3, 12)):
-        assert run(tmp_path, kind, "never")
+    assert not run(tmp_path, kind, "never", at=(rng.choice(list(WRITES)), rng.randint(1, 3)))
+    assert run(tmp_path, kind, "never")
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(tables(tmp_path, kind))
     late = f"WHERE k <> {LATE}"

@@ -1,15 +1,12 @@
-"""A stream that is killed at any moment and restarted neither loses nor duplicates rows."""
+"""A stream that is killed at its writes and restarted neither loses nor duplicates rows."""
 
 from __future__ import annotations
 
 import datetime as dt
-import os
 import random
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +16,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.recovery.killed_stream import QUERY, SET_QUERIES, set_tables, tables
+from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
 from tests.end_to_end.stream_files import write_next
 
 pytestmark = pytest.mark.long
@@ -63,11 +61,6 @@ def write_input(
     return late
 
 
-def children(pid: int) -> list[int]:
-    result = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in result.stdout.split()]
-
-
 def start(directory: Path, kind: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), str(directory), kind],
@@ -78,44 +71,35 @@ def start(directory: Path, kind: str) -> subprocess.Popen[str]:
     )
 
 
-def kill(process: subprocess.Popen[str]) -> None:
-    """Kill the program and its JVM, which is in its own process group, at once."""
-    for pid in [*children(process.pid), process.pid]:
-        try:
-            os.killpg(os.getpgid(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
+Wait = Callable[[subprocess.Popen[str]], None]
 
 
-def at_any_moment(rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
-    """Return a function that waits for a random time before a kill."""
-    return lambda _: time.sleep(rng.uniform(0.5, 8.0))
-
-
-def run_with_kills(
-    directory: Path, kind: str, n_kills: int, wait: Callable[[subprocess.Popen[str]], None]
-) -> int:
-    """Run to the end, killed up to `n_kills` times. Return the actual number of kills."""
-    killed = 0
-    while True:
+def run_with_kills(directory: Path, kind: str, waits: Sequence[Wait]) -> int:
+    """Run to the end, and kill the first runs after a wait each. Return the number of kills."""
+    n_kills = 0
+    for wait in waits:
         process = start(directory, kind)
         assert process.stdout is not None
-        if killed < n_kills:
-            assert process.stdout.readline() == "ready\n"
-            wait(process)
-            if process.poll() is None:
-                kill(process)
-                killed += 1
-                continue
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-        return killed
+        assert process.stdout.readline() == "ready\n"
+        wait(process)
+        if process.poll() is not None:
+            break
+        kill(process)
+        n_kills += 1
+    else:
+        process = start(directory, kind)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return n_kills
 
 
-def check(session: sqlwin.Session, directory: Path, n_files: int, n_kills: int, seed: int) -> None:
-    late = write_input(directory, n_files)
-    assert run_with_kills(directory, "insert", n_kills, at_any_moment(random.Random(seed))) >= 1
+def at(directory: Path, pattern: str, number: int = 1) -> Wait:
+    """Return a function that waits for writes."""
+    return lambda process: wait_for_writes(process, directory, pattern, number)
+
+
+def check(session: sqlwin.Session, directory: Path, late: list[tuple[int, dt.datetime]]) -> None:
+    """Check that the rows written are those of the batch."""
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     session.execute(tables(directory))
     expected = sorted(tuple(row) for row in session.sql(QUERY).collect() if row.k != LATE)
@@ -128,30 +112,13 @@ def check(session: sqlwin.Session, directory: Path, n_files: int, n_kills: int, 
         assert sum(pq.read_metadata(f).num_rows for f in files) == n_rows
 
 
-def test_a_stream_that_is_killed_five_times_writes_the_rows_of_the_batch(
+def test_a_stream_that_is_killed_at_each_kind_of_write_writes_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    check(fresh_session, tmp_path, n_files=16, n_kills=5, seed=4)
-
-
-def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
-    """Return a function that waits until one table, in turn, has its files of a micro-batch."""
-    numbers = iter(range(100))
-
-    def wait(process: subprocess.Popen[str]) -> None:
-        table = directory / list(SET_QUERIES)[next(numbers) % len(SET_QUERIES)]
-
-        def n_files() -> int:
-            # without hidden, incomplete files
-            return len(list(table.glob("part-*")))
-
-        before = n_files()
-        while n_files() == before and process.poll() is None:
-            time.sleep(0.002)
-        # then the next table is planned and written
-        time.sleep(rng.uniform(0.0, 0.3))
-
-    return wait
+    late = write_input(tmp_path, 10)
+    waits = [at(tmp_path, pattern, number) for number, pattern in enumerate(WRITES.values(), 1)]
+    assert run_with_kills(tmp_path, "insert", waits) == len(WRITES)
+    check(fresh_session, tmp_path, late)
 
 
 @pytest.mark.slow
@@ -159,8 +126,8 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     late = write_input(tmp_path, 9)
-    wait = between_tables(tmp_path, random.Random(6))
-    assert run_with_kills(tmp_path, "set", 3, wait) == 3
+    waits = [at(tmp_path, rf"/{name}/part-[^/]*$") for name in SET_QUERIES]
+    assert run_with_kills(tmp_path, "set", waits) == 3
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(set_tables(tmp_path))
     for name, query in SET_QUERIES.items():
@@ -181,4 +148,9 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
 def test_a_longer_stream_that_is_killed_often_writes_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, seed: int
 ) -> None:
-    check(fresh_session, tmp_path, n_files=120, n_kills=15, seed=100 + seed)
+    rng = random.Random(100 + seed)
+    late = write_input(tmp_path, 120)
+    patterns = rng.choices(list(WRITES.values()), k=15)
+    waits = [at(tmp_path, pattern, rng.randint(1, 8)) for pattern in patterns]
+    assert run_with_kills(tmp_path, "insert", waits) == len(waits)
+    check(fresh_session, tmp_path, late)

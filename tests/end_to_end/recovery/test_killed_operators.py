@@ -1,20 +1,17 @@
 """Each window operator resumes after a kill during its state writes, without losing or doubling
 rows.
 
-A run is killed when Spark has begun a state file, or a moment later: while another task still
-writes its own, while the sink writes, before or after the micro-batch is committed, or while the
-next one writes blobs. The next run has other cores and another current directory, and spells its
+A run is killed when Spark has begun a state file, or at a later write: when another task begins its
+own, the sink begins a file, the micro-batch is committed, or the next one is planned. The next run has other cores and another current directory, and spells its
 statements differently. Results are compared with DuckDB's over all rows.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,7 @@ from runtime.files import LocalFiles
 from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.stored_state import open_state
 from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
-from tests.end_to_end.recovery.test_killed import kill
+from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
 from tests.end_to_end.stream_files import write_next
 from tests.oracle import MINUTE_US, OracleWindow, expected
 
@@ -103,21 +100,18 @@ class Runs:
         self._n_runs = 0
 
     def killed(self, *kinds: str, after: tuple[int, int] = (1, 8)) -> bool:
-        """Run and kill while state is written. Return whether the run was still alive.
+        """Run and kill at a write of state, or at the next write of some kind after it.
+
+        Return whether the run was still alive.
 
         Args:
             kinds: Kinds to run.
             after: Number of state files begun before the kill, about four per micro-batch and task.
         """
         process = self._started(kinds)
-        files_before, left = self._state_files(), self._rng.randint(*after)
-        while left > 0 and process.poll() is None:
-            time.sleep(0.001)
-            result = self._state_files()
-            left -= len(result - files_before)
-            files_before |= result
+        wait_for_writes(process, self.directory, WRITES["state"], self._rng.randint(*after))
         if self._rng.random() < 0.5:
-            time.sleep(self._rng.uniform(0, 0.3))
+            wait_for_writes(process, self.directory, self._rng.choice(list(WRITES.values())), 1)
         if process.poll() is not None:
             return False
         kill(process)
@@ -140,16 +134,6 @@ class Runs:
             return subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
             )
-
-    def _state_files(self) -> set[str]:
-        """Return the state files, including incomplete ones."""
-        return {
-            f"{below}/{name}"
-            for state in (self.directory / "checkpoint").glob("*/spark/state")
-            for below, _, names in os.walk(state)
-            for name in names
-            if "changelog" in name or ".zip" in name
-        }
 
 
 def written_rows(directory: Path, kind: str) -> Rows:

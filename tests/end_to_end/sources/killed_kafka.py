@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import sqlwin
@@ -35,9 +34,7 @@ def main(directory: Path, address: str) -> None:
         print("ready", flush=True)
         (result,) = session.execute(f"INSERT INTO totals {QUERY}")
         assert result.stream is not None
-        while True:
-            result.stream.wait(60)
-            time.sleep(0.1)
+        result.stream.wait()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.end_to_end.recovery.test_killed import kill
+from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
 from tests.end_to_end.sources.killed_kafka import QUERY, TABLES
 from tests.end_to_end.sources.test_sources_run import first_rows
-from tests.observing import wait_for_stream
+from tests.observing import wait_for_stream, wait_until
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 from tests.runtime.connectors.kafka.registry_server import Registry, serve_registry
 from tests.runtime.connectors.kafka.test_avro import encode, schema
@@ -209,7 +208,6 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
     seconds_of(broker, "readings", 0, last)
     program = Path(__file__).with_name("killed_kafka.py")
     windows = (last - 10) // 10
-    n_kills, until = 0, time.monotonic() + 500
 
     def n_rows() -> int:
         # task directories come and go meanwhile, which `walk` tolerates
@@ -224,22 +222,23 @@ def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
         ]
         return sum(pq.read_metadata(path).num_rows for path in seen)
 
-    while time.monotonic() < until:
+    def is_over(process: subprocess.Popen[str]) -> bool:
+        return n_rows() >= windows * PARTITIONS or process.poll() is not None
+
+    # the last run reads the rest
+    for pattern in [*rng.sample(list(WRITES.values()), 4), None]:
         process = subprocess.Popen(
             [sys.executable, str(program), str(tmp_path), broker.address],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        ends = time.monotonic() + (rng.uniform(2, 9) if n_kills < 4 else 120)
-        while time.monotonic() < ends and n_rows() < windows * PARTITIONS:
-            assert process.poll() is None, process.stdout.read()
-            time.sleep(0.2)
+        if pattern is not None:
+            wait_for_writes(process, tmp_path, pattern, rng.randint(1, 2))
+        else:
+            wait_until(partial(is_over, process), every_s=0.2)
+        assert process.poll() is None, process.stdout.read()
         kill(process)
-        n_kills += 1
-        if n_rows() >= windows * PARTITIONS:
-            break
-    assert n_kills > 1
     bounded = "'scan.bounded.mode' = 'latest-offset', 'connector' = 'kafka'"
     tables = TABLES.format(directory=tmp_path, address=broker.address)
     fresh_session.execute(tables.replace("'connector' = 'kafka'", bounded, 1))

@@ -123,9 +123,9 @@ def test_the_jvm_dies_with_a_python_that_is_killed():
     process = run_without_java(
         START
         + """
-import time
+import signal
 print(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
-time.sleep(300)
+signal.pause()
 """
     )
     jvm = int(process.stdout.readline())

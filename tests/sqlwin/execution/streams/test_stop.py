@@ -186,7 +186,8 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
     class SlowSink(StreamSink):
         def write(self, rows: DataFrame, batch: int) -> int:
             is_writing.set()
-            rows.sparkSession._jvm.java.lang.Thread.sleep(300_000)  # type: ignore[union-attr]
+            latch = rows.sparkSession._jvm.java.util.concurrent.CountDownLatch(1)  # type: ignore[union-attr]
+            getattr(latch, "await")()
             raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
