@@ -1,0 +1,59 @@
+"""Kill a process that runs a stream, at a write to its files."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.observing import files_below, wait_until
+
+# Files that a micro-batch writes, in order, by their paths. Rows and state may be incomplete.
+WRITES = {
+    "planned": r"/offsets/\d+$",
+    "state": r"/state/.*(changelog|\.zip)",
+    "rows": r"/part-",
+    "committed": r"/commits/\d+$",
+}
+
+
+def wait_for_writes(
+    process: subprocess.Popen[str], directory: Path, pattern: str, number: int
+) -> None:
+    """Wait until a process has begun more files, or has ended.
+
+    Args:
+        process: Process that writes.
+        directory: Directory of the files.
+        pattern: Regular expression that their paths contain, such as a value of WRITES.
+        number: Number of new files.
+    """
+
+    def files() -> set[str]:
+        paths = map(str, files_below(directory))
+        return {path for path in paths if re.search(pattern, path)}
+
+    before, new = files(), set[str]()
+
+    def is_reached() -> bool:
+        new.update(files() - before)  # some are deleted meanwhile
+        return len(new) >= number or process.poll() is not None
+
+    wait_until(is_reached, every_s=0.001, explain=lambda: f"{len(new)} files like {pattern}")
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill the program and its JVM, which is in its own process group, at once."""
+    for pid in [*_children(process.pid), process.pid]:
+        try:
+            os.killpg(os.getpgid(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    result = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in result.stdout.split()]
