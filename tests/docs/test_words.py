@@ -22,7 +22,7 @@ _VALUE = "\N{HORIZONTAL ELLIPSIS}"
 
 
 @cache
-def known_messages() -> tuple[str, ...]:
+def messages_in_code() -> tuple[str, ...]:
     """Return all texts in the code, with a mark for each value, and the first lines of goldens."""
     goldens = [path.read_text().split("\n")[0] for path in (ROOT / "tests/errors").glob("*.err")]
     texts: list[str] = []
@@ -48,7 +48,7 @@ def test_there_are_messages() -> None:
 def test_a_message_of_a_heading_is_one_that_the_program_gives(message: str) -> None:
     literal = [re.escape(part.strip()) for part in message.split("...")]
     expected = re.compile(".*".join(literal), re.DOTALL)
-    assert any(expected.fullmatch(text) for text in known_messages())
+    assert any(expected.fullmatch(text) for text in messages_in_code())
 
 
 def test_every_line_of_a_physical_plan_is_explained() -> None:

@@ -34,7 +34,9 @@ HOP = "TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL
 
 
 @pytest.fixture(scope="module")
-def own(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> sqlwin.Session:
+def readings_session(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> sqlwin.Session:
     directory = tmp_path_factory.mktemp("readings")
     random = np.random.default_rng(5)
 
@@ -100,8 +102,8 @@ QUERIES = {
 @pytest.mark.parametrize(
     "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
 )
-def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
-    (result,) = own.execute(QUERIES[name])
+def test_rows_of_workers_are_those_of_spark(readings_session: sqlwin.Session, name: str) -> None:
+    (result,) = readings_session.execute(QUERIES[name])
     assert arrow_rows(result) is not None
     actual, expected = result.to_arrow(), result.dataframe.toArrow()
     assert actual.schema.types == expected.schema.types
@@ -114,19 +116,19 @@ def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> N
     "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
 )
 def test_a_table_of_them_has_the_columns_that_spark_finds(
-    own: sqlwin.Session, tmp_path: Path, name: str
+    readings_session: sqlwin.Session, tmp_path: Path, name: str
 ) -> None:
-    (result,) = own.execute(QUERIES[name])
+    (result,) = readings_session.execute(QUERIES[name])
     expected = result.dataframe.schema.fields
-    own.execute(f"""
+    readings_session.execute(f"""
         CREATE TABLE made WITH (
           'connector' = 'filesystem', 'path' = '{tmp_path}/made', 'format' = 'parquet'
         ) AS {QUERIES[name]}""")
     try:
-        described = own.execute("DESCRIBE made")[0].rows
+        described = readings_session.execute("DESCRIBE made")[0].rows
         assert writers(tmp_path / "made") == {"parquet-cpp-arrow"}
     finally:
-        own.execute("DROP TABLE made")
+        readings_session.execute("DROP TABLE made")
     assert [(row.name, row.type.lower()) for row in described] == [
         (field.name, field.dataType.simpleString()) for field in expected
     ]
@@ -138,14 +140,14 @@ def test_a_table_of_them_has_the_columns_that_spark_finds(
 
 
 def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
-    own: sqlwin.Session,
+    readings_session: sqlwin.Session,
 ) -> None:
-    (result,) = own.execute(QUERIES["sums"])
+    (result,) = readings_session.execute(QUERIES["sums"])
     n_rows = result.to_arrow().num_rows
-    own.execute("""
+    readings_session.execute("""
         CREATE TABLE nowhere (w TIMESTAMP(3), name STRING, s BIGINT, a DOUBLE, b DOUBLE,
           p DECIMAL(38, 2), d DATE) WITH ('connector' = 'blackhole')""")
-    (written,) = own.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
+    (written,) = readings_session.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
     assert written.row_count == n_rows > 0
     write = CONNECTORS["blackhole"].write_arrow
     assert write is not None and arrow_rows(result) is not None
@@ -164,14 +166,16 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
         "SELECT k FROM readings",
     ],
 )
-def test_what_arrow_does_not_evaluate_is_sparks(own: sqlwin.Session, query: str) -> None:
-    (result,) = own.execute(query)
+def test_what_arrow_does_not_evaluate_is_sparks(
+    readings_session: sqlwin.Session, query: str
+) -> None:
+    (result,) = readings_session.execute(query)
     assert arrow_rows(result) is None
     assert result.to_arrow(limit=5).num_rows == 5
 
 
-def test_an_error_of_a_row_is_one_line(own: sqlwin.Session) -> None:
-    (result,) = own.execute(
+def test_an_error_of_a_row_is_one_line(readings_session: sqlwin.Session) -> None:
+    (result,) = readings_session.execute(
         f"SELECT 1 / (COUNT(*) - COUNT(*)) AS x FROM {WINDOW} GROUP BY window_start, window_end"
     )
     assert arrow_rows(result) is not None
@@ -187,13 +191,13 @@ WRITTEN = (
 
 
 @pytest.fixture
-def target(own: sqlwin.Session, tmp_path: Path) -> Iterator[Path]:
-    own.execute(f"""
+def target(readings_session: sqlwin.Session, tmp_path: Path) -> Iterator[Path]:
+    readings_session.execute(f"""
         CREATE TABLE target ({COLUMNS}) WITH (
           'connector' = 'filesystem', 'path' = '{tmp_path}/target', 'format' = 'parquet')
     """)
     yield tmp_path / "target"
-    own.execute("DROP TABLE target")
+    readings_session.execute("DROP TABLE target")
 
 
 def footers(path: Path) -> list[pq.FileMetaData]:
@@ -205,10 +209,10 @@ def writers(path: Path) -> set[str]:
 
 
 def test_files_of_workers_are_those_of_spark(
-    own: sqlwin.Session, target: Path, spark: SparkSession, tmp_path: Path
+    readings_session: sqlwin.Session, target: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    (inserted,) = own.execute(f"INSERT INTO target {WRITTEN}")
-    expected = own.sql(WRITTEN)
+    (inserted,) = readings_session.execute(f"INSERT INTO target {WRITTEN}")
+    expected = readings_session.sql(WRITTEN)
     expected.write.parquet(str(tmp_path / "sparks"))
     assert (writers(target), writers(tmp_path / "sparks")) == (
         {"parquet-cpp-arrow"},
@@ -225,17 +229,19 @@ def test_files_of_workers_are_those_of_spark(
     assert codec == "SNAPPY"
 
 
-def test_they_are_added_and_replaced(own: sqlwin.Session, target: Path) -> None:
+def test_they_are_added_and_replaced(readings_session: sqlwin.Session, target: Path) -> None:
     few = f"{WRITTEN} HAVING COUNT(*) > 8"
-    (first, second) = own.execute(f"INSERT INTO target {WRITTEN}; INSERT INTO target {few}")
+    (first, second) = readings_session.execute(
+        f"INSERT INTO target {WRITTEN}; INSERT INTO target {few}"
+    )
     assert first.row_count and second.row_count
     count = "SELECT COUNT(*) AS n FROM target"
-    assert own.execute(count)[0].rows[0].n == first.row_count + second.row_count
-    own.execute(f"INSERT OVERWRITE target {few}")
-    assert own.execute(count)[0].rows[0].n == second.row_count
+    assert readings_session.execute(count)[0].rows[0].n == first.row_count + second.row_count
+    readings_session.execute(f"INSERT OVERWRITE target {few}")
+    assert readings_session.execute(count)[0].rows[0].n == second.row_count
     assert writers(target) == {"parquet-cpp-arrow"}
     # an empty file records the columns
-    own.execute(f"INSERT OVERWRITE target {WRITTEN} HAVING COUNT(*) > 3000")
+    readings_session.execute(f"INSERT OVERWRITE target {WRITTEN} HAVING COUNT(*) > 3000")
     assert [(footer.num_rows, footer.num_columns) for footer in footers(target)] == [(0, 6)]
 
 
@@ -250,17 +256,17 @@ def test_they_are_added_and_replaced(own: sqlwin.Session, target: Path) -> None:
     ],
 )
 def test_what_workers_do_not_write_like_spark_is_sparks(
-    own: sqlwin.Session, target: Path, insert: str
+    readings_session: sqlwin.Session, target: Path, insert: str
 ) -> None:
-    (inserted,) = own.execute(insert.format(WRITTEN))
+    (inserted,) = readings_session.execute(insert.format(WRITTEN))
     assert writers(target) == {"parquet-mr"}
     assert inserted.row_count == sum(footer.num_rows for footer in footers(target))
 
 
 def test_a_directory_that_cannot_be_written_to_is_named(
-    own: sqlwin.Session, tmp_path: Path
+    readings_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    (result,) = own.execute(WRITTEN)
+    (result,) = readings_session.execute(WRITTEN)
     files = arrow_files(rows_of(result), {})
     assert files is not None
     with pytest.raises(FileNotFoundError, match="gone"):

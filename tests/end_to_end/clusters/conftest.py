@@ -29,6 +29,6 @@ def cluster(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driv
     with driver(
         directory, {"master": url, "conf": CONF}, {"PYSPARK_PYTHON": str(python)}
     ) as result:
-        assert result.said() == {"answer": "ready"}
+        assert result.next_message() == {"answer": "ready"}
         result.run(ROWS)
         yield result

@@ -205,7 +205,7 @@ class Driver:
         self._process = process
         self._log = log
 
-    def said(self) -> dict[str, Any]:
+    def next_message(self) -> dict[str, Any]:
         """Return its next message: `answer`, or sqlwin's `error`."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -228,7 +228,7 @@ class Driver:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
         self._process.stdin.flush()
-        return self.said()
+        return self.next_message()
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def hosts(pythons: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         standalone(directory, workers) as url,
         driver(directory, {"master": url, "conf": conf}, path) as result,
     ):
-        assert result.said() == {"answer": "ready"}
+        assert result.next_message() == {"answer": "ready"}
         parts = readings([(s, s % 3, s) for s in range(0, 600, 3)], [(9000, 0, 0)])
         options = stream_files(directory / "in", parts)
         result.run(ROWS)

@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
             (home / path.name).symlink_to(path)
     options = {"master": "local-cluster[2,1,1024]", "conf": CONF}
     with driver(directory, options, {"SPARK_HOME": str(home)}) as result:
-        assert result.said() == {"answer": "ready"}
+        assert result.next_message() == {"answer": "ready"}
         result.run(ROWS)
         yield result
     assert os.listdir(home / "work")

@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).with_name("full_disk.py")
 NO_ROOM = "no space left on the device"
 
 
-def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:
+def result_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:
     """Run a program that mounts file systems and return its JSON. Skip the test without that right."""
     command = "mount -t tmpfs -o size=1m none /mnt"
     process = subprocess.run(
@@ -38,7 +38,7 @@ def found_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_full_disk_is_named_and_takes_all_rows_when_it_has_room(tmp_path: Path) -> None:
-    result = found_on_a_small_disk(PROGRAM, tmp_path, 400)
+    result = result_on_a_small_disk(PROGRAM, tmp_path, 400)
     errors = {name: item["error"] for name, item in result.items()}
     for name in ("inserted", "overwritten", "streamed", "compacted"):
         where = f"table `{name}` cannot be written: {tmp_path}/tables/{name}: "

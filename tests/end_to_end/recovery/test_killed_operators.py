@@ -121,7 +121,7 @@ class Runs:
         """Run to the end and return the exit code."""
         return self._started(kinds).wait(timeout=300)
 
-    def said(self) -> list[str]:
+    def outputs(self) -> list[str]:
         """Return the complete lines of each run as one text."""
         logs = sorted(self.directory.glob("log-*"))
         return [log.read_text().rpartition("\n")[0] + "\n" for log in logs]
@@ -216,10 +216,10 @@ def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
     data = write_input(tmp_path, 16, 600, 20)
     late = write_input(tmp_path / "late", 16, 600, 20, late_s=200)
     assert [runs.killed(*kinds) for _ in range(n_kills)] == [True] * n_kills
-    assert runs.ended(*kinds) == 0, runs.said()[-1]
+    assert runs.ended(*kinds) == 0, runs.outputs()[-1]
     for kind in kinds:
         is_updated = KINDS[kind].is_updated
-        result = apply_updates(runs.said(), kind) if is_updated else written_rows(tmp_path, kind)
+        result = apply_updates(runs.outputs(), kind) if is_updated else written_rows(tmp_path, kind)
         assert sorted(result) == sorted(
             expected_rows(kind, late if "late" in kind.split() else data)
         ), kind
@@ -235,7 +235,7 @@ def test_running_aggregates_that_a_kill_cuts_short_give_what_duckdb_does(
         assert runs.killed("running", after=after)
         n_running += has_running(fresh_session, tmp_path)
     assert n_running >= 4
-    assert runs.ended("running") == 0, runs.said()[-1]
+    assert runs.ended("running") == 0, runs.outputs()[-1]
     assert sorted(written_rows(tmp_path, "running")) == sorted(expected_rows("running", data))
 
 
@@ -262,7 +262,7 @@ def test_other_sql_goes_on_from_state_that_a_kill_cut_short(runs: Runs, tmp_path
     assert runs.killed("running")
     assert about.read_bytes() == before
     assert [runs.killed("narrower") for _ in range(3)] == [True] * 3
-    assert runs.ended("narrower") == 0, runs.said()[-1]
+    assert runs.ended("narrower") == 0, runs.outputs()[-1]
     result = written_rows(tmp_path, "running")
     wide = [row for row in result if row[2] - row[1] == WINDOWS["running"].size_us]
     cut = max(row[2] for row in wide)

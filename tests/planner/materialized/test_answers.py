@@ -19,7 +19,7 @@ from runtime.batch.in_process_partials import tables_here
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
-from tests.planner.materialized.kept import Tables, local_of, scan_partials, windows_below
+from tests.planner.materialized.stored_tables import Tables, local_of, scan_partials, windows_below
 
 START = datetime(2026, 1, 30, 22)  # noqa: DTZ001  # a wall clock
 CITIES = ["Rome", "Oslo", "Bonn", None]
@@ -206,7 +206,7 @@ def test_conditions_that_are_kept_have_to_be_in_the_query(tables, tmp_path):
         (reason,) = refusals(tables, HOURLY_CITY.replace("rider > 1", "fare > 1"))
         assert "city_hours: it contains only rows where (rider > 1)" in reason
     finally:
-        tables.kept.pop()
+        tables.stored.pop()
 
 
 def test_stale_reads_leave_the_tail_out(tables):

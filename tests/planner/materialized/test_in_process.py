@@ -9,7 +9,7 @@ import pytest
 from planner.lowering.in_process import Limits, lower_in_process
 from runtime.batch.in_process import RowsHere
 from runtime.batch.in_process_partials import types_of_local
-from tests.planner.materialized.kept import Tables
+from tests.planner.materialized.stored_tables import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows
 
 WINDOWS = (

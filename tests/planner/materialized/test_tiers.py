@@ -14,7 +14,7 @@ from runtime.slices.tiers import apply_tiers
 from runtime.spec.scan import ScanFile
 from runtime.spec.slices import Reached, Tier
 from tests.oracle import OracleWindow
-from tests.planner.materialized.kept import Tables, local_of
+from tests.planner.materialized.stored_tables import Tables, local_of
 from tests.planner.materialized.test_answers import (
     DEFINITION,
     TEN,
@@ -57,20 +57,20 @@ def tables(tmp_path_factory):
         pq.write_table(data.slice(number * 300, 300), base / f"{number}.parquet")
     catalog = Tables()
     catalog.add_files("trips", base)
-    kept = catalog.materialize("m", DEFINITION, path / "m", [str(base / "0.parquet")])
-    table = pq.read_table(kept.files[0].path)
-    pq.write_table(apply_tiers(table, kept.table.form.grid, REACHED), path / "wide.parquet")
+    stored = catalog.materialize("m", DEFINITION, path / "m", [str(base / "0.parquet")])
+    table = pq.read_table(stored.files[0].path)
+    pq.write_table(apply_tiers(table, stored.table.form.grid, REACHED), path / "wide.parquet")
     files = (ScanFile(str(path / "wide.parquet")),)
-    catalog.kept[:] = [replace(kept, table=replace(kept.table, reached=REACHED), files=files)]
+    catalog.stored[:] = [replace(stored, table=replace(stored.table, reached=REACHED), files=files)]
     catalog.data = data
     return catalog
 
 
 def with_reached(tables, reached):
-    (kept,) = tables.kept
+    (stored,) = tables.stored
     result = Tables()
     result.entries = tables.entries
-    result.kept.append(replace(kept, table=replace(kept.table, reached=reached)))
+    result.stored.append(replace(stored, table=replace(stored.table, reached=reached)))
     return result
 
 

@@ -418,19 +418,21 @@ def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):
     directory = tmp_path / "in"
     directory.mkdir()
 
-    def found(*columns):
+    def stream_source_of(*columns):
         return find_stream_source(str(directory), [str(directory)], columns)
 
     # without files, only the type itself can be unsupported
-    assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
-    assert found(Column("m", "map<string, int>")).reason == "column m is MAP<STRING, INT>"
+    assert stream_source_of(TS, number) == ScanSource(str(directory), (), (TS, number))
+    assert (
+        stream_source_of(Column("m", "map<string, int>")).reason == "column m is MAP<STRING, INT>"
+    )
     for i in range(200):
         pq.write_table(pa.table({"i": pa.array([i], pa.int32())}), directory / f"{i}.parquet")
     # a column missing in files is NULL there; tasks do not know the list of files
-    assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
-    assert "is INT, but BIGINT in the table" in found(Column("i", "bigint")).reason
+    assert stream_source_of(TS, number) == ScanSource(str(directory), (), (TS, number))
+    assert "is INT, but BIGINT in the table" in stream_source_of(Column("i", "bigint")).reason
     (directory / "k=1").mkdir()
-    assert "has both files and directories" in found(number).reason
+    assert "has both files and directories" in stream_source_of(number).reason
 
 
 def test_partition_directories_of_a_stream_are_left_to_spark(tmp_path):

@@ -151,11 +151,11 @@ def test_a_directory_that_is_deleted_is_made_again_or_done_without(tmp_path):
 
 
 def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
-    def found(_):
+    def report_directory(_):
         existing = tables_of_executor(os.environ["SPARK_LOCAL_DIRS"], 1 << 30)
         yield pa.RecordBatch.from_pydict({"is_there": [existing is not None]})
 
-    rows = spark.range(2).repartition(2).mapInArrow(found, "is_there boolean").collect()
+    rows = spark.range(2).repartition(2).mapInArrow(report_directory, "is_there boolean").collect()
     assert {row.is_there for row in rows} == {True}
 
 

@@ -45,7 +45,7 @@ from tests.unstarted import NeedsSparkError, unstarted_spark
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredTable:
     """A materialized table.
 
     Attributes:
@@ -68,7 +68,7 @@ class Tables(SessionCatalog):
     """Tables of Parquet files, and materialized tables over them.
 
     Attributes:
-        kept: Materialized tables.
+        stored: Materialized tables.
         asked: Ranges of slices for which files were requested.
         zone: Session time zone.
     """
@@ -76,7 +76,7 @@ class Tables(SessionCatalog):
     def __init__(self) -> None:
         super().__init__(unstarted_spark(), no_views, lambda: Config().mask)
         self.zone = "UTC"
-        self.kept: list[Kept] = []
+        self.stored: list[StoredTable] = []
         self.asked: list[tuple[int | None, int | None]] = []
 
     def add_files(self, name: str, path: Path) -> None:
@@ -94,7 +94,7 @@ class Tables(SessionCatalog):
             return Inferring().analyze(query, {**shown, **relations})
 
     def slice_tables(self, base: str) -> list[SliceTable]:
-        return [item.table for item in self.kept if item.table.form.base == base]
+        return [item.table for item in self.stored if item.table.form.base == base]
 
     def slice_files(
         self,
@@ -103,7 +103,7 @@ class Tables(SessionCatalog):
         columns: tuple[Column, ...] | None,
     ) -> SliceFiles | str:
         self.asked.append(range_us)
-        (result,) = (item for item in self.kept if item.table == table)
+        (result,) = (item for item in self.stored if item.table == table)
         if columns is None:
             return SliceFiles(result.files, 1, 8)
         base = self.scan_source((table.form.base,), columns)
@@ -114,7 +114,9 @@ class Tables(SessionCatalog):
         tail = replace(base, files=left, n_rows=n_left) if left else None
         return SliceFiles(result.files, n_rows, n_rows * 8, tail, len(left))
 
-    def materialize(self, name: str, sql: str, path: Path, base_files: Sequence[str]) -> Kept:
+    def materialize(
+        self, name: str, sql: str, path: Path, base_files: Sequence[str]
+    ) -> StoredTable:
         """Store the slices of a query over some of its base's files, one slice file for each."""
         node = local_of(self.plan(sql, rewrites_to_slices=False).physical)
         form = local_form(node, self, self.zone)
@@ -124,7 +126,7 @@ class Tables(SessionCatalog):
         )
         source = self.scan_source(result.rows.table, result.columns)
         assert isinstance(source, ScanSource)
-        columns = {kept: own for own, kept in reversed(stored_columns(result, form))}
+        columns = {stored: column for column, stored in reversed(stored_columns(result, form))}
         path.mkdir()
         files = []
         for number, base_file in enumerate(base_files):
@@ -139,9 +141,11 @@ class Tables(SessionCatalog):
             )
             files.append(ScanFile(str(path / f"{number}.parquet")))
             pq.write_table(table, files[-1].path, row_group_size=50)
-        kept = Kept(SliceTable(name, str(path), 7, form), tuple(files), frozenset(base_files))
-        self.kept.append(kept)
-        return kept
+        stored = StoredTable(
+            SliceTable(name, str(path), 7, form), tuple(files), frozenset(base_files)
+        )
+        self.stored.append(stored)
+        return stored
 
     def plan(self, sql: str, **options: Any) -> Plan:
         """Return the plan of a query."""
