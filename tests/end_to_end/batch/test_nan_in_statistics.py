@@ -153,7 +153,7 @@ def conditions(draw: st.DrawFn) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("file_format", among(["parquet", "orc"], long=["orc"]))
 @settings(
-    max_examples=3,
+    max_examples=1,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -206,10 +206,11 @@ def test_streams_find_them_too(
     session.execute(STREAMING + create(tmp_path / "t", file_format))
     conditions = ["d > 1", "d = 0", "s.x = 0"]
     assert selected_rows(session, PLAIN, conditions) == [[1, 2, 3], [4, 5], [4, 5]]
-    for rule in (BY_ARROW, BY_SPARK):
+    # Arrow does not scan ORC
+    for rule in (BY_ARROW, BY_SPARK) if file_format == "parquet" else (BY_ARROW,):
         session.execute(rule)
         explained = session.explain(WINDOW.format(number=0, condition="d <> 0.5"))
-        assert (SCAN in explained) is (rule == BY_ARROW) or file_format == "orc"
+        assert (SCAN in explained) is (rule == BY_ARROW and file_format == "parquet")
         assert selected_rows(session, WINDOW, ["d <> 0.5"]) == [[1, 2, 3, 4, 5]]
     session.execute(BY_ARROW)
 

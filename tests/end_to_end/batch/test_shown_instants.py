@@ -57,10 +57,11 @@ def test_an_instant_is_in_the_session_s_zone(
     berlin.execute(f"SET 'execution.runtime-mode' = '{mode}'")
     (result,) = berlin.execute(QUERIES[name])
     zoned = pa.timestamp("us", ZONE)
-    batches = list(result.batches())
-    assert [batch.column(0)[0].as_py() for batch in batches if batch.num_rows] == [AT]
-    assert {batch.schema.field("at").type for batch in batches} == {zoned}
-    assert result.to_arrow().schema.field("at").type == zoned
+    if mode == "batch" or name == "files":  # each way runs a stream again
+        batches = list(result.batches())
+        assert [batch.column(0)[0].as_py() for batch in batches if batch.num_rows] == [AT]
+        assert {batch.schema.field("at").type for batch in batches} == {zoned}
+        assert result.to_arrow().schema.field("at").type == zoned
     (row,) = result.rows
     assert (row.at, row.at.utcoffset()) == (AT, timedelta(hours=2))
     if name.startswith("window r"):

@@ -44,10 +44,11 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
 
 def test_a_far_watermark_is_not_the_end_of_the_input(db: sqlwin.Session, tmp_path: Path) -> None:
     write(tmp_path / "in", FAR_US, 5)
-    expected = rows(db, BATCH + COUNTS)
-    assert expected == [("a", 1, 10_000_000), ("a", 1, FAR_US + 10_000_000)]
-    assert rows(db, STREAMING + COUNTS) == expected
-    assert rows(db, STREAMING + CASCADE) == rows(db, BATCH + CASCADE)
+    counts = rows(db, BATCH + COUNTS)
+    assert counts == [("a", 1, 10_000_000), ("a", 1, FAR_US + 10_000_000)]
+    expected = rows(db, BATCH + CASCADE)
+    assert len(expected) == 2
+    assert rows(db, STREAMING + CASCADE) == expected
 
 
 def test_rows_behind_a_far_watermark_are_late_and_counted(

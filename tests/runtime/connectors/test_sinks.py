@@ -208,6 +208,7 @@ WRITTEN = {
         topic="t",
         format="json",
         properties__bootstrap__servers="nowhere:9092",
+        properties__default__api__timeout__ms="1000",
     ),
     "spark": table("spark", "a BIGINT", format="orc", path="t"),
     "delta": table("delta", "a BIGINT", path="t"),
