@@ -111,7 +111,7 @@ def test_expressions_of_a_table_are_read_with_its_statement(
     script = f"""
         CREATE TABLE declared ({columns}, {EXPRESSIONS}) WITH {options};
         CREATE TABLE from_files ({EXPRESSIONS}) WITH {options};
-        CREATE TABLE copied (more AS tip + 1) WITH ('format' = 'parquet') LIKE declared
+        CREATE TABLE copied (more AS fare * 2 + 1) WITH ('format' = 'parquet') LIKE declared
     """
     rides.execute(f"SET 'execution.runtime-mode' = '{mode}'")
     rides.execute(script)
@@ -122,10 +122,12 @@ def test_expressions_of_a_table_are_read_with_its_statement(
             f"SELECT window_end, SUM({item}) AS s FROM {windows} GROUP BY window_start, window_end"
         )
         read.tokenized.clear()
-        (result,) = rides.execute(query)
-        assert sorted(result.to_arrow()["s"].to_pylist()) == [2, 10, 18, 26]
+        if mode == "batch":
+            (result,) = rides.execute(query)
+            assert sorted(result.to_arrow()["s"].to_pylist()) == [2, 10, 18, 26]
+            assert read.tokenized.pop() == query
         assert "ArrowScanLocalWindowAggregate" in rides.explain(query)
-        assert read.tokenized == [query] * 2
+        assert read.tokenized == [query]
 
 
 def test_a_watermark_on_text_is_refused_without_a_second_read(
