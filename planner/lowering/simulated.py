@@ -111,7 +111,7 @@ class _SimulatedLowering(PlanLowering):
         schema = self.catalog.analyze(select_all_from(plain), {})
         time, delay_us, time_type = None, 0, ""
         if stream.watermark is not None:
-            delay = plain_delay_us(stream.watermark)
+            delay = plain_delay_us(stream.watermark, self.catalog)
             if delay is None:
                 refuse(
                     f"the watermark of {stream.name} is not its column minus a constant interval"
