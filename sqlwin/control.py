@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from runtime.errors import SqlwinError
+from runtime.spec.table import TableColumn, TableSpec
+
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
+    from runtime.spec.in_process.step import InProcessStep
+    from sqlwin.execution.errors import ScriptPlace
     from sqlwin.execution.simulated import Simulated
     from sqlwin.result import Result
     from sqlwin.session import Session
-    from sqlwin.statements.nodes import Insert, Query
+    from sqlwin.statements.nodes import Insert, Query, Statement
     from sqlwin.statements.split import SqlScript
 
 
@@ -95,6 +100,53 @@ class SessionControl:
     def close_page(self) -> None:
         """Stop serving the session's web page, if it has one."""
         self._session._close_page()
+
+    def statements(
+        self, script: str, file: str | None, values: Mapping[str, object] | None
+    ) -> Iterator[tuple[ScriptPlace, Statement]]:
+        """Yield the statements of a script with their places, without running them.
+
+        Settings take effect when the caller runs them between two steps. For the arguments see
+        `run_script`.
+
+        Raises:
+            SqlwinError: A statement cannot be parsed, or a parameter has no value.
+        """
+        from sqlwin.statements.parse import read_statement
+
+        for place in self._session._places(script, file, values, ignores_unused=True):
+            try:
+                statement = read_statement(place.bound)
+            except SqlwinError as error:
+                raise place.with_position(error) from error
+            yield place, statement
+
+    def run(self, statement: Statement) -> Result:
+        """Run a statement. Errors have places in its own text.
+
+        Raises:
+            SqlwinError: The statement is invalid, or fails.
+        """
+        return self._session._runner.run(statement)
+
+    def columns_of(self, table: str) -> Sequence[TableColumn] | None:
+        """Return the declared columns of a table of CREATE TABLE, or None."""
+        entry = self._session._runner.catalog.entry((table,))
+        return entry.columns if isinstance(entry, TableSpec) else None
+
+    def place_of(self, statement: Query | Insert) -> InProcessStep | str:
+        """Return the step that computes a batch query in this process, or why Spark has to.
+
+        Raises:
+            SqlwinError: The query is invalid.
+        """
+        plans = self._session._runner.plans
+        with plans.lock:
+            plans.begin(statement.text)
+            try:
+                return plans.in_process(plans.plan(statement.ast, statement.text))
+            finally:
+                plans.end()
 
     def simulated(self, statement: Query | Insert) -> Simulated | str:
         """Return a query as a stream for the simulator, or why only Spark can run it.

@@ -151,9 +151,14 @@ MAY_IMPORT = {
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.control": (
-        "planner.explain sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements"
+        "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "
+        "sqlwin.statements"
     ),
-    "sqlwin.testing": "planner.sql runtime sqlwin.session pyarrow",
+    "sqlwin.testing": (
+        "planner.sql runtime runtime.compute runtime.simulator runtime.spark runtime.spec sqlwin "
+        "sqlwin.config sqlwin.control sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyarrow "
+        "pytest yaml"
+    ),
     "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
     "sqlwin.dataframes": "runtime.errors runtime.spark pyspark",
     "sqlwin.ui": (
@@ -189,7 +194,7 @@ MAY_IMPORT = {
         "planner.explain planner.sql runtime runtime.compute runtime.options "
         "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
         "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
-        "sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
+        "sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements sqlwin.testing click py4j pyarrow pyspark "
         "rich"
     ),
 }

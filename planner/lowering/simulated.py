@@ -1,7 +1,7 @@
 """Lowering of streaming queries that the simulator runs without Spark.
 
-The plan is that of a stream, and its window operators are lowered by `lower_stream`. Expressions
-and whole windows are lowered like those of a batch query in this process.
+`lower_stream` has lowered the window operators of the plan. Expressions and whole windows are
+lowered as in a batch query in this process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
-from planner.arrow.scan_rows import Made, make_column, table_rows
+from planner.arrow.scan_rows import Made, make_column
 from planner.catalog import Catalog, column_named
 from planner.lowering.in_process import PlanLowering
 from planner.lowering.in_process_select import Relation, TypesOfLocal
@@ -119,10 +119,9 @@ class _SimulatedLowering(PlanLowering):
             time_column = column_named(schema, stream.watermark.column)
             assert time_column is not None, "lower_stream has checked it"
             time, delay_us, time_type = time_column.name, delay, time_column.type
-        rows = table_rows(name, schema, self.catalog, self.zone)
-        physical = tuple(c for c in schema if c.name.lower() not in _computed(self.catalog, name))
-        self.tables[stream.name] = SimulatedTable(stream.name, physical, time, delay_us, time_type)
-        return Relation(GivenRows(stream.name, physical), replace(rows, table=()))
+        # rows have the values of computed columns, too
+        self.tables[stream.name] = SimulatedTable(stream.name, schema, time, delay_us, time_type)
+        return self.relation_of(GivenRows(stream.name, schema), schema)
 
     def _operator(self, node: GlobalWindowAggregate) -> Relation:
         """Return the windows that an operator emits in a micro-batch."""
@@ -171,7 +170,3 @@ class _SimulatedLowering(PlanLowering):
             scan = replace(below.scan, schema=node.schema, columns=columns)
             parts.append(self.project(replace(below, scan=scan), node.schema))
         return self.relation_of(UnitedRows(tuple(parts)), node.schema)
-
-
-def _computed(catalog: Catalog, name: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(catalog.computed_columns(name))

@@ -9,7 +9,7 @@ histories.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, Step, StreamHistory, Write
@@ -33,6 +33,8 @@ class Shape:
         idle_us: Idle timeout of sources. None: sources are never idle.
         crashes: Whether the stream crashes, restarts and is rescaled.
         is_shared: Whether the highest watermark of all tables counts for each of them.
+        waits: Processing time in microseconds that passes before a row arrives, by number. If
+            there are any, each row is a micro-batch.
     """
 
     lateness_us: int = 0
@@ -41,6 +43,7 @@ class Shape:
     idle_us: int | None = None
     crashes: bool = True
     is_shared: bool = False
+    waits: Mapping[int, int] = field(default_factory=dict)
 
 
 def cut_at_every_row(order: Sequence[int], shape: Shape) -> StreamHistory:
@@ -50,8 +53,12 @@ def cut_at_every_row(order: Sequence[int], shape: Shape) -> StreamHistory:
         order: Numbers of all rows in their order of arrival.
         shape: Processing time at the start.
     """
-    batches = tuple(Batch((Arrival(row),), shape.clock_us) for row in order)
-    return StreamHistory((*batches, Batch((), shape.clock_us, has_ended=True)))
+    batches: list[Batch] = []
+    clock_us = shape.clock_us
+    for row in order:
+        clock_us += shape.waits.get(row, 0)
+        batches.append(Batch((Arrival(row),), clock_us))
+    return StreamHistory((*batches, Batch((), clock_us, has_ended=True)))
 
 
 def random_history(
@@ -66,20 +73,23 @@ def random_history(
         seed: Seed. Equal seeds give equal histories.
     """
     random = Random(seed)
-    if not shape.late:
+    if not shape.late and not shape.waits:
         order = _on_time_order(tables, shape, random)
     n_tasks = random.choice((1, 1, 2, 3))
     partitions = random.choice((1, 1, 1, 2, 3))
     key_groups = partitions * random.choice((1, 1, 2))
     clock_us = shape.clock_us
+    # the idle clocks of sources start over with the stream
+    may_restart = shape.crashes and not (shape.waits and shape.idle_us)
     steps: list[Step] = []
     for rows in _cut(tables, order, shape, random):
+        clock_us += sum(shape.waits.get(row, 0) for row in rows)
         arrivals = tuple(Arrival(row, random.randrange(n_tasks)) for row in rows)
         crash = _random_crash(shape, random) if random.random() < 0.15 else None
         steps.append(Batch(arrivals, clock_us, crash=crash))
-        if shape.idle_us is None:
+        if shape.idle_us is None and not shape.waits:
             clock_us += random.randrange(10 * _SECOND_US)
-        if shape.crashes and random.random() < 0.1:
+        if may_restart and random.random() < 0.1:
             is_rescaled = random.random() < 0.5
             steps.append(Restart(random.choice((1, 2, 3)) if is_rescaled else None))
     crash = _random_crash(shape, random) if random.random() < 0.2 else None
@@ -146,6 +156,8 @@ def _cut(
     tables: Mapping[str, TableRows], order: Sequence[int], shape: Shape, random: Random
 ) -> list[list[int]]:
     """Cut rows into micro-batches, some of them empty."""
+    if shape.waits:
+        return [[row] for row in order]
     times = _whole_times(tables)
     size = max(len(order) / random.choice(_CUTS), 1)
     batches: list[list[int]] = [[]]
@@ -184,4 +196,6 @@ def _random_crash(shape: Shape, random: Random) -> Crash | None:
     """
     crash = Crash(random.choice(list(Write)), random.randrange(8), random.random() < 0.5)
     is_unplanned = crash.write is Write.OFFSETS and not crash.is_after
-    return crash if shape.crashes and not (is_unplanned and shape.late) else None
+    if not shape.crashes or (is_unplanned and (shape.late or shape.waits)):
+        return None
+    return None if shape.waits and shape.idle_us else crash

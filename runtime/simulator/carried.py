@@ -16,7 +16,7 @@ _KIND = Column(ROW_KIND, "string")
 def carry(rows: Rows) -> Rows | None:
     """Return rows of tables with the number of each row as LATE_ROW.
 
-    None if rows are not those of tables, filtered and projected.
+    None if the relation does more than filter and project tables.
     """
     return _carry(rows, _NUMBER, is_of_operator=False)
 
@@ -33,7 +33,7 @@ def _carry(rows: Rows, column: Column, *, is_of_operator: bool) -> Rows | None:
         case GivenRows():
             if (rows.of is not None) != is_of_operator:
                 return None
-            # a column in addition to those of `of` needs no type: nobody asks for its schema
+            # the schema of operators is not read, so the column needs no type here
             return rows if rows.of is not None else replace(rows, columns=(*rows.columns, column))
         case ProjectedRows():
             below = _carry(rows.input, column, is_of_operator=is_of_operator)

@@ -103,9 +103,9 @@ def disagreement(
         final = final_rows_of(outcome)
     except SqlwinError as error:
         return Disagreement(history, None, error.message, seed)
-    found = difference(expected, final)
-    if found is not None:
-        return Disagreement(history, found, "the rows differ", seed)
+    mismatch = difference(expected, final)
+    if mismatch is not None:
+        return Disagreement(history, mismatch, "the rows differ", seed)
     for repeated in outcome.repeated:
         again = outcome.batches[repeated.number]
         changed = difference(repeated.rows.to_pylist(), again.rows.to_pylist())
@@ -131,5 +131,5 @@ def first_disagreement(
     stream: SimulatedStream, expected: Sequence[Row], n_histories: int, seed: int
 ) -> Disagreement | None:
     """Return the first random history that does not give the expected rows, or None."""
-    found = disagreements(stream, expected, range(seed, seed + n_histories))
-    return next((item for item in found if item is not None), None)
+    mismatch = disagreements(stream, expected, range(seed, seed + n_histories))
+    return next((item for item in mismatch if item is not None), None)

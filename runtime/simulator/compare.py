@@ -1,4 +1,4 @@
-"""Compare the rows of histories with those of the batch query."""
+"""Compare the rows of histories with the rows of the batch query."""
 
 from __future__ import annotations
 

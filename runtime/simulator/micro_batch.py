@@ -1,6 +1,6 @@
 """A micro-batch of a simulated stream: the local stage, the exchange and the window operators.
 
-The functions that evaluate, aggregate, encode and merge are those of Spark's tasks.
+Spark's tasks evaluate, aggregate, encode and merge with the same functions.
 """
 
 from __future__ import annotations

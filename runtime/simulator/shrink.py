@@ -14,26 +14,26 @@ from runtime.simulator.histories import Arrival, Batch, Step, StreamHistory
 _MOST_ATTEMPTS = 2_000
 
 
-def shrink(stream: SimulatedStream, found: Disagreement) -> Disagreement:
+def shrink(stream: SimulatedStream, mismatch: Disagreement) -> Disagreement:
     """Return a disagreement with fewer rows and steps, where every part is needed.
 
     Args:
         stream: Stream.
-        found: History that disagrees with the batch query over its rows.
+        mismatch: History that disagrees with the batch query over its rows.
     """
     n_attempts = 0
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for history in _smaller(found.history):
+        for history in _smaller(mismatch.history):
             if n_attempts == _MOST_ATTEMPTS:
-                return found
+                return mismatch
             n_attempts += 1
             smaller = _disagreement(stream, history)
             if smaller is not None:
-                found, is_smaller = smaller, True
+                mismatch, is_smaller = smaller, True
                 break
-    return found
+    return mismatch
 
 
 def _disagreement(stream: SimulatedStream, history: StreamHistory) -> Disagreement | None:

@@ -15,7 +15,7 @@ from runtime.spec.stream import FINAL_US, LATE_ROW
 
 
 class TableRows:
-    """All rows of a table, in the order in which they arrive unless a history says otherwise.
+    """All rows of a table, in the order in which they arrive unless a history changes it.
 
     Args:
         table: Table.
@@ -37,7 +37,7 @@ class TableRows:
         )
 
     def of(self, rows: Sequence[int]) -> pa.RecordBatch:
-        """Return those of the numbered rows that belong to this table."""
+        """Return the numbered rows that belong to this table."""
         places = [row - self.numbers.start for row in rows if row in self.numbers]
         return self.rows.take(pa.array(places, pa.int64()))
 

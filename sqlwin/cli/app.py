@@ -25,6 +25,7 @@ from sqlwin.cli.options import (
     with_spark_options,
 )
 from sqlwin.cli.repl import repl
+from sqlwin.cli.test import test
 from sqlwin.console.failures import ReportingGroup
 from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
 from sqlwin.console.scripts import read_scripts
@@ -316,6 +317,7 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
 main.add_command(checkpoint)
 main.add_command(engine)
 main.add_command(repl)
+main.add_command(test)
 
 
 @main.command(short_help="Print the completion script for a shell.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from planner.lowering.simulated import lower_simulated
 from runtime.simulator.arrivals import Shape, overtaken_rows
@@ -35,19 +37,23 @@ class Simulated:
     options: StreamOptions
 
     def stream(
-        self, rows: Mapping[str, pa.Table], order: Sequence[int] | None = None
+        self, rows: Mapping[str, pa.Table], waits: Mapping[tuple[str, int], int] | None = None
     ) -> SimulatedStream:
         """Return the stream over given rows.
 
         Args:
             rows: Rows of each table, by name in lower case.
-            order: Numbers of all rows in the order of their arrival. None: in the order of each
-                table, and by time between tables.
+            waits: Processing time in microseconds that passes before a row arrives, by table in
+                lower case and number of the row, from 0.
+
+        Returns:
+            The stream. Rows arrive in the order of each table, and by time between tables.
         """
         tables = table_rows(
             self.query.tables, {t.name: rows[t.name.lower()] for t in self.query.tables}
         )
-        arrival = order_of_times(tables) if order is None else list(order)
+        arrival = order_of_times(tables)
+        first = {name.lower(): table.numbers.start for name, table in tables.items()}
         is_shared = self.options.watermark_policy == "max"
         lateness_us = self.options.allowed_lateness_us
         shape = Shape(
@@ -55,6 +61,7 @@ class Simulated:
             frozenset(overtaken_rows(tables, arrival, lateness_us, is_shared=is_shared)),
             idle_us=self.options.idle_timeout_us,
             is_shared=is_shared,
+            waits={first[name] + row: us for (name, row), us in (waits or {}).items()},
         )
         return SimulatedStream(self.query, tables, self.options, tuple(arrival), shape)
 
@@ -73,7 +80,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
         plans.begin(statement.text)
         try:
             with plans.catalog.simulate_streams():
-                plan = plans.plan(statement.ast, statement.text)
+                plan = plans.plan(_without_order(statement.ast), statement.text)
                 if not plans.is_stream(plan):
                     return "it reads no table that can be a stream"
                 lowered = plans.lower_stream(plan, is_taken=True)
@@ -88,3 +95,15 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
         finally:
             plans.end()
     return query if isinstance(query, str) else Simulated(query, stream_options(plans.config))
+
+
+def _without_order(query: exp.Query) -> exp.Query:
+    """Return a query without its ORDER BY, because rows are compared in any order.
+
+    A stream cannot sort all rows. LIMIT needs the order.
+    """
+    if not query.args.get("order") or query.args.get("limit") or query.args.get("offset"):
+        return query
+    unordered = query.copy()
+    unordered.set("order", None)
+    return unordered

@@ -32,7 +32,7 @@ class GivenTable:
 
 
 def create_tables(session: Session, tables: Sequence[GivenTable], directory: Path) -> None:
-    """Create the tables in a session, replacing those of the same names.
+    """Create the tables in a session, replacing tables of the same names.
 
     Args:
         session: Session.

@@ -207,4 +207,4 @@ def error_report(name: str) -> str:
 
 def without_comment(path: Path) -> str:
     """Return a query file without the comment at its top."""
-    return re.sub(r"\A(?:-- .*\n)+", "", path.read_text())
+    return re.sub(r"\A(?:(?:--|#) .*\n)+\n?", "", path.read_text())

@@ -1,0 +1,233 @@
+"""Prepare a case: create its tables in a session, run its script up to the tested query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from planner.sql.render import quote_string
+from runtime.compute.arrow.types import arrow_type
+from runtime.errors import SqlwinError
+from runtime.names import quote_name
+from runtime.spec.table import TableColumn
+from sqlwin.config.values import parse_duration
+from sqlwin.control import SessionControl
+from sqlwin.session import Session
+from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set, Statement
+from sqlwin.testing.cases import Case, CaseTable
+from sqlwin.testing.documents import CaseFileError, Located
+from sqlwin.testing.values import CellError, cell_value
+
+# Settings of a script that the test decides
+OF_TEST = ("execution.runtime-mode",)
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """A case whose tables exist.
+
+    Attributes:
+        query: Tested query.
+        rows: Rows of the tables by lower-case name, in the order of their arrival.
+        waits: Processing time that passes before rows, see `Simulated.stream`.
+        with_position: Function that adds the place in the script to an error.
+    """
+
+    query: Query
+    rows: Mapping[str, pa.Table]
+    waits: Mapping[tuple[str, int], int]
+    with_position: object
+
+    def located(self, error: SqlwinError) -> SqlwinError:
+        """Return an error about the query with its place in the script."""
+        return self.with_position(error)  # type: ignore[operator, no-any-return]
+
+
+def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
+    """Create the tables of a case and run its script up to the tested query.
+
+    Args:
+        session: New session.
+        case: Case.
+        directory: Directory for the files of the tables.
+
+    Raises:
+        CaseFileError: A row does not fit its table, or the script has no query or no such table.
+        SqlwinError: The script is invalid.
+    """
+    for key, value in case.settings.items():
+        session.execute(f"SET {quote_string(key)} = {quote_string(value)}")
+    control = SessionControl(session)
+    tables = {table.name.lower(): table for table in case.tables}
+    rows: dict[str, pa.Table] = {}
+    waits: dict[tuple[str, int], int] = {}
+
+    def fill(table: CaseTable, path: Path) -> None:
+        columns = control.columns_of(table.name)
+        assert columns is not None, "it has been created"
+        schema = pa.schema([(c.name, _arrow_type(case, table, c)) for c in columns])
+        name = table.name.lower()
+        rows[name], of_table = _rows(case, table, schema)
+        waits.update({(name, row): us for row, us in of_table.items()})
+        pq.write_table(rows[name], path)
+
+    for number, table in enumerate(case.tables):
+        if table.columns:
+            path = directory / f"{number}.parquet"
+            _create(session, case, table, path)
+            fill(table, path)
+    tested = None
+    for place, statement in control.statements(case.sql, case.sql_file, case.params or None):
+        try:
+            match statement:
+                case Query():
+                    tested = statement, place
+                case Insert():
+                    tested = _query_of(statement), place
+                case CreateTable(name=(name,)) if name.lower() in tables:
+                    table = tables[name.lower()]
+                    if name.lower() not in rows:
+                        path = directory / f"{list(tables).index(name.lower())}.parquet"
+                        control.run(_replaced(case, statement, path))
+                        fill(table, path)
+                case Set() if statement.key in OF_TEST:
+                    pass
+                case Set() | CreateTable() | CreateView():
+                    control.run(statement)
+        except SqlwinError as error:
+            raise place.with_position(error) from error
+    if missing := [table for name, table in tables.items() if name not in rows]:
+        raise CaseFileError(
+            f"{case.path}:{missing[0].line}: table `{missing[0].name}` has no `columns`, and the "
+            "SQL does not create it"
+        )
+    if tested is None:
+        raise CaseFileError(f"{case.path}:{case.line}: the SQL of '{case.name}' has no query")
+    query, place = tested
+    return PreparedCase(query, rows, waits, place.with_position)
+
+
+def _arrow_type(case: Case, table: CaseTable, column: TableColumn) -> pa.DataType:
+    """Return the type of a column of a table.
+
+    Raises:
+        CaseFileError: Test files cannot have values of the type.
+    """
+    type_ = (column.type or "").lower().replace(" ", "")
+    try:
+        return arrow_type(type_)
+    except KeyError as error:
+        raise CaseFileError(
+            f"{case.path}:{table.line}: column `{column.name}` of table `{table.name}` is "
+            f"{column.type}, which test files do not support"
+        ) from error
+
+
+def _query_of(insert: Insert) -> Query:
+    return Query(insert.text, insert.offset, insert.ast, tokens=insert.tokens)
+
+
+def _create(session: Session, case: Case, table: CaseTable, path: Path) -> None:
+    """Create a table that the test file declares."""
+    items = [f"{quote_name(name)} {type_}" for name, type_ in table.columns.items()]
+    if table.watermark is not None:
+        column = table.watermark.split()[0].strip("`")
+        items.append(f"WATERMARK FOR {quote_name(column)} AS {table.watermark}")
+    try:
+        session.execute(
+            f"CREATE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
+            f"'connector' = 'filesystem', 'path' = {quote_string(str(path))}, "
+            "'format' = 'parquet')"
+        )
+    except SqlwinError as error:
+        message = f"{case.path}:{table.line}: table `{table.name}`: {error.message}"
+        raise CaseFileError(message, hint=error.hint) from error
+
+
+def _replaced(case: Case, statement: CreateTable, path: Path) -> Statement:
+    """Return the statement that creates a table with the rows of the test file."""
+    if any(column.computed or column.metadata for column in statement.columns):
+        computed = next(c.name for c in statement.columns if c.computed or c.metadata)
+        raise CaseFileError(
+            f"{case.path}:{case.line}: table `{'.'.join(statement.name)}` has the computed column "
+            f"`{computed}`",
+            hint="declare the table in the test file, with `columns`",
+        )
+    options = (("connector", "filesystem"), ("path", str(path)), ("format", "parquet"))
+    return replace(statement, options=options, partitioned_by=(), primary_key=())
+
+
+def _rows(case: Case, table: CaseTable, schema: pa.Schema) -> tuple[pa.Table, dict[int, int]]:
+    """Return the rows of a table, and the times that pass before rows."""
+    rows: list[dict[str, object]] = []
+    waits: dict[int, int] = {}
+    for item in table.rows:
+        if _is_wait(item, schema):
+            assert isinstance(item.value, dict)
+            text = str(item.value["wait"].value)
+            try:
+                us = parse_duration("wait", text)
+            except SqlwinError as error:
+                raise CaseFileError(
+                    f"{case.path}:{item.line}: '{text}' is not a duration such as 10 s, 1 min or "
+                    "500 ms"
+                ) from error
+            waits[len(rows)] = waits.get(len(rows), 0) + us
+        else:
+            rows.append(row_of(case.path, item, schema, f"table `{table.name}`"))
+    waits.pop(len(rows), None)
+    return pa.Table.from_pylist(rows, schema), waits
+
+
+def _is_wait(item: Located, schema: pa.Schema) -> bool:
+    return (
+        isinstance(item.value, dict)
+        and list(item.value) == ["wait"]
+        and ("wait" not in schema.names)
+    )
+
+
+def row_of(path: Path, item: Located, schema: pa.Schema, owner: str) -> dict[str, object]:
+    """Return a row of a test file by column name.
+
+    Args:
+        path: Test file.
+        item: Row.
+        schema: Columns.
+        owner: What has the columns, for messages.
+
+    Raises:
+        CaseFileError: It does not fit the columns.
+    """
+    names = {name.lower(): name for name in schema.names}
+    if isinstance(item.value, list):
+        if len(item.value) != len(schema):
+            raise CaseFileError(
+                f"{path}:{item.line}: the row has {len(item.value)} values, but {owner} has "
+                f"{len(schema)} columns",
+                hint=f"columns: {', '.join(schema.names)}",
+            )
+        cells: Sequence[tuple[str, Located]] = list(zip(schema.names, item.value, strict=True))
+    elif isinstance(item.value, dict):
+        for key, cell in item.value.items():
+            if key.lower() not in names:
+                raise CaseFileError(
+                    f"{path}:{cell.line}: {owner} has no column `{key}`",
+                    hint=f"columns: {', '.join(schema.names)}",
+                )
+        cells = [(names[key.lower()], cell) for key, cell in item.value.items()]
+    else:
+        raise CaseFileError(f"{path}:{item.line}: a row must be a list or a mapping")
+    row: dict[str, object] = dict.fromkeys(schema.names)
+    for name, cell in cells:
+        try:
+            row[name] = cell_value(cell.plain, schema.field(name).type)
+        except CellError as error:
+            raise CaseFileError(f"{path}:{cell.line}: column `{name}` of {owner}: {error}") from (
+                error
+            )
+    return row

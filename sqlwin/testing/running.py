@@ -1,0 +1,392 @@
+"""Run a case: in batch, as a stream cut at every row, and in random histories."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+
+from runtime.errors import ErrorKind, SqlwinError
+from runtime.simulator.arrivals import cut_at_every_row
+from runtime.simulator.check import (
+    Disagreement,
+    SimulatedStream,
+    disagreements,
+    final_rows_of,
+)
+from runtime.simulator.compare import Row, difference, rows_of
+from runtime.simulator.run import HistoryOutcome
+from runtime.simulator.shrink import shrink
+from runtime.simulator.timeline import timeline
+from runtime.spark.on_demand import NotStartedError
+from runtime.spec.stream import LATE_ROW, ROW_KIND
+from sqlwin.control import SessionControl
+from sqlwin.result import Result
+from sqlwin.session import Session
+from sqlwin.testing.cases import Case, ExpectedError
+from sqlwin.testing.differences import differences_text, ordered_differences
+from sqlwin.testing.documents import CaseFileError, Located
+from sqlwin.testing.preparing import PreparedCase, prepare, row_of
+
+# Opens a new session
+Connect = Callable[[], Session]
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """How cases run.
+
+    Attributes:
+        histories: Number of random histories of each case.
+        seed: Seed of the first history.
+        on_spark: Whether cases also run on Spark, in batch and as a stream.
+        starts_spark: Whether queries that only Spark can compute start it.
+    """
+
+    __test__ = False
+
+    histories: int = 20
+    seed: int = 0
+    on_spark: bool = False
+    starts_spark: bool = True
+
+
+@dataclass
+class CaseResult:
+    """Result of a case.
+
+    Attributes:
+        case: Case.
+        failures: What differs from the expectation, one text per way of running.
+        error: What keeps the case from running: an invalid test file. None if nothing does.
+        notes: Ways in which the case could not run, with reasons.
+        n_histories: Number of histories that ran.
+        seconds: Duration.
+        values: Actual values by key of the expectation, for `--update`.
+    """
+
+    case: Case
+    failures: list[str] = field(default_factory=list)
+    error: str | None = None
+    notes: list[str] = field(default_factory=list)
+    n_histories: int = 0
+    seconds: float = 0.0
+    values: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether nothing differs."""
+        return not self.failures and self.error is None
+
+
+def run_case(connect: Connect, case: Case, options: TestOptions) -> CaseResult:
+    """Run a case in every way and compare the results.
+
+    Args:
+        connect: Opens a new session.
+        case: Case.
+        options: How it runs.
+    """
+    result = CaseResult(case)
+    begun = time.monotonic()
+    with TemporaryDirectory(prefix="sqlwin-test-") as directory, connect() as session:
+        try:
+            _Run(session, case, options, result, Path(directory)).run()
+        except CaseFileError as error:
+            result.error = error.message if error.hint is None else f"{error.message}: {error.hint}"
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+class _Run:
+    """One run of a case."""
+
+    def __init__(
+        self,
+        session: Session,
+        case: Case,
+        options: TestOptions,
+        result: CaseResult,
+        directory: Path,
+    ) -> None:
+        self._session = session
+        self._control = SessionControl(session)
+        self._case = case
+        self._options = options
+        self._result = result
+        self._directory = directory
+
+    def run(self) -> None:
+        expected_error = self._case.expect.error
+        try:
+            prepared = self._without_spark(
+                lambda: prepare(self._session, self._case, self._directory)
+            )
+            batch = self._batch(prepared)
+            stream = self._stream(prepared)
+        except CaseFileError:
+            raise
+        except SqlwinError as error:
+            self._check_error(error, expected_error)
+            return
+        if expected_error is not None:
+            try:
+                if stream is not None:
+                    stream.run(cut_at_every_row(stream.order, stream.shape))
+            except SqlwinError as error:
+                self._check_error(error, expected_error)
+                return
+            self._fail("there is no error", f"expected: {expected_error.words}")
+            return
+        self._check(prepared, batch, stream)
+
+    # -- ways of running -----------------------------------------------------------------------
+
+    def _without_spark(self, run: Callable[[], PreparedCase]) -> PreparedCase:
+        try:
+            with self._control.without_start_of_spark():
+                return run()
+        except NotStartedError:
+            self._use_spark("Spark has to read its statements")
+            return run()
+
+    def _batch(self, prepared: PreparedCase) -> pa.Table:
+        """Run the query in batch and return its rows."""
+        self._session.execute("SET 'execution.runtime-mode' = 'batch'")
+        try:
+            with self._control.without_start_of_spark():
+                place = self._control.place_of(prepared.query)
+                if not isinstance(place, str):
+                    return self._rows(prepared)
+        except NotStartedError:
+            place = "only Spark knows the types of its expressions"
+        except SqlwinError as error:
+            raise prepared.located(error) from error
+        self._use_spark(place)
+        return self._rows(prepared)
+
+    def _use_spark(self, reason: str) -> None:
+        """Note that Spark computes the case.
+
+        Raises:
+            CaseFileError: Spark must not start.
+        """
+        if not self._options.starts_spark:
+            case = self._case
+            raise CaseFileError(
+                f"{case.path}:{case.line}: the case '{case.name}' needs Spark: {reason}"
+            )
+        self._note(f"ran on Spark: {reason}")
+
+    def _rows(self, prepared: PreparedCase) -> pa.Table:
+        try:
+            result: Result = self._control.run(prepared.query)
+            return result.to_arrow()
+        except NotStartedError:
+            raise
+        except SqlwinError as error:
+            raise prepared.located(error) from error
+
+    def _stream(self, prepared: PreparedCase) -> SimulatedStream | None:
+        """Return the query as a stream over the rows of the case; None if it cannot be one."""
+        try:
+            with self._control.without_start_of_spark():
+                simulated = self._control.simulated(prepared.query)
+        except NotStartedError:
+            simulated = "only Spark knows the types of its expressions"
+        except SqlwinError as error:
+            if error.kind is not ErrorKind.STREAM or self._case.expect.error is not None:
+                raise prepared.located(error) from error
+            simulated = error.message
+        if isinstance(simulated, str):
+            self._note(f"did not run as a simulated stream: {simulated}")
+            return None
+        return simulated.stream(prepared.rows, prepared.waits)
+
+    # -- comparisons ---------------------------------------------------------------------------
+
+    def _check(
+        self, prepared: PreparedCase, batch: pa.Table, stream: SimulatedStream | None
+    ) -> None:
+        expect, schema = self._case.expect, batch.schema
+        batch_rows = batch.to_pylist()
+        final, n_late = batch_rows, 0
+        outcome = None
+        if stream is not None:
+            outcome = stream.run(cut_at_every_row(stream.order, stream.shape))
+            final = final_rows_of(outcome)
+            n_late = sum(output.n_late for output in outcome.batches)
+        self._result.values = {"rows": final, "final": final, "ordered": batch_rows}
+        self._result.values |= {"batch": batch_rows, "dropped": n_late}
+        for key in ("rows", "final"):
+            wanted: Located | None = getattr(expect, key)
+            if wanted is not None:
+                self._compare(key, self._expected(wanted, schema), final)
+        if expect.ordered is not None:
+            text = ordered_differences(self._expected(expect.ordered, schema), batch_rows)
+            if text:
+                self._fail("the rows of batch differ from `ordered`", text)
+        if expect.batch is not None:
+            self._compare("batch", self._expected(expect.batch, schema), batch_rows)
+        if stream is None:
+            self._check_needs_stream()
+        else:
+            assert outcome is not None
+            self._check_stream(stream, outcome, batch_rows, final, n_late, schema)
+        if self._options.on_spark:
+            self._check_spark(prepared, batch_rows)
+
+    def _check_needs_stream(self) -> None:
+        for key in ("changes", "late", "dropped"):
+            if getattr(self._case.expect, key) not in (None, 0):
+                self._fail(f"`{key}` needs a stream", self._result.notes[-1])
+
+    def _check_stream(
+        self,
+        stream: SimulatedStream,
+        outcome: HistoryOutcome,
+        batch_rows: list[Row],
+        final: list[Row],
+        n_late: int,
+        schema: pa.Schema,
+    ) -> None:
+        expect = self._case.expect
+        changes = rows_of(output.rows for output in outcome.batches)
+        kinds = [{ROW_KIND: row.get(ROW_KIND, "+I"), **_without_kind(row)} for row in changes]
+        self._result.values["changes"] = kinds
+        if expect.changes is not None:
+            with_kind = pa.schema([(ROW_KIND, pa.string()), *schema])
+            text = ordered_differences(self._expected(expect.changes, with_kind), kinds)
+            if text:
+                self._fail("the changes differ", text)
+        late = _late_rows(stream, outcome)
+        self._result.values["late"] = late
+        if expect.late is not None:
+            self._compare_late(late, expect.late, stream)
+        expects_late = expect.late is not None or expect.dropped is not None
+        if expect.dropped is not None and expect.dropped != n_late:
+            self._fail(f"{n_late} rows are dropped, not {expect.dropped}", "")
+        if n_late == 0:
+            mismatch = difference(batch_rows, final)
+            if mismatch is not None:
+                self._fail(
+                    "the stream cut at every row differs from batch", differences_text(mismatch)
+                )
+                return
+        elif not expects_late and expect.batch is None:
+            rows = "row is" if n_late == 1 else "rows are"
+            self._fail(
+                f"{n_late} {rows} late in this order of arrival, so that batch differs",
+                f"add `dropped: {n_late}` if that is meant",
+            )
+            return
+        self._check_histories(stream, final)
+
+    def _check_histories(self, stream: SimulatedStream, final: list[Row]) -> None:
+        seeds = range(self._options.seed, self._options.seed + self._options.histories)
+        for mismatch in disagreements(stream, final, seeds):
+            self._result.n_histories += 1
+            if mismatch is not None:
+                self._fail(*disagreement_text(stream, mismatch))
+                return
+
+    def _check_spark(self, prepared: PreparedCase, batch_rows: list[Row]) -> None:
+        """Run the query on Spark in both modes and compare with batch."""
+        for mode in ("batch", "streaming"):
+            self._session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
+            self._session.execute("SET 'sqlwin.in-process.max-bytes' = '0'")
+            try:
+                rows = self._rows(prepared)
+            except SqlwinError as error:
+                self._fail(f"Spark fails in {mode} mode", error.message)
+                continue
+            mismatch = (
+                difference(batch_rows, rows.select(list(batch_rows[0])).to_pylist())
+                if (batch_rows)
+                else difference(batch_rows, rows.to_pylist())
+            )
+            if mismatch is not None:
+                self._fail(f"Spark differs in {mode} mode", differences_text(mismatch))
+
+    def _check_error(self, error: SqlwinError, expected: ExpectedError | None) -> None:
+        self._result.values["error"] = error.message
+        if expected is None:
+            self._fail("the query fails", error.report())
+            return
+        if expected.words.lower() not in error.message.lower():
+            self._fail("the error is another one", f"expected: {expected.words}\n{error.message}")
+            return
+        place = error.position
+        for name in ("line", "column"):
+            wanted = getattr(expected, name)
+            actual = None if place is None else getattr(place, name)
+            if wanted is not None and wanted != actual:
+                self._fail(f"the error is in {name} {actual}, not {wanted}", error.report())
+
+    def _compare(self, key: str, wanted: list[Row], rows: Sequence[Row]) -> None:
+        mismatch = difference(wanted, rows)
+        if mismatch is not None:
+            self._fail(f"the rows differ from `{key}`", differences_text(mismatch))
+
+    def _compare_late(
+        self, late: list[tuple[str, Row]], wanted: Located, stream: SimulatedStream
+    ) -> None:
+        """Compare late rows; each expected row is one of the only table, or names its columns."""
+        schemas = {
+            name: pa.schema([f for f in table.rows.schema if f.name != LATE_ROW])
+            for name, table in stream.tables.items()
+        }
+        if len(schemas) != 1:
+            raise CaseFileError(
+                f"{self._case.path}:{wanted.line}: `late` is supported for a single table; use "
+                "`dropped`"
+            )
+        (schema,) = schemas.values()
+        mismatch = difference(self._expected(wanted, schema), [row for _, row in late])
+        if mismatch is not None:
+            self._fail("the late rows differ", differences_text(mismatch))
+
+    def _expected(self, rows: Located, schema: pa.Schema) -> list[Row]:
+        assert isinstance(rows.value, list), "checked by the schema"
+        return [row_of(self._case.path, row, schema, "the result") for row in rows.value]
+
+    def _fail(self, title: str, details: str) -> None:
+        self._result.failures.append(f"{title}\n{details}".rstrip())
+
+    def _note(self, text: str) -> None:
+        if text not in self._result.notes:
+            self._result.notes.append(text)
+
+
+def disagreement_text(stream: SimulatedStream, mismatch: Disagreement) -> tuple[str, str]:
+    """Return the title and the details of a history that disagrees, shrunk."""
+    small = mismatch
+    if not stream.shape.late and not stream.shape.waits:
+        small = shrink(stream, mismatch)
+    parts = [] if small.difference is None else [differences_text(small.difference)]
+    try:
+        parts += ["", *timeline(stream, small.history)]
+    except SqlwinError as error:
+        parts.append(error.message)
+    title = f"the history of seed {mismatch.seed} disagrees: {small.reason}"
+    return title, "\n".join(parts)
+
+
+def _without_kind(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != ROW_KIND}
+
+
+def _late_rows(stream: SimulatedStream, outcome: HistoryOutcome) -> list[tuple[str, Row]]:
+    """Return the late rows with the names of their tables."""
+    late: list[tuple[str, Row]] = []
+    for number in (number for output in outcome.batches for number in output.late):
+        for name, table in stream.tables.items():
+            if number in table.numbers:
+                (row,) = table.of([number]).to_pylist()
+                row.pop(LATE_ROW)
+                late.append((name, row))
+    return late

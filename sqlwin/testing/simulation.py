@@ -1,0 +1,109 @@
+"""Simulate a query over rows in memory, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from runtime.compute.arrow.types import spark_type
+from runtime.errors import AnalysisError
+from runtime.simulator.arrivals import cut_at_every_row
+from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
+from runtime.simulator.compare import Row, difference
+from runtime.spark.on_demand import NotStartedError
+from sqlwin.control import SessionControl
+from sqlwin.session import Session
+from sqlwin.statements.nodes import Insert, Query
+from sqlwin.testing.differences import differences_text
+from sqlwin.testing.running import disagreement_text
+from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
+
+# Rows of a table: an Arrow table or a list of dicts
+TableRows: TypeAlias = "pa.Table | Sequence[Mapping[str, Any]]"
+
+
+def simulate_query(
+    session: Session,
+    sql: str,
+    tables: Mapping[str, TableRows],
+    *,
+    watermarks: Mapping[str, str] | None = None,
+    params: Mapping[str, object] | None = None,
+    histories: int = 20,
+    seed: int = 0,
+) -> list[Row]:
+    """Run a query in batch, as a stream cut at every row, and in random histories.
+
+    Args:
+        session: Session; the tables are created in it.
+        sql: Query.
+        tables: Rows by name of the table, in the order of their arrival.
+        watermarks: Watermark of each table, such as `ts - INTERVAL '5' SECOND`.
+        params: Values of the query's parameters.
+        histories: Number of random histories.
+        seed: Seed of the first history.
+
+    Returns:
+        The rows of the stream that is cut at every row. After updates, the final ones.
+
+    Raises:
+        AssertionError: Two ways of running disagree. The message has the shrunk history.
+        SqlwinError: The query is invalid, or only Spark can compute it.
+    """
+    marks = {name.lower(): text for name, text in (watermarks or {}).items()}
+    given = [_given(name, rows, marks.get(name.lower())) for name, rows in tables.items()]
+    control = SessionControl(session)
+    with TemporaryDirectory(prefix="sqlwin-test-") as directory:
+        create_tables(session, given, Path(directory))
+        statements = [statement for _, statement in control.statements(sql, None, params)]
+        if len(statements) != 1 or not isinstance(statements[0], Query | Insert):
+            raise AnalysisError("simulate() takes a single query")
+        try:
+            with control.without_start_of_spark():
+                simulated = control.simulated(statements[0])
+        except NotStartedError:
+            simulated = "only Spark knows the types of its expressions"
+    if isinstance(simulated, str):
+        raise AnalysisError(f"the query cannot be simulated: {simulated}")
+    stream = simulated.stream(rows_by_name(given))
+    at_every_row = cut_at_every_row(stream.order, stream.shape)
+    rows = final_rows_of(stream.run(at_every_row))
+    if not stream.shape.late:
+        mismatch = disagreement(stream, at_every_row, stream.batch_rows(stream.order))
+        if mismatch is not None:
+            raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
+    mismatch = first_disagreement(stream, rows, histories, seed)
+    if mismatch is not None:
+        raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
+    return rows
+
+
+def assert_rows(rows: Sequence[Row], expected: Sequence[Row]) -> None:
+    """Check rows against expected ones in any order.
+
+    Floating-point numbers are equal within a small tolerance.
+
+    Raises:
+        AssertionError: They differ. The message shows the differences side by side.
+    """
+    mismatch = difference(expected, rows)
+    if mismatch is not None:
+        raise AssertionError(f"the rows differ\n{differences_text(mismatch)}")
+
+
+def _given(name: str, rows: TableRows, watermark: str | None) -> GivenTable:
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(map(dict, rows)))
+    columns = []
+    for field in table.schema:
+        type_ = spark_type(field.type)
+        if type_ is None:
+            raise AnalysisError(
+                f"column `{field.name}` of `{name}` is {field.type}, which no SQL type has"
+            )
+        columns.append((field.name, type_))
+    mark = None if watermark is None else (watermark.split()[0].strip("`"), watermark)
+    return GivenTable(name, table, tuple(columns), mark)

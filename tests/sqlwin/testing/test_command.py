@@ -1,0 +1,254 @@
+"""`sqlwin test`: cases in batch, as streams and in histories; options and exit codes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from sqlwin.cli.app import main
+from tests.goldens import ROOT
+
+START = dt.datetime(2024, 1, 1)  # noqa: DTZ001  # a wall clock
+TABLE = """
+tables:
+  t:
+    columns: {ts: TIMESTAMP(3), k: STRING, v: BIGINT}
+    watermark: ts - INTERVAL '5' SECOND
+    rows:
+      - ['00:00:01', a, 1]
+      - ['00:00:12', b, 2]
+      - ['00:00:09', a, 3]
+"""
+QUERY = """
+  - name: {name}
+    query: |
+      SELECT k, window_end, COUNT(*) AS n
+      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+      GROUP BY k, window_start, window_end
+    expect:
+"""
+RIGHT = "      rows: [[a, '00:00:10', 2], [b, '00:00:20', 1]]\n"
+WRONG = "      rows: [[a, '00:00:10', 1], [b, '00:00:20', 1]]  # a comment\n"
+LATE = TABLE.replace("00:00:09", "00:00:02").replace("00:00:12", "00:00:16")
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Run `sqlwin test` without Spark; return its exit code and output."""
+    result = CliRunner().invoke(main, ["test", "--no-spark", *arguments], catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def file(tmp_path: Path, *cases: str, tables: str = TABLE) -> str:
+    path = tmp_path / "a.sqlwin.yaml"
+    path.write_text(tables + "cases:" + "".join(cases))
+    return str(path)
+
+
+def case(name: str, expect: str) -> str:
+    return QUERY.format(name=name) + expect
+
+
+def test_the_example_project_passes_without_spark():
+    code, out, err = run(str(ROOT / "queries/testing"), "--histories", "5")
+    assert (code, err) == (0, "")
+    assert out.startswith("8 passed, 35 histories")
+
+
+def test_a_wrong_row_is_shown_next_to_the_actual_one(tmp_path):
+    code, out, _ = run(file(tmp_path, case("first", WRONG), case("second", RIGHT)))
+    assert code == 1
+    assert out.splitlines()[1:5] == [
+        "  the rows differ from `rows`",
+        "    columns: k, window_end, n",
+        "    expected                      | actual",
+        "    [a, '1970-01-01 00:00:10', 1] | [a, '1970-01-01 00:00:10', 2]",
+    ]
+    assert "1 passed, 1 failed" in out
+
+
+def test_the_first_failure_stops_the_run(tmp_path):
+    code, out, _ = run(file(tmp_path, case("first", WRONG), case("second", RIGHT)), "-x")
+    assert code == 1 and "0 passed, 1 failed, 1 not run" in out
+
+
+def test_names_select_cases(tmp_path):
+    path = file(tmp_path, case("first", WRONG), case("second", RIGHT))
+    assert run(path, "-k", "second and not first")[0] == 0
+    code, _, err = run(path, "-k", "third")
+    assert (code, err) == (5, "no case was selected\n")
+    code, _, err = run(path, "-k", "(second")
+    assert code == 2 and err == (
+        "error: invalid expression '(second' (for example -k 'hop and not late')\n"
+    )
+
+
+def test_late_rows_must_be_expected(tmp_path):
+    #  0     10     20      00:00:16 moves the watermark to 11: 00:00:02 is late
+    rows = "      rows: [[a, '00:00:10', 1], [b, '00:00:20', 1]]\n"
+    code, out, _ = run(file(tmp_path, case("late", rows), tables=LATE))
+    assert code == 1 and "1 row is late in this order of arrival" in out
+    more = f"{rows}      dropped: 1\n      late: [['00:00:02', a, 3]]\n"
+    more += "      batch: [[a, '00:00:10', 2], [b, '00:00:20', 1]]\n"
+    code, out, _ = run(file(tmp_path, case("late", more), tables=LATE))
+    assert code == 0, out
+    code, out, _ = run(file(tmp_path, case("late", f"{rows}      dropped: 2\n"), tables=LATE))
+    assert code == 1 and "1 rows are dropped, not 2" in out
+
+
+def test_a_quiet_source_holds_the_others_back_until_it_is_idle(tmp_path):
+    both = """
+tables:
+  t:
+    columns: {ts: TIMESTAMP(3), k: STRING, v: BIGINT}
+    watermark: ts - INTERVAL '5' SECOND
+    rows:
+      - ['00:00:01', a, 1]
+      - wait: 1 min
+      - ['00:00:16', b, 2]
+      - ['00:00:02', a, 3]
+  u:
+    columns: {ts: TIMESTAMP(3), k: STRING, v: BIGINT}
+    watermark: ts - INTERVAL '5' SECOND
+    rows: [['00:00:00', c, 1]]
+"""
+    query = """
+  - name: idle
+    query: |
+      SELECT window_end, COUNT(*) AS n
+      FROM TABLE(TUMBLE((SELECT * FROM t UNION ALL SELECT * FROM u), DESCRIPTOR(ts),
+        INTERVAL '10' SECONDS)) GROUP BY window_start, window_end
+    SETTINGS
+    expect:
+"""
+    waiting = query.replace("SETTINGS", "")
+    idle = query.replace("SETTINGS", "settings: {table.exec.source.idle-timeout: 30 s}")
+    on_time = "      rows: [['00:00:10', 3], ['00:00:20', 1]]\n"
+    late = "      rows: [['00:00:10', 2], ['00:00:20', 1]]\n      dropped: 1\n"
+    code, out, _ = run(file(tmp_path, waiting + on_time, tables=both))
+    assert code == 0, out
+    code, out, _ = run(file(tmp_path, idle + late, tables=both))
+    assert code == 0, out
+
+
+def test_update_rewrites_failed_expectations_and_keeps_comments(tmp_path):
+    path = file(tmp_path, case("first", WRONG), case("second", RIGHT))
+    code, _, err = run(path, "--update")
+    assert code == 1 and err == f"updated {path}\n"
+    text = Path(path).read_text()
+    assert "- [a, '1970-01-01 00:00:10', 2]" in text and "# a comment" in text and RIGHT in text
+    assert run(path)[0] == 0
+
+
+def test_results_are_written_as_junit_xml(tmp_path):
+    xml = tmp_path / "out.xml"
+    run(file(tmp_path, case("first", WRONG), case("second", RIGHT)), "--junit-xml", str(xml))
+    (suite,) = ElementTree.parse(xml).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    first, second = suite
+    assert first.find("failure").get("message") == "the rows differ from `rows`"
+    assert second.find("failure") is None and second.get("line") == "19"
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (TABLE.replace("a, 1]", "a, x]"), ":7: column `v` of table `t`: 'x' is not a whole number"),
+        (TABLE.replace("a, 1]", "a]"), ":7: the row has 2 values, but table `t` has 3 columns"),
+        (
+            TABLE.replace("['00:00:01', a, 1]", "{ts: '00:00:01', x: 1}"),
+            ":7: table `t` has no column `x`",
+        ),
+        (
+            TABLE.replace("'00:00:01'", "soon"),
+            ":7: column `ts` of table `t`: 'soon' is not a times",
+        ),
+        (
+            TABLE.replace("- ['00:00:01', a, 1]", "- wait: soon"),
+            ":7: 'soon' is not a duration such as 10 s, 1 min or 500 ms",
+        ),
+        (TABLE.replace("BIGINT", "BIGNUM"), ":4: table `t`: "),
+        (TABLE.replace("'5' SECOND", "'5' APPLES"), ":4: table `t`: "),
+    ],
+)
+def test_a_row_that_does_not_fit_its_table_is_named(tmp_path, tables, message):
+    path = file(tmp_path, case("first", RIGHT), tables=tables)
+    code, out, _ = run(path)
+    assert code == 2
+    assert f"  {path}{message}" in out
+    assert "Traceback" not in out
+
+
+def test_an_expected_error_needs_its_words_and_place(tmp_path):
+    wrong_time = QUERY.format(name="error").replace("DESCRIPTOR(ts)", "DESCRIPTOR(k)")
+    right = "      error: {words: must be TIMESTAMP, line: 2, column: 39}\n"
+    assert run(file(tmp_path, wrong_time + right))[0] == 0
+    code, out, _ = run(file(tmp_path, wrong_time + "      error: no such table\n"))
+    assert code == 1 and "the error is another one" in out
+    code, out, _ = run(file(tmp_path, wrong_time + "      error: {words: k, line: 3}\n"))
+    assert code == 1 and "the error is in line 2, not 3" in out
+    code, out, _ = run(file(tmp_path, case("no error", "      error: anything\n")))
+    assert code == 1 and "there is no error" in out
+    code, out, _ = run(file(tmp_path, wrong_time + RIGHT))
+    assert code == 1 and "the query fails" in out
+
+
+def test_a_query_that_only_spark_computes_says_so(tmp_path):
+    path = file(tmp_path, case("soundex", RIGHT).replace("SELECT k", "SELECT SOUNDEX(k) AS k"))
+    code, out, _ = run(path)
+    assert code == 2 and "the case 'soundex' needs Spark: " in out
+
+
+def test_missing_files_and_empty_directories_are_told_apart(tmp_path):
+    code, _, err = run(str(tmp_path / "no"))
+    assert (code, err) == (2, f"error: {tmp_path / 'no'} does not exist\n")
+    code, _, err = run(str(tmp_path))
+    assert (code, err) == (5, "no test files\n")
+
+
+def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    code, out, _ = run("--simulate", "5", "queries/testing/departures.sql", "--rows", "60")
+    assert code == 0 and out.startswith("60 rows of flights\n5 histories agree with batch")
+
+
+def test_simulate_finds_a_result_that_depends_on_the_order_of_rows(tmp_path):
+    times = [START + dt.timedelta(seconds=second) for second in range(4)]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": ["a", "b", "a", "b"]})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    sql = tmp_path / "top.sql"
+    sql.write_text(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), k STRING,
+          WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.parquet', 'format' = 'parquet');
+        SELECT * FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n) AS r
+          FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+                FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+                GROUP BY k, window_start, window_end)) WHERE r <= 1""")
+    code, out, _ = run("--simulate", "5", str(sql))
+    assert code == 0
+    assert "finding: the result depends on the order of rows, also in batch:\n  row " in out
+    assert "histories agree" not in out
+
+
+def test_simulate_names_rows_that_arrive_after_the_watermark(tmp_path):
+    times = [START + dt.timedelta(seconds=second) for second in (0, 30, 1)]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us"))})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    sql = tmp_path / "count.sql"
+    sql.write_text(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.parquet', 'format' = 'parquet');
+        SELECT window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+        GROUP BY window_start, window_end""")
+    code, out, _ = run("--simulate", "5", str(sql))
+    assert code == 0
+    assert "finding: 1 row arrives after the watermark" in out
+    assert "5 histories agree with batch: 2 rows" in out
