@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any
 
@@ -16,6 +16,9 @@ from runtime.errors import ExecutionError
 _ONE_CALL = 1.0
 # Seconds that a broker may take to auto-create a topic
 TOPIC_SECONDS = 3.0
+# Errors after another producer with the same `transactional.id` has started
+FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+FENCED_HINT = "another run of the same stream has started a transaction"
 
 
 def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch]) -> int:
@@ -62,7 +65,7 @@ def produce_all(
     keys = batch.column("key").to_pylist() if has_keys else repeat(None, len(values))
     for value, key in zip(values, keys, strict=True):
         _produce(client, topic, value, key, delivered, failures)
-    client.kafka.poll(0)
+    _run_callbacks(topic, lambda: client.kafka.poll(0))
     _check(topic, failures)
     return len(values)
 
@@ -76,7 +79,7 @@ def _produce(
             return
         except BufferError:
             # messages have their own timeout ('properties.delivery.timeout.ms')
-            client.kafka.poll(_ONE_CALL)
+            _run_callbacks(topic, lambda: client.kafka.poll(_ONE_CALL))
             _check(topic, failures)
         except KafkaException as error:
             raise _delivery_error(topic, error.args[0]) from error
@@ -88,10 +91,26 @@ def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
     Raises:
         ExecutionError: A message was not delivered.
     """
-    while client.kafka.flush(_ONE_CALL):
+    while _run_callbacks(topic, lambda: client.kafka.flush(_ONE_CALL)):
         _check(topic, failures)
         client.check(None, has_time=True)
     _check(topic, failures)
+
+
+def _run_callbacks(topic: str, call: Callable[[], int]) -> int:
+    """Make a call that runs callbacks, and return its result.
+
+    Raises:
+        ExecutionError: The producer has failed for good. Such a call then raises the reason, and
+            CPython wraps it in a SystemError if another callback runs after it.
+    """
+    try:
+        return call()
+    except (KafkaException, SystemError) as error:
+        cause = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(cause, KafkaException):
+            raise
+        raise _delivery_error(topic, cause.args[0]) from error
 
 
 def _check(topic: str, failures: list[KafkaError]) -> None:
@@ -100,9 +119,10 @@ def _check(topic: str, failures: list[KafkaError]) -> None:
 
 
 def _delivery_error(topic: str, error: KafkaError) -> ExecutionError:
-    return ExecutionError(
-        f"a message to topic '{topic}' was not delivered: {plain(error)}",
-        hint="'properties.delivery.timeout.ms' sets how long delivery is retried"
-        if error.code() == KafkaError._MSG_TIMED_OUT
-        else None,
-    )
+    hint = None
+    if error.code() in FENCED:
+        hint = FENCED_HINT
+    elif error.code() == KafkaError._MSG_TIMED_OUT:
+        hint = "'properties.delivery.timeout.ms' sets how long delivery is retried"
+    message = f"a message to topic '{topic}' was not delivered: {plain(error)}"
+    return ExecutionError(message, hint=hint)

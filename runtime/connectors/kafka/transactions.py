@@ -16,13 +16,19 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from runtime.connectors.kafka.client import LATER_SECONDS, Client, plain
-from runtime.connectors.kafka.produce import TOPIC_SECONDS, flush, non_empty_batches, produce_all
+from runtime.connectors.kafka.produce import (
+    FENCED,
+    FENCED_HINT,
+    TOPIC_SECONDS,
+    flush,
+    non_empty_batches,
+    produce_all,
+)
 from runtime.errors import ExecutionError
 
 # Default limit of brokers, after which they abort a transaction
 _TRANSACTION_MS = "900000"
 _ONE_CALL = 5.0
-_TAKEN_OVER = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 
 
 def send_once(
@@ -136,15 +142,17 @@ class _Sending:
                 return
             except KafkaException as error:
                 kafka_error = error.args[0]
-                self.client.kafka.poll(0)
+                # it raises the same error if that is fatal
+                with suppress(KafkaException, SystemError):
+                    self.client.kafka.poll(0)
                 self.client.check(kafka_error, has_time=True)
                 if kafka_error.retriable() and time.monotonic() < until:
                     continue
-                is_taken = kafka_error.code() in _TAKEN_OVER
+                is_fenced = kafka_error.code() in FENCED
                 raise ExecutionError(
                     f"a transaction of topic '{self._topic}' was not {what}: {plain(kafka_error)}",
-                    hint="another run of the same stream has started a transaction"
-                    if is_taken
+                    hint=FENCED_HINT
+                    if is_fenced
                     else (
                         "the user needs write permission for the topic, and for the "
                         "transactional id and the group of that name"
