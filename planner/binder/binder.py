@@ -68,6 +68,7 @@ from planner.sql.names import (
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
+    PlacedError,
     WindowFunctionCall,
     name_of_columns,
     span_of,
@@ -131,6 +132,8 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
+        if isinstance(error, PlacedError):
+            error.place_in(sql)
         # Spark rejects subqueries over streams with one general error: check for them first.
         refused = refuse_subquery(original, lambda t: stream_named(t, catalog) is not None)
         if refused is not None and error.kind is ErrorKind.SUBQUERY:

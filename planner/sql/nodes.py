@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from runtime.errors import AnalysisError, ErrorKind, Position
+from runtime.errors import AnalysisError, ErrorKind, Position, SqlwinError
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
@@ -250,3 +250,24 @@ def error_at(
     return AnalysisError(
         message, position=position, sql=sql, hint=hint, kind=kind, subjects=subjects
     )
+
+
+class PlacedError(AnalysisError):
+    """An error raised where only the span of its subject is known, not the text.
+
+    Args:
+        error: Error without a position.
+        span: Span of its subject in the text of the statement, or of a view.
+    """
+
+    def __init__(self, error: SqlwinError, span: TextSpan | None) -> None:
+        super().__init__(error.message, hint=error.hint, kind=error.kind, subjects=error.subjects)
+        self._span = span
+
+    def place_in(self, sql: str) -> None:
+        """Set the position if the span has the subject's name in `sql`."""
+        if self._span is None or self.subject is None:
+            return
+        text = sql[self._span.start : self._span.end + 1]
+        if text.replace("`", "").lower() == self.subject.replace("`", "").lower():
+            self.position, self.sql = Position.at(sql, self._span.start, len(text)), sql

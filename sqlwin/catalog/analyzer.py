@@ -12,16 +12,25 @@ from sqlglot import exp
 from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema
 from planner.sql.build import empty_relation, to_sql
+from planner.sql.nodes import PlacedError, span_of
 from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
-from runtime.spark.errors import translate, translate_spark_errors
+from runtime.names import quote_name
+from runtime.spark.errors import (
+    translate,
+    translate_spark_errors,
+    unknown_column_error,
+    unknown_table_error,
+)
+from runtime.spark.on_demand import is_started
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, normalise_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CATALOG, _OWN = "spark.sql.catalogImplementation", "in-memory"
 # Settings that do not affect Spark's analyser
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
@@ -80,9 +89,13 @@ class SparkAnalyzer:
 
     def columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Return the output columns of a query. See `planner.catalog.Catalog.analyze`."""
-        columns = self._certain_columns(query, relations)
-        if columns is not None:
-            return columns
+        below = self._columns_of_tables(query, relations)
+        if below is not None:
+            columns = output_schema(with_filters_inside(query), below)
+            if columns is not None:
+                return columns
+        if not is_started(self._spark):
+            self._require_names(query, relations, below)
         query = query.copy()
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
@@ -102,10 +115,12 @@ class SparkAnalyzer:
                 self._columns[text] = columns_of(self._spark.sql(text).schema)
         return self._columns[text]
 
-    def _certain_columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema | None:
-        """Return the output columns if they are certain without Spark's analyser, else None."""
+    def _columns_of_tables(
+        self, query: exp.Query, relations: Mapping[str, Schema]
+    ) -> dict[str, Schema] | None:
+        """Return the columns of all tables of a query. None: Spark's analyser must be asked."""
         below: dict[str, Schema] = {}
-        # `output_schema` looks these up where they are in scope
+        # these are looked up where they are in scope
         ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
         for table in query.find_all(exp.Table):
             if table.db:
@@ -120,9 +135,43 @@ class SparkAnalyzer:
                 below[table.name.lower()] = columns
             else:
                 return None
-        if not is_as_usual(self._spark, settings_of(self._spark)):
-            return None
-        return output_schema(with_filters_inside(query), below)
+        return below if is_as_usual(self._spark, settings_of(self._spark)) else None
+
+    def _require_names(
+        self,
+        query: exp.Query,
+        relations: Mapping[str, Schema],
+        columns: Mapping[str, Schema] | None,
+    ) -> None:
+        """Raise the error about an unknown name for which Spark need not start.
+
+        Args:
+            query: Query.
+            relations: Its relations that are not tables.
+            columns: Columns of all relations and tables. None: not all are known.
+
+        Raises:
+            AnalysisError: A table, or exactly one column, certainly does not exist.
+        """
+        if columns is not None:
+            # imported late because most queries have no such column
+            from planner.sql.unknown_columns import unknown_column
+
+            unknown = unknown_column(query, columns)
+            if unknown is not None:
+                error = unknown_column_error(unknown.name, unknown.suggestions)
+                raise PlacedError(error, unknown.span)
+            return
+        settings = settings_of(self._spark)
+        if settings.get(_CATALOG, _OWN) != _OWN or not is_as_usual(self._spark, settings):
+            return
+        names = {name.lower() for name in (*self._names(), *relations)}
+        names |= {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+        for table in query.find_all(exp.Table):
+            is_plain = isinstance(table.this, exp.Identifier) and not table.db
+            if is_plain and table.name.isidentifier() and table.name.lower() not in names:
+                error = unknown_table_error(quote_name(table.name))
+                raise PlacedError(self.suggest_nearest_name(error), span_of(table.this))
 
     def suggest_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """Suggest the most similar name in an error about an unknown table, database or catalog."""

@@ -361,9 +361,14 @@ class SessionCatalog:
         Raises:
             SqlwinError: The source cannot be read.
         """
+        certain = [columns for entry, columns in self._not_shown.values() if entry == spec]
+        schema = certain[0] if certain else self._columns_in_source(spec)
+        return tuple(TableColumn(c.name, c.type) for c in schema)
+
+    def _columns_in_source(self, spec: TableSpec) -> Schema:
         is_sparks = spec.connector == SPARK_TABLE
         rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
-        return tuple(TableColumn(c.name, c.type) for c in columns_of(rows.schema))
+        return columns_of(rows.schema)
 
     def is_files(self, entry: Entry) -> bool:
         """Return whether an entry is files by path, which are read in their current state."""

@@ -130,6 +130,7 @@ class FileRun:
                 assert has_words(report, words), report
             return
         if self._reads_missing(sql):
+            self._missing_names.update(name.lower() for name in _TARGET.findall(sql))
             return
         created = _CREATE.match(sql)
         if created is None:

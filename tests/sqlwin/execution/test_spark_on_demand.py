@@ -56,8 +56,8 @@ def test_a_plan_without_spark_is_the_golden_one(case: Path, unstarted: Session) 
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT * FROM sparks",
-        "SELECT nope FROM flights",
+        "SELECT * FROM sparks.t",
+        "SELECT nope, nothing FROM flights",
         "SELECT DATE_FORMAT(sched_dep, 'yyyy') AS y FROM flights",
         "SHOW FUNCTIONS",
         "CREATE TABLE t (x INT) WITH ('connector' = 'filesystem', 'path' = 'nowhere.parquet');"
