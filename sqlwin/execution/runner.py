@@ -81,6 +81,8 @@ _WITHOUT_SPARK = (
 )
 # Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
+# Start of Spark's EXPLAIN of a statement that it cannot plan; the error's text follows
+_NO_PLAN = "Error occurred during query planning"
 
 
 class Runner:
@@ -297,7 +299,7 @@ class Runner:
 
     def _explain_statement(self, statement: nodes.Explain) -> Result:
         if isinstance(statement.statement, nodes.SparkStatement):
-            return self._spark_statement(statement)
+            return self._explain_by_spark(statement, statement.statement)
         from planner.explain.document import Document, to_json
         from sqlwin.execution.explain_formats import render
 
@@ -318,6 +320,20 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
+
+    def _explain_by_spark(self, explain: nodes.Explain, inner: nodes.SparkStatement) -> Result:
+        """Return Spark's EXPLAIN of a statement that only Spark knows.
+
+        Raises:
+            SqlwinError: Spark cannot plan the statement. Its EXPLAIN would return the error as a
+                plan.
+        """
+        result = self._spark_statement(explain)
+        plan = "\n".join(str(row[0]) for row in result.rows)
+        if plan.startswith(_NO_PLAN):
+            with self.plans.errors_of(explain.text):
+                raise _planning_error(self.spark, inner, plan.partition("\n")[2])
+        return result
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with cache_requests():
@@ -551,6 +567,20 @@ def _not_of_streams(text: str) -> AnalysisError:
     )
 
 
+def _planning_error(spark: SparkSession, statement: nodes.SparkStatement, text: str) -> Exception:
+    """Return the error of a statement whose EXPLAIN by Spark has only the error's text."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        # analyses a query without running it
+        spark.sql(f"DESCRIBE QUERY {statement.spark_text}")
+    except ParseException:
+        pass  # DELETE and the like are no queries
+    except AnalysisException as error:
+        return error
+    return AnalysisException(text)
+
+
 def _spark_plan(rows: DataFrame, mode: str) -> str:
     """Return Spark's plan of a query, as its own EXPLAIN prints it.
 
@@ -559,7 +589,7 @@ def _spark_plan(rows: DataFrame, mode: str) -> str:
     spark = rows.sparkSession
     with temporary_view(spark, rows) as view:
         plan = str(spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0])
-    if plan.startswith("Error occurred during query planning"):
+    if plan.startswith(_NO_PLAN):
         # plans the query too, and raises the error
         rows.inputFiles()
     return plan.replace(view, "query") + "\n"

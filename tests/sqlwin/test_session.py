@@ -232,6 +232,28 @@ def test_spark_explains_statements_that_only_it_knows(db: sqlwin.Session) -> Non
     assert script[caught.value.position.offset :].startswith("nope")
 
 
+@pytest.mark.parametrize("explain", ["explain", "execute"])
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("VALUES (nope)", "nope"),
+        ("FROM bids SELECT\n  nope", "nope"),
+        ("DELETE FROM nowhere WHERE x = 1", "nowhere"),
+        ("CREATE TABLE x AS VALUES (nope)", "nope"),
+    ],
+)
+def test_a_statement_that_spark_cannot_plan_is_an_error_and_no_plan(
+    db: sqlwin.Session, explain: str, statement: str, word: str
+) -> None:
+    script = f"SELECT 1;\nEXPLAIN {statement}" if explain == "execute" else statement
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        getattr(db, explain)(script)
+    assert word in caught.value.message
+    assert "SQLSTATE" not in str(caught.value)
+    assert caught.value.position is not None
+    assert script[caught.value.position.offset :].startswith(word)
+
+
 def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.Session) -> None:
     db.execute("SET 'pipeline.name' = 'nightly'; SELECT\n 1")
     described = db.spark.sparkContext.getLocalProperty("spark.job.description")
