@@ -9,17 +9,20 @@ from typing import Any
 from sqlwin.console.scripts import Script
 
 _STATEMENT = re.compile(
-    r"\(|(create|select|values|with|explain|set|reset|show|describe|desc|drop)\b", re.I
+    r"\(|(create|select|insert|values|with|explain|set|reset|show|describe|desc|drop)\b", re.I
 )
-# Parts of statements that need Spark: CREATE ... AS, ANALYZE, streams, and listings of Spark
+# Parts of statements that need Spark: materialized tables, ANALYZE, streams, and Spark's listings
 _SPARKS = re.compile(
-    r"\bcreate\s+(materialized\s+)?table\b.*\bas\s+(select|with|\()|\banalyze\b|\bmonitor-interval\b"
+    r"\bcreate\s+materialized\s+table\b|\banalyze\b|\bmonitor-interval\b"
     r"|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
     r"|\bshow\s+(functions|databases|schemas|catalogs|columns|partitions)\b",
     re.I | re.S,
 )
 _WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|materialized)\s*[(\s]", re.I)
 _JOIN = re.compile(r"\bjoin\b", re.I)
+_TABLE_AS = re.compile(
+    r"create\s+(or\s+replace\s+)?table\b.*\bas\s+(select|with|values)\b", re.I | re.S
+)
 _COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'|`[^`]*`|\"[^\"]*\"")
 _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
@@ -27,6 +30,8 @@ _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
 _COMPUTED = frozenset(
     """
     tumble hop cumulate session descriptor table
+    tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime
+    session_start session_end session_rowtime
     abs coalesce equal_null if ifnull isnotnull isnull mod negative nullif round sqrt nvl nvl2
     timestamp_micros timestamp_millis timestamp_seconds cast
     count count_if sum min max avg mean bool_and every bool_or some any bit_and bit_or bit_xor
@@ -61,7 +66,8 @@ def may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
 
 def _may_be_computed(statement: str) -> bool:
     """Return whether a statement calls only functions that this process may compute."""
-    if statement[:6].lower() == "create" and " view" not in statement[:40].lower():
+    is_definition = statement[:6].lower() == "create" and " view" not in statement[:40].lower()
+    if is_definition and not _TABLE_AS.match(statement):
         return True  # types and options, no calls
     plain = _TEXT.sub("''", statement)
     if _JOIN.search(plain) and not _WINDOWS.search(plain):

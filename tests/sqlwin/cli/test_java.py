@@ -22,6 +22,9 @@ def may_wait(text: str, **options: object) -> bool:
         "SELECT 1",
         "SELECT COUNT(*) AS n FROM 'a.parquet' WHERE k IN (1, 2) -- upper(x)",
         "CREATE TABLE t (x DECIMAL(3, 1)) WITH ('path' = 'a(b)'); SHOW TABLES; DESCRIBE t",
+        "CREATE TABLE t WITH ('path' = 'b') AS SELECT k FROM 'a.parquet'; INSERT INTO t SELECT 1",
+        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) AS s FROM t "
+        "GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
         "SELECT * FROM (VALUES (1)) AS v(upper) WHERE 'length(x)' = 'a'",
         "SELECT SUM(x) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
         "GROUP BY window_start, window_end",
@@ -36,7 +39,8 @@ def test_java_waits_for_scripts_that_this_process_may_answer(text: str) -> None:
     [
         "SELECT UPPER(k) FROM 'a.parquet'",
         "SELECT * FROM a JOIN b ON a.k = b.k",
-        "INSERT INTO t SELECT 1",
+        "INSERT INTO t SELECT * FROM a JOIN b ON a.k = b.k",
+        "CREATE TABLE t WITH ('path' = 'b') AS SELECT SHA2(k, 256) AS s FROM 'a.parquet'",
         "CREATE TABLE t WITH ('connector' = 'kafka')",
         "SELECT 1; SHOW FUNCTIONS",
     ],
