@@ -11,7 +11,6 @@ from runtime.frames.file_jobs import file_checker
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.paths import expand
-from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, filesystem_of
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.files import resolve, spark_reads, store_at
@@ -71,6 +70,8 @@ def scan_source(
         return NotScannable(error.message)
     if store is None:
         return NotScannable(f"{path} is on a file system that Arrow does not support")
+    from runtime.scan.stored_files import StoredFiles
+
     try:
         filesystem_of(store)
         return _find_files(spark, find, path, expand(root, StoredFiles(store)), columns, store)

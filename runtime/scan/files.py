@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
 
 from runtime.commits import committed_files
 from runtime.files import LocalFiles
 from runtime.scan.request_cache import get_or_request
-from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column
+
+if TYPE_CHECKING:
+    from runtime.scan.stored_files import StoredFiles
 
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -62,6 +65,8 @@ def list_files(
         is_flat: Whether directory names in the store are ignored.
     """
     if store is not None:
+        from runtime.scan.stored_files import StoredFiles
+
         key = ("files", store, tuple(roots), is_flat)
         return get_or_request(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
     files: list[tuple[str, tuple[tuple[str, str], ...]]] = []

@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
 from runtime.scan.stores import Store, explain_errors, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 T = TypeVar("T")
 
@@ -388,6 +390,8 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
     if tail[-4:] == b"PARE":
         return NotScannable(f"{path} has encrypted columns")
     try:
+        import pyarrow.parquet as pq
+
         footer = pq.read_metadata(pa.BufferReader(tail))
     except (OSError, pa.ArrowException) as error:
         return _unreadable(path, error)

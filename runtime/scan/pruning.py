@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.scan import PartitionValue
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # Writers truncate longer strings in statistics.
 _WHOLE_BYTES = 63

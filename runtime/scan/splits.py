@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
@@ -15,6 +14,9 @@ from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # Minimum bytes per task, to be worth its startup.
 LEAST_BYTES = 4 << 20

@@ -17,14 +17,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyarrow import fs
 
 from runtime.redaction import remember
 from runtime.scan.azure import AZURE_REASONS, azure_options, credentials_text
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 # Returns the value of a Hadoop setting, or None
 Setting = Callable[[str], str | None]
@@ -113,6 +115,8 @@ def filesystem_of(store: Store) -> fs.FileSystem:
     Raises:
         OSError: The file system cannot be opened.
     """
+    from pyarrow import fs
+
     options = dict(store.options)
     with explain_errors(store, store.root):
         if store.kind == "s3":
@@ -228,6 +232,8 @@ def _bucket_region(bucket: str) -> str:
     """Return the region of a bucket from Amazon, regardless of read permissions."""
     root = f"s3a://{bucket}"
     with explain_errors(Store("s3", root, bucket), root):
+        from pyarrow import fs
+
         return str(fs.resolve_s3_region(bucket))
 
 
@@ -406,6 +412,8 @@ def _find_cause(store: Store, error: Exception) -> Exception:
     if store.kind != "s3" or "No response body" not in str(error):
         return error
     try:
+        from pyarrow import fs
+
         filesystem_of(store).get_file_info(fs.FileSelector(store.top, recursive=False))
     except (OSError, pa.ArrowException) as telling_error:
         return error if "No response body" in str(telling_error) else telling_error

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, LocalFiles, is_local_path
-from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, kind_of, store_of
 from runtime.spark.errors import translate
 from runtime.spark.exceptions import spark_or_java_error
@@ -125,7 +124,11 @@ def files_at(spark: SparkSession, path: str) -> Files:
     if is_local_path(path):
         return LocalFiles()
     store = None if spark_reads(spark, path) else store_at(spark, path)
-    return HadoopFiles(spark) if store is None else StoredFiles(store)
+    if store is None:
+        return HadoopFiles(spark)
+    from runtime.scan.stored_files import StoredFiles
+
+    return StoredFiles(store)
 
 
 def writable_files_at(spark: SparkSession, path: str) -> Files:

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from runtime.spec.figures import count_text
 from sqlwin.display.status_line import T, waiting_for
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 # Completed tasks before the time left can be estimated
 LEAST_TASKS = 2
@@ -160,6 +163,8 @@ class ProgressBar:
 
     def _draw(self, label: str, counts: TaskCounts) -> None:
         if self._bar is None:
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
             progress = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),

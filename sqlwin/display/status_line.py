@@ -6,12 +6,14 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 T = TypeVar("T")
 
@@ -133,6 +135,8 @@ class StatusLine:
 
     def _draw(self, text: str) -> None:
         if self._live is None:
+            from rich.live import Live
+
             self._live = Live(
                 console=self._console,
                 transient=True,

@@ -38,8 +38,11 @@ FAR = {
 }
 SHOWN_ELSEWHERE = {"prompt_toolkit", "sqlwin.repl.app", "sqlwin.ui", "sqlwin.help", "IPython"}
 SHOWN_ELSEWHERE |= {"sqlwin.display.charts", "sqlwin.display.html_table", "sqlwin.notebook"}
-HEAVY = {"pandas", "polars", "pyarrow.dataset", "asyncio", "unittest", "http.client"}
+HEAVY = {"pandas", "polars", "pyarrow.dataset", "rich.progress", "rich.live", "asyncio", "unittest"}
+HEAVY |= {"http.client"}
 NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY
+# For files only
+FILES = {"pyarrow.fs", "pyarrow.parquet", "runtime.connectors.filesystem"}
 PLANS = {"planner.explain.document", "sqlwin.execution.explain", "sqlwin.display.plan_page"}
 WRITING = {"runtime.connectors.filesystem.read", "runtime.connectors.filesystem.write"}
 
@@ -62,7 +65,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (
             ("run", "-e", "SELECT 6 * 7 AS answer"),
             "answer\n42\n",
-            NOT_AT_START | PLANS | {"runtime.connectors.filesystem"},
+            NOT_AT_START | PLANS | FILES,
         ),
         (("run", "queries/quickstart.sql"), "origin,window_start", NOT_AT_START | PLANS | WRITING),
         (
