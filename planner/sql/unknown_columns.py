@@ -137,7 +137,7 @@ def _columns_of(source: exp.Expr | Scope, relations: Mapping[str, Schema]) -> li
 
 
 def _exists(column: exp.Column, visible: Mapping[str, list[str]]) -> bool:
-    """Return whether a column exists, or the struct column of which it is a field."""
+    """Return whether a column exists, or a struct column that may have it as a field."""
     _require(len(column.parts) <= 2 and _WORDS.fullmatch(column.name) is None)
     _require(not isinstance(column.this, exp.Star) and not isinstance(column.parent, exp.Dot))
     every = {name.lower() for columns in visible.values() for name in columns}

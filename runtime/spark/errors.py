@@ -154,32 +154,6 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     return _unknown_error(error, chain)
 
 
-def unknown_column_error(name: str, suggestions: Sequence[str]) -> SqlwinError:
-    """Return the error for a column that does not exist, with the text of Spark's error.
-
-    Args:
-        name: Quoted name of the column.
-        suggestions: Quoted names of existing columns, the most similar first.
-    """
-    parameters = {"objectName": name, "proposal": ", ".join(suggestions)}
-    return _error_of("UNRESOLVED_COLUMN.WITH_SUGGESTION", parameters)
-
-
-def unknown_table_error(name: str) -> SqlwinError:
-    """Return the error for a table that does not exist, with the text of Spark's error.
-
-    Args:
-        name: Quoted name of the table.
-    """
-    return _error_of("TABLE_OR_VIEW_NOT_FOUND", {"relationName": name})
-
-
-def _error_of(condition: str, parameters: Mapping[str, str]) -> SqlwinError:
-    text = error_text(condition, parameters)
-    assert text is not None
-    return _to_error(AnalysisError, text)
-
-
 def why_unwritable(error: BaseException) -> str | None:
     """Return why a query's output cannot be written, or None if that is not why it failed."""
     if isinstance(error, SqlwinError):

@@ -7,7 +7,7 @@ Frequent ones have a message and a hint here; for the others Spark's first sente
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from string import Formatter
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from runtime.errors import ErrorKind, nearest
+from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
 class ErrorText(NamedTuple):
@@ -401,3 +401,30 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "USER_RAISED_EXCEPTION": _raised_error,
     "DATA_SOURCE_NOT_FOUND": _no_provider,
 }
+
+
+def unknown_column_error(name: str, suggestions: Sequence[str]) -> AnalysisError:
+    """Return the error for a column that does not exist.
+
+    Args:
+        name: Quoted name of the column.
+        suggestions: Quoted names of existing columns, the most similar first.
+    """
+    parameters = {"objectName": name, "proposal": ", ".join(suggestions)}
+    return _unknown_name_error("UNRESOLVED_COLUMN.WITH_SUGGESTION", parameters)
+
+
+def unknown_table_error(name: str) -> AnalysisError:
+    """Return the error for a table that does not exist.
+
+    Args:
+        name: Quoted name of the table.
+    """
+    return _unknown_name_error("TABLE_OR_VIEW_NOT_FOUND", {"relationName": name})
+
+
+def _unknown_name_error(condition: str, parameters: Mapping[str, str]) -> AnalysisError:
+    text = error_text(condition, parameters)
+    assert text is not None
+    assert text.subject is not None
+    return AnalysisError(text.message, hint=text.hint, kind=text.kind, subjects=(text.subject,))

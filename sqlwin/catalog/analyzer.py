@@ -17,12 +17,8 @@ from planner.sql.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
 from runtime.names import quote_name
-from runtime.spark.errors import (
-    translate,
-    translate_spark_errors,
-    unknown_column_error,
-    unknown_table_error,
-)
+from runtime.spark.errors import translate, translate_spark_errors
+from runtime.spark.messages import unknown_column_error, unknown_table_error
 from runtime.spark.on_demand import is_started
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, normalise_name
