@@ -169,6 +169,13 @@ def test_sqlwin_explain_starts_no_java() -> None:
     assert "ArrowScanLocalWindowAggregate" in result.stdout
 
 
+def test_a_session_on_demand_passes_for_a_spark_session() -> None:
+    spark = unstarted_spark()
+    assert isinstance(spark, SparkSession)
+    assert not isinstance(spark, Session)
+    assert not is_started(spark)
+
+
 def test_connecting_starts_no_java() -> None:
     code = (
         "import sqlwin\n"
