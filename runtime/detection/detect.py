@@ -1,4 +1,7 @@
-"""Detect the table in the files at a path: everything that CREATE TABLE would declare."""
+"""Detect the table in the files at a path: everything that CREATE TABLE would declare.
+
+Modules for texts are imported when a file is one: a query over Parquet needs none of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.detection.delimited import column_types, find_columns
 from runtime.detection.lines import (
     COMMENT,
     IGNORED,
@@ -21,8 +23,6 @@ from runtime.detection.lines import (
     FileLines,
     line_rules,
 )
-from runtime.detection.log_lines import NAMES, columns_of_lines, pattern_error
-from runtime.detection.objects import find_fields
 from runtime.detection.sample import (
     FIRST_BYTES,
     OTHER_BYTES,
@@ -32,7 +32,6 @@ from runtime.detection.sample import (
     read_sample,
 )
 from runtime.detection.times import ISO, time_format
-from runtime.detection.values import values_text
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
 from runtime.options.formats import (
@@ -134,12 +133,16 @@ def detect(
         columns, text_options, notes = _detect_lines(samples, declared, reader_options)
         options |= text_options
     elif file_format == "json":
+        from runtime.detection.objects import find_fields
+
         if "json.records" in declared:
             reader_options["records"] = declared["json.records"]
         objects = find_fields(samples, reader_options)
         columns, notes = objects.columns, objects.notes
         options |= dict(objects.options)
     else:
+        from runtime.detection.delimited import find_columns
+
         delimited = find_columns(samples, reader_options)
         if "format" not in declared and format_of(declared) != "csv" and not delimited.fits:
             if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in sample_paths):
@@ -172,6 +175,10 @@ def _detect_lines(
     Raises:
         CatalogError: The pattern is invalid, or no line matches it.
     """
+    from runtime.detection.delimited import column_types
+    from runtime.detection.log_lines import NAMES, columns_of_lines, pattern_error
+    from runtime.detection.values import values_text
+
     pattern = declared[PATTERN]
     if (expected := pattern_error(pattern)) is not None:
         raise CatalogError(

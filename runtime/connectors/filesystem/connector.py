@@ -18,7 +18,6 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.filesystem.planning import METADATA, scan, stream_scan, unwritten_note
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
-from runtime.detection.log_lines import group_names, pattern_error
 from runtime.errors import CatalogError, nearest
 from runtime.options.checks import (
     bad_option,
@@ -109,6 +108,8 @@ def validate(spec: TableSpec) -> None:
 
 def _check_pattern(spec: TableSpec, pattern: str, columns: Sequence[TableColumn]) -> None:
     """Check that the groups of a pattern match the columns of a table."""
+    from runtime.detection.log_lines import group_names, pattern_error
+
     if (expected := pattern_error(pattern)) is not None:
         raise bad_option(
             spec, f"invalid value for option '{PATTERN}': {pattern!r}", f"it must be {expected}"

@@ -45,6 +45,8 @@ NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY
 FILES = {"pyarrow.fs", "pyarrow.parquet", "runtime.connectors.filesystem"}
 PLANS = {"planner.explain.document", "sqlwin.execution.explain", "sqlwin.display.plan_page"}
 WRITING = {"runtime.connectors.filesystem.read", "runtime.connectors.filesystem.write"}
+# For tables of CSV, JSON and text
+TEXTS = {"runtime.detection.delimited", "runtime.detection.log_lines", "runtime.detection.objects"}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,11 +69,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
             "answer\n42\n",
             NOT_AT_START | PLANS | FILES,
         ),
-        (("run", "queries/quickstart.sql"), "origin,window_start", NOT_AT_START | PLANS | WRITING),
+        (
+            ("run", "queries/quickstart.sql"),
+            "origin,window_start",
+            NOT_AT_START | PLANS | WRITING | TEXTS,
+        ),
         (
             ("explain", "queries/quickstart.sql"),
             "ArrowScanLocalWindowAggregate",
-            NOT_AT_START | WRITING | {"sqlwin.execution.analyze", "runtime.frames.meter"},
+            NOT_AT_START | WRITING | TEXTS | {"sqlwin.execution.analyze", "runtime.frames.meter"},
         ),
     ],
     ids=["SELECT", "quickstart", "explain"],
