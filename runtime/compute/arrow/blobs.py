@@ -66,9 +66,9 @@ def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = N
     return pa.Table.from_batches(batches, schema)
 
 
-def pieces(table: pa.Table) -> list[pa.Table]:
-    """Split a table into tables of about MAX_BLOB_BYTES at most."""
-    n_pieces = -(-table_bytes(table) // MAX_BLOB_BYTES)
+def pieces(table: pa.Table, max_bytes: int = MAX_BLOB_BYTES) -> list[pa.Table]:
+    """Split a table into tables of about `max_bytes` at most."""
+    n_pieces = -(-table_bytes(table) // max_bytes)
     if n_pieces < 2:
         return [table]
     n_rows = -(-table.num_rows // n_pieces)

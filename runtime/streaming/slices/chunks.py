@@ -28,7 +28,13 @@ from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Chunk, Slab
-from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
+from runtime.streaming.state.table_cache import (
+    CACHE,
+    PIECE_BYTES,
+    read_table,
+    remove_table,
+    write_table,
+)
 
 # Slabs per window, approximately. More slabs free slices sooner: a slice stays for up to a slab's
 # length after the last window that needs it. Fewer slabs mean fewer blobs to write for a
@@ -242,7 +248,7 @@ class SliceState:
         return self._columns.merge(tables)
 
     def _write(self, slab: _OpenSlab, table: pa.Table) -> None:
-        for piece in pieces(table):
+        for piece in pieces(table, PIECE_BYTES):
             name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, piece)
             ends = self._columns.ends(piece)

@@ -18,7 +18,13 @@ from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Span, TotalsMetadata
-from runtime.streaming.state.table_cache import CACHE, read_table, remove_table, write_table
+from runtime.streaming.state.table_cache import (
+    CACHE,
+    PIECE_BYTES,
+    read_table,
+    remove_table,
+    write_table,
+)
 
 # Reads all partials so far with `after` < slice end <= `until`
 Slices = Callable[[int, int], list[pa.Table]]
@@ -105,7 +111,7 @@ class Spans:
 
     def _write(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
         names, n_bytes = [], 0
-        for piece in pieces(table) if table is not None else ():
+        for piece in pieces(table, PIECE_BYTES) if table is not None else ():
             name, size = write_table(self._store, piece)
             CACHE.put(name, piece)
             names.append(name)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from runtime.compute.arrow.blobs import MAX_BLOB_BYTES
 from runtime.compute.kernels.columns import table_bytes
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_table, encode_table
@@ -33,6 +34,9 @@ def unique_name() -> str:
     return secrets.token_urlsafe(12)
 
 
+# Maximum bytes of the partials in a blob, before they are packed into a quarter of them or so. Each
+# blob costs several calls to the JVM, so a large table is in few of them.
+PIECE_BYTES = 4 * MAX_BLOB_BYTES
 # Smaller tables are kept in the worker's memory instead of a file
 _WORTH_A_FILE_BYTES = 256 << 10
 # Sweep the files whenever 1 / _SWEEPS of the limit has been written

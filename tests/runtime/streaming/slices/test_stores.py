@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.stream_steps import SliceStoreKind
+from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble, windows_per_slice
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.slices.opening import open_slices
@@ -296,3 +297,18 @@ def test_a_stream_that_goes_on_with_another_store_leaves_no_spans_behind(window:
         had_spans.append(any(spans.spans for spans in metadata.spans.values()))
     assert not any(had_spans[:20]) and not any(had_spans[40:])
     assert any(had_spans[20:40])
+
+
+def test_a_large_slice_is_written_in_few_blobs() -> None:
+    # each call of the state is a round trip to the JVM
+    store = Memory()
+    window = Tumble(60 * S)
+    spec = one_reader(aggregation(window), PARTIALS)
+    tables = partials(window, [(f"key {n}", n % 60_000, n) for n in range(40_000)])
+    tables = [table.drop_columns([ROW_COUNT]) for table in tables]
+    n_bytes = sum(table.nbytes for table in tables)
+    slices = open_slices(spec, store, None, 0, Thresholds())
+    slices.add(tables, Horizon((None, None), (None, None)))
+    slices.expire(None)
+    assert slices.n_rows == 40_000
+    assert n_bytes > 1 << 20 and len(store.blobs) == 1
