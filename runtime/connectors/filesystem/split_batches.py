@@ -2,7 +2,7 @@
 
 Spark lists a directory while files are being moved into it. The missed files come in a later
 micro-batch, where their rows would be late if the files already read had advanced the watermark. So
-watermarks are held back while files are missing (`runtime.streaming.processor`).
+watermarks are held back while files are missing (`runtime.streaming.execute.task_rows`).
 
 The decision depends only on the files that were read and those that exist, so a repeated
 micro-batch decides the same.

@@ -27,9 +27,10 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
+from runtime.streaming.execute.task_rows import OUTPUT_DDL
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.processor import OUTPUT_DDL, WindowProcessor
+from runtime.streaming.processor import WindowProcessor
 from runtime.streaming.status import STATUS
 from runtime.streaming.task import OperatorSpec, TaskSpec
 

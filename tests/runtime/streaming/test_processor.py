@@ -1,9 +1,13 @@
 """The processor that Spark calls: the key groups of a task share the head group's progress."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import Row
 
 from runtime.compute.arrow.blobs import from_blobs
@@ -24,6 +28,7 @@ from runtime.streaming.processor import WindowProcessor
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.status import STATUS
 from runtime.streaming.task import TaskSpec
+from tests.goldens import ROOT
 from tests.runtime.streaming.model import MS, PARTIALS, aggregation, partials
 
 WINDOW = Tumble(10 * MS)
@@ -35,12 +40,12 @@ class Task:
 
     def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
         operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
-        self.processor = WindowProcessor(
-            TaskSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
-        )
+        spec = TaskSpec(operator, (type_,), "UTC", tuple(range(10)), HEADS, 1 << 20)
+        # Spark pickles it for each task
+        self.processor = cloudpickle.loads(cloudpickle.dumps(WindowProcessor(spec)))
         self._states = states
         self._group = 0
-        self.processor.init(self)  # type: ignore[arg-type]
+        self.processor.init(self)
 
     def getMapState(self, *_: str) -> "Task":
         return self
@@ -121,3 +126,22 @@ def test_a_processor_goes_from_one_task_to_the_next_without_its_progress() -> No
     task.processor.init(task)  # type: ignore[arg-type]
     with pytest.raises(ExecutionError, match="key group 5"):
         task.call(5, [NoRows()])
+
+
+def test_a_processor_that_is_asked_only_for_its_state_imports_no_operators() -> None:
+    # as Spark does in a new process at the start of each stream
+    operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
+    spec = TaskSpec(operator, ("timestamp_ntz",), "UTC", tuple(range(10)), HEADS, 1 << 20)
+    program = """
+import sys
+from types import SimpleNamespace
+from pyspark.serializers import CPickleSerializer
+processor = CPickleSerializer().loads(sys.stdin.buffer.read())
+processor.init(SimpleNamespace(getMapState=lambda name, key, value: print(name)))
+processor.close()
+print([name for name in ("numpy", "pyarrow", "runtime.compute") if name in sys.modules])
+"""
+    pickled = CPickleSerializer().dumps(WindowProcessor(spec))
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, input=pickled, capture_output=True, check=True, cwd=ROOT)
+    assert ended.stdout.decode().split("\n")[:2] == ["blobs", "[]"]
