@@ -80,6 +80,8 @@ _SUBMIT_OPTIONS = {
     "--driver-library-path": "spark.driver.extraLibraryPath",
 }
 _SUBMIT_FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
+# Names of the folders that Python looks for installed packages in
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOG_SETTINGS = Path(__file__).parents[1] / "conf" / "log4j2.properties"
 _MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
@@ -280,7 +282,13 @@ def _class_path(settings: Mapping[str, str]) -> list[str]:
 def environment(java: JavaRuntime, conf: Mapping[str, str], connection: Path) -> dict[str, str]:
     """Return the environment of the JVM, which writes its gateway's address to `connection`."""
     variables = dict(os.environ)
-    variables["SPARK_HOME"] = str(_spark_home())
+    if _is_local(conf) and _workers_find_pyspark(variables):
+        # With this variable Spark lets workers import PySpark from a zip of sources, which each
+        # new process compiles: half a second for the daemon, for each stream and for each source.
+        variables.pop("SPARK_HOME", None)
+        variables["SPARK_CONF_DIR"] = str(_conf_directory())
+    else:
+        variables["SPARK_HOME"] = str(_spark_home())
     variables["JAVA_HOME"] = str(java.home)
     # set by spark-submit's own scripts; executors do not start without it
     variables.setdefault("SPARK_SCALA_VERSION", "2.13")
@@ -289,3 +297,13 @@ def environment(java: JavaRuntime, conf: Mapping[str, str], connection: Path) ->
     if _is_local(conf):
         variables.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return variables
+
+
+def _workers_find_pyspark(variables: Mapping[str, str]) -> bool:
+    """Return whether local workers, which run this interpreter, find PySpark where it does.
+
+    This is the case if PySpark is an installed package and the user has not chosen a Spark.
+    """
+    home = _spark_home()
+    is_installed = home.name == "pyspark" and home.parent.name in _PACKAGE_FOLDERS
+    return is_installed and "SPARK_HOME" not in variables

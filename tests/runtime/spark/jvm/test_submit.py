@@ -11,7 +11,8 @@ import pyspark
 import pytest
 
 from runtime.errors import SetupError
-from runtime.spark.jvm.submit import spark_defaults
+from runtime.spark.jvm.java import JavaRuntime
+from runtime.spark.jvm.submit import environment, spark_defaults
 from runtime.spark.session import start_session
 from tests.goldens import ROOT
 
@@ -51,6 +52,28 @@ def test_submit_arguments_win_over_files_and_these_over_the_environment(
     named = f"--properties-file {conf_directory}/other.conf --name mine pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", named)
     assert spark_defaults() == {"spark.master": "local[3]", "spark.app.name": "mine"}
+
+
+def variables_of(master: str) -> dict[str, str]:
+    java = JavaRuntime(Path("/java/bin/java"), 21, bundled=True)
+    return environment(java, {"spark.master": master}, Path("/connection"))
+
+
+def test_local_workers_import_the_installed_pyspark_and_not_a_zip_of_sources(
+    conf_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(pyspark.__file__).parent
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    # with SPARK_HOME, Spark puts the zip first on the path of its workers
+    assert "SPARK_HOME" not in variables_of("local[2]")
+    assert variables_of("local[2]")["SPARK_CONF_DIR"] == str(conf_directory)
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    assert variables_of("local[2]")["SPARK_CONF_DIR"] == str(home / "conf")
+    # executors on other hosts have no Python packages of this one
+    assert variables_of("spark://there:7077")["SPARK_HOME"] == str(home)
+    # a Spark that the user has chosen
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert variables_of("local[2]")["SPARK_HOME"] == str(home)
 
 
 @pytest.mark.parametrize(
