@@ -97,6 +97,15 @@ def random_history(
     return StreamHistory(tuple(steps), key_groups, partitions)
 
 
+def fire_lag_us(table: TableRows) -> int:
+    """Return by how much a row must precede a watermark to be on time for all its windows.
+
+    Windows fire a millisecond before their end, so times finer than that need a margin.
+    """
+    is_fine = any(time is not None and time % _FIRE_LAG_US for time in table.times_us)
+    return _FIRE_LAG_US if is_fine else 0
+
+
 def overtaken_rows(
     tables: Mapping[str, TableRows],
     order: Sequence[int],
@@ -115,6 +124,7 @@ def overtaken_rows(
         is_shared: Whether watermarks of other tables count.
     """
     table_of = {number: table for table in tables.values() for number in table.numbers}
+    lags = {name: fire_lag_us(table) for name, table in tables.items()}
     highest: dict[str, int] = {}
     overtaken: list[int] = []
     for number in order:
@@ -124,7 +134,7 @@ def overtaken_rows(
         if time is None or mark is None:
             continue
         key = "" if is_shared else table.table.name
-        if key in highest and highest[key] - lateness_us >= time - _FIRE_LAG_US:
+        if key in highest and highest[key] - lateness_us >= time - lags[table.table.name]:
             overtaken.append(number)
         highest[key] = max(mark, highest.get(key, mark))
     return overtaken
@@ -140,12 +150,13 @@ def _on_time_order(tables: Mapping[str, TableRows], shape: Shape, random: Random
     delays = [table.table.delay_us for table in tables.values()]
     for table in tables.values():
         delay_us = min(delays) if shape.is_shared else table.table.delay_us
-        # a millisecond less, because windows fire that much before their end
-        most = max(delay_us + shape.lateness_us - _FIRE_LAG_US, 0)
+        most = max(delay_us + shape.lateness_us - fire_lag_us(table), 0)
         latest = 0
         for number, time in zip(table.numbers, table.times_us, strict=True):
             if time is not None:
-                latest = time + random.randrange(most) if most else time
+                # the extremes most often, because they bring rows next to watermarks
+                moves = (0, most - 1, random.randrange(most)) if most else (0,)
+                latest = time + random.choice(moves)
             # a row without a time is in no window: any place will do
             moved.append((latest, number))
     # rows of different tables interleave; rows of equal times keep their order

@@ -114,6 +114,8 @@ def disagreement(
                 f"micro-batch {repeated.number} has other rows when it runs again after a crash"
             )
             return Disagreement(history, changed, reason, seed)
+    if outcome.batches and outcome.batches[-1].n_state_rows:
+        return Disagreement(history, None, "state is left after the end of the input", seed)
     if len(outcome.batches) != len(outcome.planned):
         return Disagreement(history, None, "a micro-batch has no output", seed)
     return None

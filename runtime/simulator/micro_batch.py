@@ -116,6 +116,7 @@ class RunningQuery:
             sum(status.n_late for status in statuses),
             sum(status.n_null_times for status in statuses),
             statuses[0].watermarks.combined_us if statuses else None,
+            sum(status.n_rows for status in statuses),
         )
 
     def _given(self, rows: Sequence[int]) -> Given:

@@ -50,12 +50,16 @@ def rows_table(rows: list[tuple]) -> pa.Table:
 
 
 @cache
-def simulated(sql: str, delay: str = "2", settings: tuple[tuple[str, str], ...] = ()) -> Simulated:
-    """Return a query over `t` whose watermark is `delay` seconds behind its rows."""
-    given = GivenTable(
-        "t", SCHEMA.empty_table(), COLUMNS, ("ts", f"`ts` - INTERVAL '{delay}' SECOND")
-    )
-    create_tables(session(), [given], Path(mkdtemp()))
+def simulated(
+    sql: str,
+    delay: str = "2",
+    settings: tuple[tuple[str, str], ...] = (),
+    tables: tuple[str, ...] = ("t",),
+) -> Simulated:
+    """Return a query over tables whose watermark is `delay` seconds behind their rows."""
+    mark = ("ts", f"`ts` - INTERVAL '{delay}' SECOND")
+    given = [GivenTable(name, SCHEMA.empty_table(), COLUMNS, mark) for name in tables]
+    create_tables(session(), given, Path(mkdtemp()))
     for key, value in settings:
         session().execute(f"SET '{key}' = '{value}'")
     try:

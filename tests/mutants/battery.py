@@ -1,0 +1,240 @@
+"""Streams whose rows are known by definition, for finding faults."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from runtime.simulator.arrivals import cut_at_every_row
+from runtime.simulator.check import SimulatedStream, disagreement, final_rows_of
+from runtime.simulator.compare import Row, difference
+from runtime.spec.thresholds import Thresholds
+from runtime.spec.windows import Cumulate, Hop, Tumble, Window
+from tests.reference import windows_of
+from tests.runtime.simulator.queries import START, WINDOWS, of_window, rows_table, simulated, stream
+
+SECOND = 1_000_000
+SPECS: dict[str, Window] = {
+    "tumble": Tumble(5 * SECOND),
+    "tumble_offset": Tumble(5 * SECOND, 2 * SECOND),
+    "hop": Hop(2 * SECOND, 6 * SECOND),
+    "hop_uneven": Hop(4 * SECOND, 10 * SECOND),
+    "hop_many": Hop(1 * SECOND, 20 * SECOND),
+    "cumulate": Cumulate(3 * SECOND, 12 * SECOND),
+}
+GAP_MS = 3_000
+N_HISTORIES = 3
+DELAY_MS = 2_000
+LATENESS = (("table.exec.emit.allow-lateness", "5 s"),)
+EARLY = (
+    *LATENESS,
+    ("table.exec.emit.early-fire.enabled", "true"),
+    ("table.exec.emit.early-fire.delay", "0 s"),
+)
+CASCADE = """
+    SELECT window_start, window_end, SUM(n) AS n FROM TABLE(TUMBLE((
+      SELECT window_time AS wt, k, COUNT(*) AS n
+      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+      GROUP BY k, window_start, window_end, window_time
+    ), DESCRIPTOR(wt), INTERVAL '20' SECONDS)) GROUP BY window_start, window_end"""
+UNION = """
+    SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(TUMBLE((
+      SELECT ts, k FROM t UNION ALL SELECT ts, k FROM u WHERE v >= 0
+    ), DESCRIPTOR(ts), INTERVAL '5' SECONDS)) GROUP BY window_start, window_end"""
+
+# A row: time in ms, key, and two values
+Input = tuple[int | None, str | None, int | None, float | None]
+
+
+def rows_of(seed: int, n_rows: int = 60) -> list[Input]:
+    """Return rows in the order of their times, with ties, NULLs and edges of windows."""
+    draw = random.Random(seed)
+    edges = [second * 1_000 + ms for second in range(0, 41) for ms in (-2, -1, 0, 1, 999)]
+    rows: list[Input] = []
+    for _ in range(n_rows):
+        time = draw.choice([draw.randrange(40_000), draw.choice(edges), draw.choice(edges)])
+        key, value = draw.choice(["a", "b", "c", None]), draw.choice([None, *range(-4, 5)])
+        rows.append((time, key, value, draw.choice([None, 0.5, -1.25, 3.0])))
+    rows.sort(key=lambda row: row[0])
+    rows.insert(n_rows // 2, (None, "a", 1, 1.0))
+    return rows
+
+
+def expected_rows(name: str, rows: list[Input]) -> list[Row]:
+    """Return the rows of a window aggregation by definition."""
+    groups: dict[tuple[object, int, int], list[Input]] = defaultdict(list)
+    if name == "session":
+        for row in rows:
+            if row[0] is None:
+                continue
+            for group in [g for g in groups if g[0] == row[1]]:
+                if group[1] <= row[0] + GAP_MS and row[0] <= group[2]:
+                    members = [*groups.pop(group), row]
+                    times = [member[0] for member in members]
+                    groups[row[1], min(times), max(times) + GAP_MS] = members
+                    break
+            else:
+                groups[row[1], row[0], row[0] + GAP_MS] = [row]
+    else:
+        for row in rows:
+            if row[0] is not None:
+                for start, end in windows_of(SPECS[name], row[0], 1_000):
+                    groups[row[1], start, end].append(row)
+    return [_aggregate(group, members) for group, members in groups.items()]
+
+
+def _aggregate(group: tuple[object, int, int], members: list[Input]) -> Row:
+    key, start, end = group
+    values = [value for _, _, value, _ in members if value is not None]
+    floats = [value for *_, value in members if value is not None]
+    return {
+        "k": key,
+        "window_start": _time(start),
+        "window_end": _time(end),
+        "n": len(members),
+        "s": sum(values) if values else None,
+        "lo": min(values, default=None),
+        "hi": max(values, default=None),
+        "a": math.fsum(floats) / len(floats) if floats else None,
+    }
+
+
+def _time(ms: int) -> object:
+    import datetime as dt
+
+    return START + dt.timedelta(milliseconds=ms)
+
+
+def problems() -> Iterator[str]:
+    """Yield what is wrong, with the seed of the history or of the rows; nothing if all is right."""
+    # those that find the most faults per second come first
+    yield from _of_late_rows()
+    yield from _of_union()
+    rows = rows_of(3)
+    for name in WINDOWS:
+        yield from _of_stream(name, stream(of_window(name), rows), expected_rows(name, rows))
+    for name in ("tumble", "hop", "cumulate", "hop_many"):
+        for settings in (LATENESS, EARLY):
+            of = stream(of_window(name), rows, settings=settings)
+            yield from _of_stream(f"updates of {name}", of, expected_rows(name, rows))
+    for name in ("hop_many", "tumble", "session", "cumulate"):
+        of = _with_thresholds(stream(of_window(name), rows))
+        yield from _of_stream(f"small thresholds of {name}", of, expected_rows(name, rows))
+    of = stream(CASCADE, rows)
+    yield from _of_stream("cascade", of, of.batch_rows(of.order))
+
+
+def _with_thresholds(of: SimulatedStream) -> SimulatedStream:
+    """Return a stream with running aggregates from the start, and sub-buckets."""
+    thresholds = Thresholds(spans_min_rows=0, spans_min_slices_per_key=0)
+    return replace(of, options=replace(of.options, thresholds=thresholds, bucket_bytes=200))
+
+
+def _of_stream(name: str, of: SimulatedStream, expected: list[Row]) -> Iterator[str]:
+    mismatch = difference(expected, of.batch_rows(of.order))
+    if mismatch is not None:
+        yield f"{name}: batch differs from the definition"
+    n_null_times = sum(time is None for time in next(iter(of.tables.values())).times_us)
+    histories = [(None, cut_at_every_row(of.order, of.shape))] if not of.shape.late else []
+    histories += [(seed, of.history(seed)) for seed in range(N_HISTORIES)]
+    for seed, history in histories:
+        found = disagreement(of, history, expected, seed)
+        if found is not None:
+            yield f"{name}, seed {seed}: {found.reason}"
+        elif len(of.tables) == len(of.query.operators) == 1:
+            counted = sum(batch.n_null_times for batch in of.run(history).batches)
+            if counted != n_null_times:
+                yield f"{name}, seed {seed}: {counted} rows without a time, not {n_null_times}"
+
+
+def _of_late_rows() -> Iterator[str]:
+    """Compare late rows with a model that takes them one by one."""
+    shuffled = [row for row in rows_of(4, 40) if row[0] is not None]
+    random.Random(5).shuffle(shuffled)
+    # each second row arrives a millisecond before or after the watermark reaches its window's end
+    edges: list[Input] = [
+        row
+        for end in range(5_000, 60_000, 5_000)
+        for first, second in ((end + 1_998, end - 1), (end + 1_999, end - 2))
+        for row in ((first, "a", 1, 0.5), (second, "b", 2, 1.5))
+    ]
+    cases = [(name, shuffled) for name in ("tumble", "hop", "cumulate", "session")]
+    for name, rows in (("tumble", edges), *cases):
+        of = stream(of_window(name), rows)
+        late, on_time = _late_by_definition(name, rows)
+        for seed in (None, *range(N_HISTORIES)):
+            history = cut_at_every_row(of.order, of.shape) if seed is None else of.history(seed)
+            outcome = of.run(history)
+            named = sorted(number for batch in outcome.batches for number in batch.late)
+            counted = sum(batch.n_late for batch in outcome.batches)
+            if named != late or counted != len(late):
+                yield f"late rows of {name}, seed {seed}: {named} ({counted}), not {late}"
+            if on_time is not None:
+                mismatch = difference(on_time, final_rows_of(outcome))
+                if mismatch is not None:
+                    yield f"rows of {name} beside late rows, seed {seed}: the rows differ"
+
+
+def _late_by_definition(name: str, rows: list[Input]) -> tuple[list[int], list[Row] | None]:
+    """Return the numbers of late rows, and the windows of the others; None for CUMULATE.
+
+    In CUMULATE, a row whose step is closed counts in the next open step.
+    """
+    watermark = -math.inf
+    late: list[int] = []
+    groups: dict[tuple[object, int, int], list[Input]] = defaultdict(list)
+    sessions: list[list[object]] = []
+    for number, row in enumerate(rows):
+        if name == "session":
+            if not _joins(sessions, row, watermark):
+                late.append(number)
+        else:
+            windows = windows_of(SPECS[name], row[0], 1_000)
+            open_windows = [(s, e) for s, e in windows if e - 1 > watermark]
+            if not open_windows:
+                late.append(number)
+            for start, end in open_windows:
+                groups[row[1], start, end].append(row)
+        watermark = max(watermark, row[0] - DELAY_MS)
+    if name == "session":
+        return late, [_aggregate((k, s, e), m) for k, s, e, m in sessions]
+    if name == "cumulate":
+        return late, None
+    return late, [_aggregate(group, members) for group, members in groups.items()]
+
+
+def _joins(sessions: list[list[object]], row: Input, watermark: float) -> bool:
+    """Add a row to the open sessions of its key; return False if its session has closed."""
+    start, end, members = row[0], row[0] + GAP_MS, [row]
+    merged = [
+        s for s in sessions if s[0] == row[1] and s[1] <= end and start <= s[2] and s[2] > watermark
+    ]
+    for session in merged:
+        start, end = min(start, session[1]), max(end, session[2])
+        members = [*session[3], *members]
+    if end <= watermark:
+        return False
+    sessions[:] = [session for session in sessions if session not in merged]
+    sessions.append([row[1], start, end, members])
+    return True
+
+
+def _of_union() -> Iterator[str]:
+    """Two tables, one of which lags behind."""
+    of = simulated(UNION, tables=("t", "u"))
+    first, second = rows_of(6), rows_of(7, 30)
+    stream_of_both = of.stream({"t": rows_table(first), "u": rows_table(second)})
+    expected = stream_of_both.batch_rows(stream_of_both.order)
+    for seed in range(N_HISTORIES):
+        found = disagreement(stream_of_both, stream_of_both.history(seed), expected, seed)
+        if found is not None:
+            yield f"union, seed {seed}: {found.reason}"
+    # all rows of one table first: the other one holds the watermark back
+    order = (*stream_of_both.tables["t"].numbers, *stream_of_both.tables["u"].numbers)
+    lagging = replace(stream_of_both, order=order)
+    found = disagreement(lagging, cut_at_every_row(order, lagging.shape), expected)
+    if found is not None:
+        yield f"union of a table that lags: {found.reason}"

@@ -1,0 +1,276 @@
+"""The faults: a module, a piece of its text that occurs once, and what replaces it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    Attributes:
+        name: What is wrong.
+        module: Module that it is planted into.
+        old: Text of the module, which occurs once.
+        new: Text in its place.
+    """
+
+    name: str
+    module: str
+    old: str
+    new: str
+
+
+_WATERMARKS = "runtime.streaming.watermarks"
+_WINDOW = "runtime.streaming.operators.window"
+_BASE = "runtime.streaming.operators.base"
+_SESSION = "runtime.streaming.operators.session"
+_UPDATES = "runtime.streaming.operators.updates"
+_LEVELS = "runtime.streaming.slices.levels"
+_PLAIN = "runtime.streaming.slices.plain"
+_RUNNING = "runtime.streaming.slices.running"
+_SPLIT = "runtime.streaming.state.split"
+_EVEN = "runtime.compute.windows.even"
+_PROGRESS = "runtime.local.streaming.progress"
+_MESSAGES = "runtime.local.streaming.messages"
+_TASK = "runtime.streaming.task"
+
+FAULTS = [
+    # -- watermarks --
+    Fault(
+        "windows fire a millisecond early",
+        _WATERMARKS,
+        "return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US",
+        "return min(watermark_us, FINAL_US - 2 * FIRE_LAG_US) + 2 * FIRE_LAG_US",
+    ),
+    Fault(
+        "the fastest source decides",
+        _WATERMARKS,
+        "return min(marks) if len(marks) == len(watermarks) else None",
+        "return max(marks) if len(marks) == len(watermarks) else None",
+    ),
+    Fault(
+        "a source without rows does not hold back the others",
+        _WATERMARKS,
+        "return min(marks) if len(marks) == len(watermarks) else None",
+        "return min(marks) if marks else None",
+    ),
+    Fault(
+        "the watermarks of other tasks are lost",
+        _WATERMARKS,
+        "highest_us=later_us(previous.highest_us, message.highest_us),",
+        "highest_us=previous.highest_us,",
+    ),
+    Fault(
+        "the lowest watermark of a micro-batch counts",
+        _WATERMARKS,
+        "highest[message.source] = max(",
+        "highest[message.source] = min(",
+    ),
+    Fault(
+        "the end of input is no watermark",
+        _WATERMARKS,
+        "return Watermarks(final, FINAL_US, has_ended=True)",
+        "return Watermarks(final, before.combined_us, has_ended=True)",
+    ),
+    # -- tasks and messages --
+    Fault(
+        "only the head of a task has the watermark",
+        _TASK,
+        "        return self._of_head\n",
+        "        return self._of_head if group in self._spec.heads else ([], clock_us)\n",
+    ),
+    Fault(
+        "only the first task gets watermarks",
+        _PROGRESS,
+        "for number in self._heads for message in to_heads",
+        "for number in self._heads[:1] for message in to_heads",
+    ),
+    Fault(
+        "a task keeps its lowest watermark",
+        _PROGRESS,
+        "self._highest[source] = max(high_us, self._highest.get(source, high_us))",
+        "self._highest[source] = min(high_us, self._highest.get(source, high_us))",
+    ),
+    Fault(
+        "rows without a time are not counted",
+        _PROGRESS,
+        "self._n_null_times += n_null_times\n        if highest_us",
+        "self._n_null_times += 0\n        if highest_us",
+    ),
+    Fault(
+        "the highest and the lowest watermark are swapped",
+        _MESSAGES,
+        "return SourceProgress(source, row.highest_us, row.lowest_us, row.n_rows, split)",
+        "return SourceProgress(source, row.lowest_us, row.highest_us, row.n_rows, split)",
+    ),
+    Fault(
+        "a table of partials is dropped",
+        _TASK,
+        "partials.append(self._with_state_names(table))",
+        "partials[:] = [self._with_state_names(table)]",
+    ),
+    # -- operators --
+    Fault(
+        "metadata is not written",
+        _BASE,
+        "self._store.put(METADATA, encode_metadata(self.metadata))",
+        "pass",
+    ),
+    Fault(
+        "rows are late by the new watermark",
+        _BASE,
+        "n_late = yield from self._emit(batch, before, after)",
+        "n_late = yield from self._emit(batch, after, after)",
+    ),
+    Fault(
+        "windows are emitted twice",
+        _WINDOW,
+        "yield from self._slices.windows(number, (after, min(fires, context.newest_us)))",
+        "yield from self._slices.windows(number, (after - 1, min(fires, context.newest_us)))",
+    ),
+    Fault(
+        "a window that ends at the watermark is lost",
+        _WINDOW,
+        "yield from self._slices.windows(number, (after, min(fires, context.newest_us)))",
+        "yield from self._slices.windows(number, (after, min(fires - 1, context.newest_us)))",
+    ),
+    Fault(
+        "the oldest window is lost",
+        _WINDOW,
+        "after = context.oldest_us - 1 if fired is None else fired\n        yield",
+        "after = context.oldest_us if fired is None else fired\n        yield",
+    ),
+    Fault(
+        "windows do not close",
+        _WINDOW,
+        "self._closed_us = closed[1]",
+        "self._closed_us = closed[0]",
+    ),
+    Fault(
+        "late rows are not counted",
+        _WINDOW,
+        "n_late[number] += int(counts[(first <= last) & (last <= closed)].sum())",
+        "n_late[number] += int(counts[(first <= last) & (last < closed)].sum())",
+    ),
+    Fault(
+        "a late row is not put out",
+        _WINDOW,
+        "is_late: BoolArray = (last <= closed) & (reader.first_window_end(ends) <= last)",
+        "is_late: BoolArray = (last < closed) & (reader.first_window_end(ends) <= last)",
+    ),
+    Fault(
+        "a row of a closed step is lost",
+        _WINDOW,
+        "np.maximum(ends, reader.assigner.next_window_end(closed))",
+        "ends",
+    ),
+    Fault(
+        "a session that has ended stays in state",
+        _SESSION,
+        "left.append(self._merge_open(table, ~has_ended, first_us.take(session)))",
+        "left.append(self._merge_open(table, ~is_late, first_us.take(session)))",
+    ),
+    Fault(
+        "late sessions are emitted", _SESSION, "is_out = has_ended & ~is_late", "is_out = has_ended"
+    ),
+    Fault(
+        "the wrong partials of a chunk are marked as taken",
+        _SESSION,
+        "self._store.put(taken_blob, encode_bits(~is_there))",
+        "self._store.put(taken_blob, encode_bits(is_there))",
+    ),
+    Fault(
+        "new rows of other partitions are lost",
+        _SESSION,
+        "left.append(rest.drop_columns([ROW_COUNT]))",
+        "pass",
+    ),
+    Fault(
+        "an update does not retract",
+        _UPDATES,
+        "np.where(is_new, -1, 1)",
+        "np.where(is_new, -1, -1)",
+    ),
+    Fault(
+        "changed results are not emitted",
+        _UPDATES,
+        "changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])",
+        "changed = is_new",
+    ),
+    Fault(
+        "late rows correct no window",
+        _UPDATES,
+        "start = context.closed_us[0] if late else fired",
+        "start = fired",
+    ),
+    # -- state --
+    Fault(
+        "slices are kept after their last window",
+        _LEVELS,
+        "is_needed &= last > closed_us",
+        "is_needed &= last >= closed_us",
+    ),
+    Fault(
+        "slices are dropped one window early",
+        _LEVELS,
+        "is_needed &= last > closed_us",
+        "is_needed &= last - reader.assigner.window_end_stride_us > closed_us",
+    ),
+    Fault(
+        "new partials of a slice replace each other",
+        _LEVELS,
+        "homes.setdefault(home, []).append(part)",
+        "homes[home] = [part]",
+    ),
+    Fault(
+        "chunks of the last window are not read",
+        _LEVELS,
+        "is_read = (reader.first_window_end(first) <= until_us) & (",
+        "is_read = (reader.first_window_end(first) < until_us) & (",
+    ),
+    Fault(
+        "a lone window is not read",
+        _PLAIN,
+        "if slice_reader.assigner.next_window_end(ends[0]) > ends[1]:",
+        "if slice_reader.assigner.next_window_end(ends[0]) >= ends[1]:",
+    ),
+    Fault(
+        "the last slices of a running aggregate are lost",
+        _RUNNING,
+        "parts = self._read(before) + slices(before.until_us, until_us)",
+        "parts = self._read(before)",
+    ),
+    Fault(
+        "the first slices of a running aggregate are lost",
+        _RUNNING,
+        "parts = slices(self._start(window_number), behind)",
+        "parts = []",
+    ),
+    Fault(
+        "a rescaled session is in every key group",
+        _SPLIT,
+        "return [SessionMetadata(own) for own in self._sessions(chunks)]",
+        "return [SessionMetadata(self._sessions(chunks)[0])] * self._split.into",
+    ),
+    # -- kernels: batch and streams alike --
+    Fault(
+        "a row on the end of a window is in it",
+        _EVEN,
+        "phase = (time_us - self._start_offset) % self._slide",
+        "phase = (time_us - self._start_offset - 1) % self._slide",
+    ),
+    Fault(
+        "the offset of CUMULATE's size is ignored",
+        _EVEN,
+        "return _floor(time_us, self._offset % self._step, self._step) + self._step",
+        "return _floor(time_us - 1, self._offset % self._step, self._step) + self._step",
+    ),
+    Fault(
+        "rows exactly a gap apart are two sessions",
+        "runtime.compute.kernels.session",
+        "first_us[1:] - latest_us[:-1] > gap_us",
+        "first_us[1:] - latest_us[:-1] >= gap_us",
+    ),
+]
