@@ -96,6 +96,7 @@ def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -
     source = source_of(store, K)
     opened = store.store()
     (split,) = plan_splits(source, (), 1, store=opened)
+    pa.set_io_thread_count(8)  # code of workers may have limited it in this process
     with store.holding(is_of_a_row_group, 2) as has_met:
         result = [
             k

@@ -98,72 +98,82 @@ def page_of(session: Watched) -> Iterator[str]:
         page.close()
 
 
-def test_a_stream_shows_windows_watermarks_and_charts(browser: Any) -> None:
+@pytest.fixture(scope="module")
+def busy_tab(browser: Any) -> Iterator[Any]:
+    """Provide the page of a busy session, which several tests look at."""
     with page_of(busy_session()) as url, open_page(browser, url) as tab:
-        card = tab.locator("[data-stream]")
-        card.wait_for()
-        assert card.locator("h3").inner_text() == "totals"
-        assert card.locator(".badge").inner_text() == "running"
-        assert "held back by `asks`" in card.locator(".waits").first.inner_text()
-        result = dict(zip(
-            card.locator(".facts dt").all_inner_texts(),
-            card.locator(".facts dd").all_inner_texts(),
-            strict=True,
-        ))  # fmt: skip
-        assert result["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
-        assert result["Emitted"] == "1,170" and result["Late"] == str(sum(b % 3 for b in range(40)))
-        sources = [row.split("\t") for row in card.locator(".wide tbody tr").all_inner_texts()]
-        assert [(row[0], row[3]) for row in sources] == [
-            ("bids", ""),
-            ("asks", "holds the watermark back"),
-        ]
-        titles = card.locator(".chart:visible figcaption b").all_inner_texts()
-        assert titles == [
-            "Rows read", "Rows emitted", "Watermark behind", "Micro-batches", "State",
-            "Late and dropped",
-        ]  # fmt: skip
-        assert (
-            card.locator(".chart .line").count() >= 4 and card.locator(".chart .bar").count() > 40
-        )
-        rows = [row.split("\t") for row in card.locator(".latest tbody tr").all_inner_texts()]
-        assert len(rows) == 12
-        assert rows[0][2] > rows[-1][2]
-        # a line above each window but the first
-        assert card.locator(".latest tr.next").count() == 3
+        yield tab
 
 
-def test_the_pointer_on_a_chart_says_when_and_how_much(browser: Any) -> None:
-    with page_of(busy_session()) as url, open_page(browser, url) as tab:
-        figure = tab.locator(".chart").first
-        figure.wait_for()
-        before = figure.locator("figcaption").inner_text()
-        figure.locator("svg").hover(position={"x": 60, "y": 50})
-        assert ":" in tab.locator("#tip").inner_text()
-        assert figure.locator("figcaption").inner_text() != before
-        tab.mouse.move(1, 1)
-        assert tab.locator("#tip").is_hidden()
+def wait_for_update(tab: Any) -> None:
+    """Wait until the page shows a state that it has requested from now on."""
+    # the first response may belong to an earlier request, and is shown when the second arrives
+    for _ in range(2):
+        with tab.expect_response(lambda response: "/api/state" in response.url):
+            pass
 
 
-def test_a_batch_shows_its_stages_and_where_its_time_went(browser: Any) -> None:
-    with page_of(busy_session()) as url, open_page(browser, url) as tab:
-        running = tab.locator("[data-statement]").first
-        running.wait_for()
-        assert running.locator(".badge").inner_text() == "running"
-        share = running.locator(".progress i").evaluate("e => e.style.width")
-        assert share == "25%"
-        result = tab.locator("[data-statement]", has_text="COUNT(*)")
-        result.locator("summary").click()
-        assert result.locator("h4").first.inner_text() == "Time spent: 7.00 s"
-        names = result.locator(".gantt .name").all_inner_texts()
-        assert {"planning", "stage 0", "stage 1"} <= set(names)
-        cells = result.locator("table tbody tr").first.locator("td").all_inner_texts()
-        assert [cells[0], cells[1], cells[2].strip()] == ["0 toArrow", "done", "8 / 8"]
-        # open parts stay open when the page updates
-        tab.wait_for_timeout(1500)
-        assert result.locator(".gantt").is_visible()
-        failed = tab.locator("[data-statement]", has_text="1 / 0")
-        failed.locator("summary").click()
-        assert failed.locator(".message").inner_text() == "division by zero"
+def test_a_stream_shows_windows_watermarks_and_charts(busy_tab: Any) -> None:
+    card = busy_tab.locator("[data-stream]")
+    card.wait_for()
+    assert card.locator("h3").inner_text() == "totals"
+    assert card.locator(".badge").inner_text() == "running"
+    assert "held back by `asks`" in card.locator(".waits").first.inner_text()
+    result = dict(zip(
+        card.locator(".facts dt").all_inner_texts(),
+        card.locator(".facts dd").all_inner_texts(),
+        strict=True,
+    ))  # fmt: skip
+    assert result["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
+    assert result["Emitted"] == "1,170" and result["Late"] == str(sum(b % 3 for b in range(40)))
+    sources = [row.split("\t") for row in card.locator(".wide tbody tr").all_inner_texts()]
+    assert [(row[0], row[3]) for row in sources] == [
+        ("bids", ""),
+        ("asks", "holds the watermark back"),
+    ]
+    titles = card.locator(".chart:visible figcaption b").all_inner_texts()
+    assert titles == [
+        "Rows read", "Rows emitted", "Watermark behind", "Micro-batches", "State",
+        "Late and dropped",
+    ]  # fmt: skip
+    assert card.locator(".chart .line").count() >= 4 and card.locator(".chart .bar").count() > 40
+    rows = [row.split("\t") for row in card.locator(".latest tbody tr").all_inner_texts()]
+    assert len(rows) == 12
+    assert rows[0][2] > rows[-1][2]
+    # a line above each window but the first
+    assert card.locator(".latest tr.next").count() == 3
+
+
+def test_the_pointer_on_a_chart_says_when_and_how_much(busy_tab: Any) -> None:
+    figure = busy_tab.locator(".chart").first
+    figure.wait_for()
+    before = figure.locator("figcaption").inner_text()
+    figure.locator("svg").hover(position={"x": 60, "y": 50})
+    assert ":" in busy_tab.locator("#tip").inner_text()
+    assert figure.locator("figcaption").inner_text() != before
+    busy_tab.mouse.move(1, 1)
+    assert busy_tab.locator("#tip").is_hidden()
+
+
+def test_a_batch_shows_its_stages_and_where_its_time_went(busy_tab: Any) -> None:
+    running = busy_tab.locator("[data-statement]").first
+    running.wait_for()
+    assert running.locator(".badge").inner_text() == "running"
+    share = running.locator(".progress i").evaluate("e => e.style.width")
+    assert share == "25%"
+    result = busy_tab.locator("[data-statement]", has_text="COUNT(*)")
+    result.locator("summary").click()
+    assert result.locator("h4").first.inner_text() == "Time spent: 7.00 s"
+    names = result.locator(".gantt .name").all_inner_texts()
+    assert {"planning", "stage 0", "stage 1"} <= set(names)
+    cells = result.locator("table tbody tr").first.locator("td").all_inner_texts()
+    assert [cells[0], cells[1], cells[2].strip()] == ["0 toArrow", "done", "8 / 8"]
+    # open parts stay open when the page updates
+    wait_for_update(busy_tab)
+    assert result.locator(".gantt").is_visible()
+    failed = busy_tab.locator("[data-statement]", has_text="1 / 0")
+    failed.locator("summary").click()
+    assert failed.locator(".message").inner_text() == "division by zero"
 
 
 def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
@@ -188,20 +198,18 @@ def test_the_page_says_when_all_is_over(browser: Any) -> None:
         assert tab.locator("#pulse").inner_text() == "ended: showing the last state"
 
 
-def test_what_users_wrote_is_text_on_the_page(browser: Any) -> None:
-    with page_of(busy_session()) as url, open_page(browser, url) as tab:
-        tab.locator("[data-stream]").wait_for()
-        tab.locator(".stream details summary").click()
-        assert SCRIPT in tab.locator(".stream details pre").inner_text()
-        assert tab.evaluate("typeof hacked") == "undefined"
+def test_what_users_wrote_is_text_on_the_page(busy_tab: Any) -> None:
+    busy_tab.locator("[data-stream]").wait_for()
+    busy_tab.locator(".stream details summary").click()
+    assert SCRIPT in busy_tab.locator(".stream details pre").inner_text()
+    assert busy_tab.evaluate("typeof hacked") == "undefined"
 
 
-def test_sparks_own_page_is_linked_where_it_is_on(browser: Any) -> None:
-    with page_of(busy_session()) as url, open_page(browser, url) as tab:
-        link = tab.get_by_role("link", name="Spark's UI")
-        link.wait_for()
-        assert link.get_attribute("href") == "http://127.0.0.1:4040"
-        assert link.get_attribute("rel") == "noreferrer"
+def test_sparks_own_page_is_linked_where_it_is_on(browser: Any, busy_tab: Any) -> None:
+    link = busy_tab.get_by_role("link", name="Spark's UI")
+    link.wait_for()
+    assert link.get_attribute("href") == "http://127.0.0.1:4040"
+    assert link.get_attribute("rel") == "noreferrer"
     with page_of(watched()) as url, open_page(browser, url) as tab:
         tab.get_by_text("Spark 4.3.0 local[2]").wait_for()
         assert tab.get_by_role("link").count() == 0
