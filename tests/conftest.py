@@ -33,7 +33,7 @@ for variable in ("COLUMNS", "LINES"):
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 os.environ["SQLWIN_ENGINE"] = "off"
 # Examples are small; their duration depends on the machine's load
-settings.register_profile("sqlwin", deadline=None, max_examples=30)
+settings.register_profile("sqlwin", deadline=None, max_examples=20)
 settings.load_profile("sqlwin")
 
 

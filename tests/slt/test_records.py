@@ -62,7 +62,7 @@ INSERTED = (
     "materialized/refresh.slt",
 )
 # Files whose queries a default run samples in further modes
-SAMPLED = ("joins/outer.slt", "ranks/top_n.slt", "windows/hop.slt", "windows/session.slt")
+SAMPLED = ("ranks/top_n.slt", "windows/hop.slt")
 # Smallest number of queries that run without Spark
 LEAST_IN_PROCESS = {"windows/hop.slt": 6, "windows/session.slt": 5, "windows/spellings.slt": 15}
 
@@ -77,7 +77,7 @@ def cases() -> Iterator[Any]:
             yield _case(name, SAMPLE)
         if name not in WITH_QUERIES or name in INSERTED:
             continue
-        in_turn = replace(IN_TURN, modes=(BATCH, *FURTHER), every=3) if name == SHAPES else IN_TURN
+        in_turn = replace(IN_TURN, modes=(BATCH, *FURTHER), every=6) if name == SHAPES else IN_TURN
         yield _case(name, in_turn, pytest.mark.long)
         for mode in (BATCH, *FURTHER) if name == SHAPES else FURTHER:
             yield _case(name, select_all(mode), pytest.mark.slow)

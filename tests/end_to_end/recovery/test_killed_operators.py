@@ -203,18 +203,18 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 
 @pytest.mark.parametrize(
-    ("together", "n_kills"),
+    ("together", "n_kills", "n_files"),
     [
-        *(pytest.param(each, 1, marks=pytest.mark.long) for each in TOGETHER),
-        *(pytest.param(each, N_KILLS, marks=pytest.mark.slow) for each in TOGETHER),
+        *(pytest.param(kinds, 1, 8, marks=pytest.mark.long) for kinds in TOGETHER),
+        *(pytest.param(kinds, N_KILLS, 16, marks=pytest.mark.slow) for kinds in TOGETHER),
     ],
 )
 def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
-    together: str, n_kills: int, runs: Runs, tmp_path: Path
+    together: str, n_kills: int, n_files: int, runs: Runs, tmp_path: Path
 ) -> None:
     kinds = TOGETHER[together]
-    data = write_input(tmp_path, 16, 600, 20)
-    late = write_input(tmp_path / "late", 16, 600, 20, late_s=200)
+    data = write_input(tmp_path, n_files, 600, 20)
+    late = write_input(tmp_path / "late", n_files, 600, 20, late_s=200)
     assert [runs.killed(*kinds) for _ in range(n_kills)] == [True] * n_kills
     assert runs.ended(*kinds) == 0, runs.outputs()[-1]
     for kind in kinds:

@@ -122,7 +122,7 @@ def plain(column):
 
 
 @given(tables())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_packed_table_comes_back_bit_for_bit(table):
     result = unpack(pack(table))
     result.validate(full=True)
