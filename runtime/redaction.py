@@ -44,7 +44,7 @@ _NAME = r"""(?:(?<=-D)|(?<![\w.-]))(?P<name>[A-Za-z_][\w.-]*)"""
 _PAIR = re.compile(
     rf"""{_NAME}\\?["'`]?\s*
     (?:(?:==?|:=|->)\s*(?P<value>{_QUOTED}|{_UNCLOSED}|{_BARE})
-    |(?::|\bis\b|\bwas\b|\bhas\ become\b)\s*(?P<said>{_QUOTED}))""",
+    |(?::|\bis\b|\bwas\b|\bhas\ become\b)\s*(?P<phrase>{_QUOTED}))""",
     re.VERBOSE | re.DOTALL,
 )
 # `password 'value'`, as in Spark's OPTIONS
@@ -151,7 +151,7 @@ class Mask:
                 at = match.end("name")
                 name = match["name"]
                 if self.is_secret(name) and (pattern is _PAIR or _SURE.search(name)):
-                    group = "value" if match["value"] is not None else "said"
+                    group = "value" if match["value"] is not None else "phrase"
                     at = match.end(group)
                     yield _strip_quotes(text, *match.span(group))
         for place in _PLACES:

@@ -26,8 +26,8 @@ T = TypeVar("T")
 MANY_FILES = 1_000
 # Files per task
 _PER_TASK = 256
-_RESULT_DDL = "number int, found binary"
-_RESULT = pa.schema([("number", pa.int32()), ("found", pa.binary())])
+_RESULT_DDL = "number int, results binary"
+_RESULT = pa.schema([("number", pa.int32()), ("results", pa.binary())])
 
 
 def file_checker(
@@ -87,5 +87,5 @@ def _run_job(
     return [
         result
         for answer in sorted(answers, key=lambda answer: int(answer["number"]))
-        for result in pickle.loads(answer["found"])
+        for result in pickle.loads(answer["results"])
     ]

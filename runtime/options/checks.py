@@ -130,18 +130,20 @@ def bytes_of(value: str) -> int | None:
     return int(match.group(1)) << 10 * " kmgt".index(match.group(2).lower() or " ")
 
 
-def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[str] = ()) -> None:
+def check_options(
+    spec: TableSpec, options: Mapping[str, Option], other: Iterable[str] = ()
+) -> None:
     """Check the options of `spec` against its connector's options.
 
     Args:
         spec: Table specification.
-        known: Options of the connector; names are matched ignoring case.
+        options: Options of the connector; names are matched ignoring case.
         other: Additional valid names, with any value.
 
     Raises:
         CatalogError: An option is unknown, missing, repeated, or has an invalid value.
     """
-    by_name = {name.lower(): (name, option) for name, option in known.items()}
+    by_name = {name.lower(): (name, option) for name, option in options.items()}
     free = {name.lower(): name for name in other}
     spellings: dict[str, str] = {}
     for name, value in spec.options:
@@ -152,11 +154,11 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
         if lower_name in free:
             continue
         if lower_name not in by_name:
-            raise unknown_option(spec, name, [*known, *free.values()])
+            raise unknown_option(spec, name, [*options, *free.values()])
         spelling, option = by_name[lower_name]
         if expected := option.check(value):
             raise wrong_value(spec, spelling, value, f"it must be {expected}")
-    for name, option in known.items():
+    for name, option in options.items():
         if option.required and name.lower() not in spellings:
             hint = f"add '{name}' = '...' to WITH: {option.doc}"
             raise missing_option(spec, name, hint)

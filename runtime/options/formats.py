@@ -178,13 +178,16 @@ def format_option_names(file_format: str) -> list[str]:
 
 
 def check_message_options(
-    spec: TableSpec, known: Mapping[str, Option], formats: Iterable[str], other: Iterable[str] = ()
+    spec: TableSpec,
+    options: Mapping[str, Option],
+    formats: Iterable[str],
+    other: Iterable[str] = (),
 ) -> None:
     """Check the options of a table of messages; see `check_options`.
 
     Args:
         spec: Table specification.
-        known: Options of the connector.
+        options: Options of the connector.
         formats: Formats of its messages in lower case.
         other: Additional valid names, with any value.
 
@@ -197,7 +200,7 @@ def check_message_options(
     textual = [name for name in ("json", "csv") if is_wrong or name in used]
     by_format = {k: v for name in textual for k, v in FLINK_OPTIONS[name].items()}
     names = [n for name in textual for n in format_option_names(name) if "." in n]
-    right = [*known, *other, *by_format, *names]
+    right = [*options, *other, *by_format, *names]
     for name, value in spec.options:
         prefix, _, bare = name.lower().partition(".")
         if name.lower() == "csv.comment" and len(value) > 1:
@@ -217,7 +220,7 @@ def check_message_options(
                 if bare in ONLY_READ
                 else "remove it",
             )
-    check_options(spec, {**known, **by_format}, [*other, *names])
+    check_options(spec, {**options, **by_format}, [*other, *names])
 
 
 def column_formats(spec: TableSpec) -> dict[str, str]:

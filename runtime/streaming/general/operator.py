@@ -200,7 +200,7 @@ class GeneralWindowOperator:
             if self._job.assigner.merges:
                 merging = self.state.merging.setdefault(key, MergingWindows())
                 window = self._merge(key, assigned, merging)
-                name = merging.kept_as[window]
+                name = merging.stored_under[window]
             if self._is_late(window):
                 is_late = True
                 if self._job.assigner.merges:
@@ -246,9 +246,9 @@ class GeneralWindowOperator:
         name = window
         if self._job.assigner.merges:
             merging = self.state.merging.get(key)
-            if merging is None or window not in merging.kept_as:
+            if merging is None or window not in merging.stored_under:
                 return  # the window was merged into another
-            name = merging.kept_as[window]
+            name = merging.stored_under[window]
         context = self._context((key, window))
         if in_processing_time:
             verdict = self._trigger.on_processing_time(time_us, window, context)
@@ -333,7 +333,7 @@ class GeneralWindowOperator:
             name: TimeWindow | None = window
             if self._job.assigner.merges:
                 merging = self.state.merging.get(key)
-                name = None if merging is None else merging.kept_as.get(window)
+                name = None if merging is None else merging.stored_under.get(window)
             if name is None:
                 continue
             if self._clean_up_us(window) > time_us:
@@ -357,8 +357,8 @@ class GeneralWindowOperator:
         self.state.memories.pop((key, window), None)
         if self._job.assigner.merges:
             merging = self.state.merging[key]
-            del merging.kept_as[window]
-            if not merging.kept_as:
+            del merging.stored_under[window]
+            if not merging.stored_under:
                 del self.state.merging[key]
 
     def _context(self, owner: Owner) -> TriggerContext:

@@ -57,10 +57,10 @@ class MergingWindows:
     Flink's MergingWindowSet.
 
     Attributes:
-        kept_as: Open window -> window under which its contents are stored.
+        stored_under: Open window -> window under which its contents are stored.
     """
 
-    kept_as: dict[TimeWindow, TimeWindow] = field(default_factory=dict)
+    stored_under: dict[TimeWindow, TimeWindow] = field(default_factory=dict)
 
     def add(self, window: TimeWindow) -> tuple[TimeWindow, list[TimeWindow], list[TimeWindow]]:
         """Add `window` and merge all open windows that touch it.
@@ -69,13 +69,15 @@ class MergingWindows:
             The merged window, the windows it replaced, and the names of their contents, the first
             to be kept. Both lists are empty if the window is new or was open already.
         """
-        touched = sorted(open_window for open_window in self.kept_as if open_window.touches(window))
+        touched = sorted(
+            open_window for open_window in self.stored_under if open_window.touches(window)
+        )
         if not touched:
-            self.kept_as[window] = window
+            self.stored_under[window] = window
             return window, [], []
         merged = window
         for open_window in touched:
             merged = merged.cover(open_window)
-        names = [self.kept_as.pop(open_window) for open_window in touched]
-        self.kept_as[merged] = names[0]
+        names = [self.stored_under.pop(open_window) for open_window in touched]
+        self.stored_under[merged] = names[0]
         return (merged, [], []) if touched == [merged] else (merged, touched, names)
