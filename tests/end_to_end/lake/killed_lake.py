@@ -19,7 +19,7 @@ from tests.end_to_end.recovery.killed_stream import CONF, QUERY, readings
 
 # Function with which each connector commits the files of a micro-batch
 COMMITS: dict[str, tuple[Any, str]] = {
-    "delta": (delta_write, "commit"),
+    "delta": (delta_write, "commit_version"),
     "iceberg": (iceberg_write, "commit_files"),
 }
 
