@@ -177,7 +177,7 @@ def outcome(session: sqlwin.Session, sql: str) -> tuple[bool, pa.Table | None]:
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(25), *(pytest.param(range(n, n + 50), marks=pytest.mark.long) for n in (25, 75, 125))],
+    [range(15), *(pytest.param(range(n, n + 50), marks=pytest.mark.long) for n in (15, 65, 115))],
     ids=str,
 )
 def test_random_queries_have_the_rows_of_spark(session: sqlwin.Session, seeds: range) -> None:

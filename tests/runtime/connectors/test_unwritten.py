@@ -8,6 +8,7 @@ import pytest
 
 import sqlwin
 from sqlwin.result import RowsResult, StreamedRows
+from tests.marks import among
 
 TABLE = """
     CREATE TABLE sink (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) {partitioned}
@@ -36,7 +37,7 @@ def test_it_is_empty_in_batch_and_then_has_what_is_written(
     assert fresh_session.sql("SELECT k, v FROM sink").collect() == [("a", 1)]
 
 
-@pytest.mark.parametrize("format_", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("format_", among(["parquet", "csv", "json"], long=["json"]))
 def test_it_is_empty_as_a_stream(
     fresh_session: sqlwin.Session, tmp_path: Path, format_: str
 ) -> None:
