@@ -63,10 +63,10 @@ FAULTS = [
         "highest_us=previous.highest_us,",
     ),
     Fault(
-        "the lowest watermark of a micro-batch counts",
+        "the watermark stays where it is",
         _WATERMARKS,
-        "highest[message.source] = max(",
-        "highest[message.source] = min(",
+        "source, watermark_us=later_us(source.watermark_us, source.held_us), held_us=None",
+        "source, watermark_us=source.watermark_us, held_us=source.held_us",
     ),
     Fault(
         "the end of input is no watermark",

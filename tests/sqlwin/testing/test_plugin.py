@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -44,27 +46,30 @@ def test_session(sqlwin_session):
     (result,) = sqlwin_session.execute("SELECT 1 AS one")
     assert result.to_arrow().to_pylist() == [{"one": 1}]
 '''
-ARGUMENTS = ("-p", "sqlwin.testing.plugin", "-p", "no:cacheprovider")
+# An installed sqlwin has the plugin's entry point
+IS_INSTALLED = any(point.name == "sqlwin" for point in entry_points(group="pytest11"))
+PLUGIN = () if IS_INSTALLED else ("-p", "sqlwin.testing.plugin")
+ARGUMENTS = (*PLUGIN, "-p", "no:cacheprovider")
 
 
 def test_cases_are_tests_and_failures_are_shown(pytester: pytest.Pytester) -> None:
     pytester.makefile(
         ".sqlwin.yaml", good=TABLE.replace("N]]", "1]]"), bad=TABLE.replace("N]]", "2]]")
     )
-    result = pytester.runpytest_inprocess(*ARGUMENTS, "--sqlwin-histories", "2")
+    result = pytester.runpytest_subprocess(*ARGUMENTS, "--sqlwin-histories", "2")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*the rows differ from `rows`*", "*expected * | actual*"])
 
 
 def test_a_bad_file_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
     pytester.makefile(".sqlwin.yaml", bad="case: []")
-    result = pytester.runpytest_inprocess(*ARGUMENTS)
+    result = pytester.runpytest_subprocess(*ARGUMENTS)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*bad.sqlwin.yaml:1: unknown key 'case' (did you mean 'cases'?)*"])
 
 
 def test_fixtures_simulate_queries(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURES)
-    result = pytester.runpytest_inprocess(*ARGUMENTS)
+    result = pytester.runpytest_subprocess(*ARGUMENTS)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*AssertionError: the rows differ*", "*actual*"])
