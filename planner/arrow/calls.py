@@ -14,17 +14,18 @@ from planner.arrow.literals import (
     cast_number,
     cast_string,
     instant_of_wall_clock_us,
+    time_zone,
     wall_clock_bound_us,
 )
-from planner.arrow.types import (
-    can_cast,
-    common_type,
+from planner.arrow.types import can_cast, common_type, integer_fits, is_integer, is_numeric
+from planner.sql.types.decimals import (
     decimal_digits,
-    integer_fits,
-    is_integer,
-    is_numeric,
+    decimal_of_integer,
+    decimal_result,
+    rounded_type,
 )
 from runtime.spec.expressions import Call, Constant, Expression
+from runtime.spec.windows import DAY_US
 
 # Type of a bare NULL before it meets a typed operand
 VOID = "void"
@@ -40,15 +41,26 @@ def refuse(reason: str) -> NoReturn:
     raise NotEvaluated(reason)
 
 
-def cast(value: Expression, target: str, time_zone: str) -> Expression:
+def cast(value: Expression, target: str, zone: str) -> Expression:
     """Build `CAST(value AS target)`. Literals that fit are cast right away."""
     text = value.value if isinstance(value, Constant) else None
+    if value.type == "timestamp" and target in ("date", "timestamp_ntz", "string"):
+        value = on_wall_clock(value, zone)
     if not isinstance(text, str) or target == "string":
         return _convert(value, target)
-    literal = cast_string(text, target, time_zone)
+    literal = cast_string(text, target, zone)
+    if literal is None and is_integer(target):
+        return Call("cast", (value,), target)
     if literal is None:
         refuse(f"{text!r} as {target.upper()} is not supported by the scan")
     return Constant(literal, target)
+
+
+def on_wall_clock(value: Expression, zone: str) -> Expression:
+    """Return the time of an instant on the wall clock of a zone, TIMESTAMP_NTZ."""
+    if time_zone(zone) is None:
+        refuse(f"the time zone {zone} is not supported by the scan")
+    return Call("wall_clock", (value, Constant(zone, "string")), "timestamp_ntz")
 
 
 def _convert(value: Expression, target: str) -> Expression:
@@ -141,6 +153,8 @@ def round_call(args: Sequence[Expression]) -> Expression:
         refuse(f"ROUND to {decimals.value} decimals is left to Spark")
     if is_integer(value.type):
         return value
+    if decimal_digits(value.type) is not None:
+        return Call("round", (value, decimals), rounded_type(value.type, decimals.value))
     if value.type != "double":
         refuse(f"ROUND of {value.type.upper()} is left to Spark")
     return Call("round", (value, Constant(decimals.value, "int")), "double")
@@ -159,10 +173,10 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
     if not types or not all(map(is_numeric, types)):
         names = " and ".join(value.type.upper() for value in (left, right))
         refuse(f"{function.upper()} of {names} is not supported by the scan")
+    if all(type_ not in ("float", "double") for type_ in types) and any(map(decimal_digits, types)):
+        return _decimal_arithmetic(function, left, right)
     operands = cast_to_common_type((left, right))
     type_ = operands[0].type
-    if decimal_digits(type_) is not None:
-        refuse(f"{function.upper()} of decimals is not supported by the scan")
     if function == "/":
         return Call("/", tuple(_convert(value, "double") for value in (left, right)), "double")
     if function == "div":
@@ -170,6 +184,39 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
             refuse(f"DIV of {type_.upper()} is not supported by the scan")
         return Call("div", tuple(_convert(v, "bigint") for v in operands), "bigint")
     return Call(function, operands, type_)
+
+
+def _decimal_arithmetic(function: str, left: Expression, right: Expression) -> Expression:
+    """Build arithmetic of decimals, or of a decimal and an integer."""
+    if function == "div" or VOID in (left.type, right.type):
+        refuse(f"{function.upper()} of decimals is not supported by the scan")
+    operands = tuple(_as_decimal(value) for value in (left, right))
+    type_ = decimal_result(function, *(value.type for value in operands))
+    return Call(function, operands, type_)
+
+
+def _as_decimal(value: Expression) -> Expression:
+    """Return an operand as a decimal that holds every value of its type."""
+    type_ = decimal_of_integer(value.type)
+    assert type_ is not None
+    return _convert(value, type_)
+
+
+def literal_as_decimal(value: Expression) -> Expression:
+    """Return an integer literal beside a decimal as a decimal with as many digits as it has."""
+    if not isinstance(value, Constant) or not isinstance(value.value, int):
+        return value
+    return Constant(Decimal(value.value), f"decimal({len(str(abs(value.value)))},0)")
+
+
+def shift(value: Expression, by_us: int) -> Expression:
+    """Build a time plus a constant number of microseconds."""
+    if value.type not in ("timestamp", "timestamp_ntz"):
+        refuse(f"{value.type.upper()} plus an interval is not supported by the scan")
+    if value.type == "timestamp" and abs(by_us) >= DAY_US:
+        # a day may have 23 or 25 hours
+        refuse("TIMESTAMP plus an interval of days is not supported by the scan")
+    return Call("shift", (value, Constant(by_us, "bigint")), value.type)
 
 
 def negative(value: Expression) -> Expression:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
 from planner.arrow import calls
 from planner.arrow.calls import VOID, NotEvaluated, refuse
+from planner.arrow.functions import build_function, is_supported, like_call
 from planner.arrow.literals import number_constant
 from planner.arrow.types import cast_type, field_type
 from planner.catalog import Schema, column_named
 from planner.sql.build import is_flat_type, is_number_literal, to_sql
+from planner.sql.intervals import fold_interval
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW
+from planner.sql.types.decimals import decimal_digits
+from planner.sql.types.scalar_functions import plain_call
+from runtime.errors import SqlwinError
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
 _LONGEST_QUOTE = 60
@@ -85,6 +91,10 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
         if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
             return replace(result, text=_quote(node))
         return result
+    _unsupported(node)
+
+
+def _unsupported(node: exp.Expr) -> NoReturn:
     if isinstance(node, KeywordCall):
         name = node.name.upper()
     else:
@@ -188,8 +198,35 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
 
 
 def _arithmetic(node: exp.Expr, scope: _Scope) -> Expression:
+    if isinstance(node.expression, exp.Interval):
+        return _shifted(node, scope)
     left, right = _translate(node.this, scope), _translate(node.expression, scope)
+    if decimal_digits(right.type) is not None and _is_integer_literal(node.this):
+        left = calls.literal_as_decimal(left)
+    elif decimal_digits(left.type) is not None and _is_integer_literal(node.expression):
+        right = calls.literal_as_decimal(right)
     return calls.arithmetic(_ARITHMETIC[type(node)], left, right)
+
+
+def _is_integer_literal(node: exp.Expr) -> bool:
+    """Return whether a node is a whole number, with or without a sign or a suffix such as L."""
+    inner = node.unnest()
+    inner = inner.this if isinstance(inner, exp.Neg) else inner
+    if isinstance(inner, exp.Cast) and inner.meta.get(RAW) is not None:
+        inner = inner.this
+    return is_number_literal(inner)
+
+
+def _shifted(node: exp.Expr, scope: _Scope) -> Expression:
+    """Translate a time plus or minus an interval."""
+    try:
+        interval = fold_interval(node.expression)
+    except SqlwinError:
+        refuse(f"{_quote(node)} is not supported by the scan")
+    if interval.months or not isinstance(node, exp.Add | exp.Sub):
+        refuse(f"{_quote(node)} is not supported by the scan")
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    return calls.shift(_translate(node.this, scope), sign * interval.us)
 
 
 # -- conditions ----------------------------------------------------------------------------------
@@ -275,11 +312,13 @@ def _in(node: exp.Expr, scope: _Scope) -> Expression:
 def _like(node: exp.Expr, scope: _Scope) -> Expression:
     value, pattern = _translate(node.this, scope), _translate(node.expression, scope)
     text = pattern.value if isinstance(pattern, Constant) else None
-    prefix = text.removesuffix("%") if isinstance(text, str) else "%"
-    if value.type != "string" or any(char in prefix for char in "%_\\"):
-        refuse(f"{_quote(node)} is not supported by the scan: its pattern is more than a prefix")
-    function = "=" if prefix == text else "starts_with"
-    result = Call(function, (value, Constant(prefix, "string")), "boolean")
+    if value.type != "string" or not isinstance(text, str):
+        refuse(f"{_quote(node)} is not supported by the scan: its pattern is not a literal")
+    pattern_call = like_call(text)
+    if pattern_call is None:
+        refuse(f"{_quote(node)} is not supported by the scan: its pattern is invalid")
+    function, argument = pattern_call
+    result = Call(function, (value, Constant(argument, "string")), "boolean")
     return calls.negation(result) if node.args.get("negate") else result
 
 
@@ -300,41 +339,20 @@ def _case(node: exp.Expr, scope: _Scope) -> Expression:
     return calls.choose(conditions, values)
 
 
-_Build = Callable[[Sequence[Expression], str], Expression]
-
-# By function: minimum and maximum number of arguments, and the builder
-FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
-    "ABS": (1, 1, lambda args, zone: calls.absolute(args[0])),
-    "COALESCE": (1, None, lambda args, zone: calls.coalesce(args)),
-    "EQUAL_NULL": (2, 2, lambda args, zone: calls.compare("<=>", args[0], args[1], zone)),
-    "IF": (3, 3, lambda args, zone: calls.choose(args[:1], args[1:])),
-    "IFNULL": (2, 2, lambda args, zone: calls.coalesce(args)),
-    "ISNOTNULL": (1, 1, lambda args, zone: calls.negation(calls.is_null(args[0]))),
-    "ISNULL": (1, 1, lambda args, zone: calls.is_null(args[0])),
-    "MOD": (2, 2, lambda args, zone: calls.arithmetic("%", args[0], args[1])),
-    "NEGATIVE": (1, 1, lambda args, zone: calls.negative(args[0])),
-    "NULLIF": (2, 2, lambda args, zone: calls.nullif(args[0], args[1], zone)),
-    "ROUND": (1, 2, lambda args, zone: calls.round_call(args)),
-    "SQRT": (1, 1, lambda args, zone: calls.square_root(args[0])),
-    "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
-    "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
-    "TIMESTAMP_SECONDS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000_000)),
-    "NVL": (2, 2, lambda args, zone: calls.coalesce(args)),
-    "NVL2": (
-        3,
-        3,
-        lambda args, zone: calls.choose([calls.negation(calls.is_null(args[0]))], args[1:]),
-    ),
-}
-
-
 def _function(node: exp.Expr, scope: _Scope) -> Expression:
-    name = node.name.upper()
-    signature = FUNCTIONS.get(name)
-    n_args = len(node.expressions)
-    if signature is None or n_args < signature[0] or n_args > (signature[1] or n_args):
-        refuse(f"{name} is not supported by the scan")
-    return signature[2]([_translate(arg, scope) for arg in node.expressions], scope.time_zone)
+    args = [_translate(arg, scope) for arg in node.expressions] if is_supported(node) else []
+    return build_function(node.name.upper(), args, scope.time_zone)
+
+
+def _keyword_call(node: exp.Expr, scope: _Scope) -> Expression:
+    assert isinstance(node, KeywordCall)
+    call = plain_call(node)
+    return _unsupported(node) if call is None else _function(call, scope)
+
+
+def _concatenation(node: exp.Expr, scope: _Scope) -> Expression:
+    args = [_translate(arg, scope) for arg in (node.this, node.expression)]
+    return build_function("CONCAT", args, scope.time_zone)
 
 
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
@@ -347,7 +365,9 @@ _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     exp.Case: _case,
     exp.Cast: _cast,
     exp.Column: _column,
+    exp.DPipe: _concatenation,
     exp.In: _in,
+    KeywordCall: _keyword_call,
     exp.Is: _is,
     exp.Like: _like,
     exp.Literal: _literal,

@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from planner.arrow.types import MAX_DECIMAL_DIGITS, decimal_digits, integer_fits, is_integer
+from planner.arrow.types import integer_fits, is_integer
+from planner.sql.types.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from runtime.spec.expressions import Constant, Value
 
 _INTEGER = re.compile(r"-?\d+")

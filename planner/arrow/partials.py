@@ -10,11 +10,12 @@ from sqlglot import exp
 from planner.aggregates.partial_calls import partial_calls
 from planner.arrow.calls import refuse
 from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
-from planner.arrow.types import decimal_digits, is_numeric
+from planner.arrow.types import is_numeric
 from planner.catalog import Catalog, Schema
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
+from planner.sql.types.decimals import decimal_digits
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
 from runtime.spec.local import PartialColumns

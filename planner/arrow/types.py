@@ -6,21 +6,22 @@ import re
 
 from sqlglot import exp
 
-_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+from planner.sql.types.decimals import INTEGER_DIGITS, MAX_DECIMAL_DIGITS, decimal_digits
+
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _FLOATING = ("float", "double")
 # From narrow to wide, as in Spark's `TypeCoercionBase.numericPrecedence`
-_PRECEDENCE = (*_INTEGER_DIGITS, *_FLOATING)
+_PRECEDENCE = (*_INTEGER_BITS, *_FLOATING)
 
-MAX_DECIMAL_DIGITS = 38
 # Integers below 10^15 and powers of ten up to 10^22 are exact doubles, so a single division rounds
 # their quotient correctly.
 _EXACT_DOUBLE_DIGITS = 15
+# Java writes decimals of a larger scale with an exponent if they are small
+_PLAIN_DECIMALS = 6
 
 _FIELD = re.compile(r"`((?:[^`]|``)*)`: (.*)", re.DOTALL)
 # A quoted name, or one other character
 _TYPE_PARTS = re.compile(r"`(?:[^`]|``)*`|.", re.DOTALL)
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 # CHAR and VARCHAR are missing because their comparison depends on padding.
 _SPARK_NAMES = {
@@ -82,12 +83,6 @@ def is_numeric(type_: str) -> bool:
     return type_ in _PRECEDENCE or decimal_digits(type_) is not None
 
 
-def decimal_digits(type_: str) -> tuple[int, int] | None:
-    """Return precision and scale of a decimal type, or None for other types."""
-    match = _DECIMAL.fullmatch(type_)
-    return (int(match[1]), int(match[2])) if match else None
-
-
 def integer_fits(value: int, type_: str) -> bool:
     """Return whether `value` is in the range of the integer type `type_`."""
     half = 1 << (_INTEGER_BITS[type_] - 1)
@@ -139,7 +134,7 @@ def common_type(left: str, right: str) -> str | None:
 
 
 def _decimal_parameters(type_: str) -> tuple[int, int] | None:
-    return (_INTEGER_DIGITS[type_], 0) if is_integer(type_) else decimal_digits(type_)
+    return (INTEGER_DIGITS[type_], 0) if is_integer(type_) else decimal_digits(type_)
 
 
 def can_cast(source: str, target: str) -> bool:
@@ -148,10 +143,15 @@ def can_cast(source: str, target: str) -> bool:
         return True
     from_digits, to_digits = decimal_digits(source), decimal_digits(target)
     if to_digits is not None:
-        # Fewer decimal places would require rounding.
-        return is_integer(source) or (from_digits is not None and from_digits[1] <= to_digits[1])
+        return is_numeric(source)
+    if target == "string":
+        is_plain = from_digits is not None and from_digits[1] <= _PLAIN_DECIMALS
+        return is_plain or is_integer(source) or source in ("boolean", "date", "timestamp_ntz")
+    if source == "string":
+        return is_integer(target)
     if from_digits is not None:
-        return target == "double" and from_digits[0] <= _EXACT_DOUBLE_DIGITS
+        is_exact = target == "double" and from_digits[0] <= _EXACT_DOUBLE_DIGITS
+        return is_exact or is_integer(target)
     simple = (*_PRECEDENCE, "boolean")
     if source in simple and target in simple:
         return True

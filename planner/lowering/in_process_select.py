@@ -42,8 +42,8 @@ from planner.sql.build import (
     select_all_from,
     to_sql,
 )
-from planner.sql.output_schema import output_schema
 from planner.sql.parts import has_other_parts, operands, operands_alone
+from planner.sql.types.output_schema import output_schema
 from planner.streams.ranked_rows import rank_order
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.exchange import WindowProjection

@@ -10,12 +10,12 @@ from math import gcd
 
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import LocalExpressions, local_expressions
-from planner.arrow.types import decimal_digits
 from planner.catalog import Catalog
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
+from planner.sql.types.decimals import decimal_digits
 from runtime.spec.aggregates import (
     Accumulator,
     CollectRegisters,

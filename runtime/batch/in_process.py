@@ -356,8 +356,8 @@ def _counts_of(part: Accumulator) -> Sequence[str]:
 
 def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
     """Return each row once per window that contains it, with the window columns."""
+    from runtime.compute.wall_clock import wall_clock_us
     from runtime.compute.windows.aligned import slice_assigner
-    from runtime.scan.wall_clock import wall_clock_us
 
     rows = rows.filter(rows.column(of.time_column).is_valid())
     time_us = int64_values(rows.column(of.time_column))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from runtime.compute.wall_clock import is_known_zone
 from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.frames.file_jobs import file_checker
@@ -12,7 +13,6 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.paths import expand
 from runtime.scan.stores import Store, filesystem_of
-from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.files import resolve, spark_reads, store_at
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of

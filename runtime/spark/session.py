@@ -91,7 +91,9 @@ def _may_start_later(master: str | None, conf: Mapping[str, str]) -> bool:
 
 def java_time_zone() -> str | None:
     """Return the time zone that Java takes from the system. None if Python does not know it."""
-    from runtime.scan.wall_clock import is_known_zone  # imports NumPy, which Java need not wait for
+    from runtime.compute.wall_clock import (
+        is_known_zone,  # imports NumPy, which Java need not wait for
+    )
 
     name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
     return name if is_known_zone(name) else None

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from runtime.compute.wall_clock import is_known_zone
 from runtime.scan.request_cache import get_or_request
-from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote

@@ -37,11 +37,21 @@ class Call:
 
     `function` is one of: `+ - * / % div` (arithmetic; `/` takes doubles, `div` bigints), `neg`, `=
     <> < <= > >= <=>`, `and`, `or` (two or more arguments), `not`, `is_null`, `in` (first argument
-    against the constants that follow), `starts_with` (a constant prefix), `case` (condition, value,
+    against the constants that follow), `case` (condition, value,
     condition, value, ..., else), `coalesce`, `cast` (to `type`). The operands of arithmetic,
     comparisons and `in`, and the values of `case` and `coalesce`, have the same type: the planner
     inserts the casts that Spark would insert. `from_epoch` converts a number of units since 1970 to
-    an instant; its second argument is the unit in microseconds, BIGINT. `sqrt` takes a DOUBLE.
+    an instant; its second argument is the unit in microseconds, BIGINT. `sqrt` takes a DOUBLE,
+    `floor` and `ceil` too and return BIGINT. `round` has a constant number of decimals. Results of
+    decimal arithmetic are rounded to `type`.
+
+    Texts: `upper`, `lower`, `trim`, `ltrim`, `rtrim`, `reverse`, `length`, `concat`, `concat_ws`
+    (separator first), and with constants after the first argument `substring`, `replace`,
+    `contains`, `starts_with`, `ends_with` and `like` (a regular expression of RE2). Times:
+    `wall_clock` (the constant is a zone), `shift` (by constant microseconds), `date_format` (a
+    constant pattern), `year`, `quarter`, `month`, `weekofyear`, `day`, `dayofyear`, `dayofweek`,
+    `weekday`, `hour`, `minute`, `second`. `greatest` and `least` take values of one type.
+
     `register` returns the HyperLogLog register of the first argument with its rank, `register << 6
     | rank`; the second argument is the precision.
 
@@ -57,6 +67,8 @@ class Call:
 Expression = ColumnRef | Constant | Call
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# Decimals whose arithmetic may overflow
+_MOST_DIGITS = "decimal(38"
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
@@ -97,11 +109,15 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 
 def _fails_by_itself(call: Call) -> bool:
     match call.function:
-        case "+" | "-" | "*" | "neg":
-            return call.type in _INTEGERS
+        case "+" | "-" | "*" | "neg" | "round":
+            return call.type in _INTEGERS or call.type.startswith(_MOST_DIGITS)
+        case "shift" | "concat" | "concat_ws" | "floor" | "ceil":
+            return True
         case "from_epoch":
             return call.args[1] != Constant(1, "bigint")
         case "/" | "%" | "div":
+            if call.type.startswith(_MOST_DIGITS):
+                return True
             # The smallest bigint divided by -1 overflows by one.
             divisor = call.args[1]
             return not (isinstance(divisor, Constant) and divisor.value not in (None, 0, -1))
@@ -112,7 +128,9 @@ def _fails_by_itself(call: Call) -> bool:
 
 def _is_total_cast(source: str, target: str) -> bool:
     """Return whether every value of type `source` can be cast to `target`."""
-    if source == target or target in ("float", "double", "boolean") or source == "boolean":
+    if source == target or target in ("float", "double", "boolean", "string"):
+        return True
+    if source == "boolean":
         return True
     if source in _INTEGERS and target in _INTEGERS:
         return _INTEGERS.index(source) <= _INTEGERS.index(target)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from runtime.compute.wall_clock import wall_clock_us
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
-from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.stream import FINAL_US
 
 # A window fires at watermark >= end - 1 ms: no row at or before the watermark will come

@@ -10,6 +10,6 @@ WHERE dep_delay IS NOT NULL
 GROUP BY origin, window_start, window_end;
 
 -- the scan does not take a key apart
-SELECT UPPER(origin) AS origin, window_end, COUNT(*) AS flown
+SELECT INITCAP(origin) AS origin, window_end, COUNT(*) AS flown
 FROM TABLE(TUMBLE(TABLE departures, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR))
-GROUP BY UPPER(origin), window_start, window_end;
+GROUP BY INITCAP(origin), window_start, window_end;

@@ -51,6 +51,8 @@ def negate(value: Datum, spark_type: str) -> Datum:
 _EXACT = float(1 << 40)
 # From here on doubles are whole numbers
 _WHOLE = float(1 << 52)
+# First double beyond BIGINT
+_LIMIT = float(1 << 63)
 
 
 def round_half_up(values: pa.Array, decimals: int) -> pa.Array:
@@ -82,13 +84,30 @@ def round_half_up(values: pa.Array, decimals: int) -> pa.Array:
     return pa.array(result, pa.float64(), mask=pc.is_null(values).to_numpy(zero_copy_only=False))
 
 
+def integer_bound(values: Datum, function: str) -> Datum:
+    """Return `floor` or `ceil` of doubles as BIGINT. NaN is 0, as in Java.
+
+    Raises:
+        ExecutionError: A result does not fit.
+    """
+    if isinstance(values, pa.Scalar):
+        return integer_bound(pa.array([values], values.type), function)[0]
+    numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)
+    numbers = np.where(np.isnan(numbers), 0.0, numbers)
+    rounded = np.floor(numbers) if function == "floor" else np.ceil(numbers)
+    if ((rounded >= _LIMIT) | (rounded < -_LIMIT)).any():
+        raise _overflow(function.upper(), "bigint")
+    is_null = pc.is_null(values).to_numpy(zero_copy_only=False)
+    return pa.array(rounded.astype(np.int64), pa.int64(), mask=is_null)
+
+
 def divide(left: Datum, right: Datum) -> Datum:
     """Compute `left / right` of doubles.
 
     Raises:
         ExecutionError: A divisor is 0.0 or -0.0; ANSI mode does not return infinity.
     """
-    _check_divisor(left, right, "/")
+    check_divisor(left, right, "/")
     return pc.divide(left, right)
 
 
@@ -98,7 +117,7 @@ def divide_integers(left: Datum, right: Datum) -> Datum:
     Raises:
         ExecutionError: A divisor is 0, or the quotient is 2^63.
     """
-    _check_divisor(left, right, "DIV")
+    check_divisor(left, right, "DIV")
     try:
         return pc.divide_checked(left, right)
     except pa.ArrowInvalid as error:
@@ -111,7 +130,7 @@ def remainder(left: Datum, right: Datum) -> Datum:
     Raises:
         ExecutionError: A divisor is 0.
     """
-    _check_divisor(left, right, "%")
+    check_divisor(left, right, "%")
     if pa.types.is_integer(left.type):
         # x % -1 and x % 1 are both 0, but dividing the smallest integer by -1 would overflow.
         minus_one, one = pa.scalar(-1, right.type), pa.scalar(1, right.type)
@@ -135,8 +154,14 @@ def _numbers(value: Datum) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]
     return numbers
 
 
-def _check_divisor(left: Datum, right: Datum, sign: str) -> None:
-    is_zero = pc.equal(right, pa.scalar(0, right.type))
+def check_divisor(left: Datum, right: Datum, sign: str) -> None:
+    """Check that no divisor of a number is 0.
+
+    Raises:
+        ExecutionError: One is.
+    """
+    zero = Decimal(0) if pa.types.is_decimal(right.type) else 0
+    is_zero = pc.equal(right, pa.scalar(zero, right.type))
     if isinstance(right, pa.Scalar):
         fails = is_zero.as_py() and _any(pc.is_valid(left))
     else:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.compute.arrow import decimals, times
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
 from runtime.compute.kernels.columns import decimal_words, from_buffer, validity
 from runtime.errors import ExecutionError
@@ -29,16 +30,30 @@ def cast(value: Datum, source: str, target: str) -> Datum:
     if source == target:
         return value
     if pa.types.is_decimal(arrow_type(target)):
+        if source in ("float", "double"):
+            return decimals.of_doubles(value, arrow_type(target))
+        if pa.types.is_decimal(value.type):
+            return decimals.fit(value, arrow_type(target), "CAST")
         return _to_decimal(value, source, target)
+    if source == "string":
+        return _parse_integers(value, target)
     match source, target:
         case ("timestamp_ntz", "date"):
             # rounds down, also before 1970
             return pc.cast(value, pa.date32(), safe=False)
         case ("date", "timestamp_ntz"):
             return _midnight(value)
+        case ("date", "string"):
+            return times.date_text(value)
+        case ("timestamp_ntz", "string"):
+            return times.time_text(value)
+        case (_, "string"):
+            return pc.cast(value, pa.string())
         case (("float" | "double"), _) if target in INTEGER_TYPES:
             return _truncate(value, source, target)
     if pa.types.is_decimal(value.type):
+        if target in INTEGER_TYPES:
+            return decimals.to_integers(value, arrow_type(target))
         return _decimal_to_double(value)
     if source in INTEGER_TYPES and target in INTEGER_TYPES:
         try:
@@ -53,14 +68,10 @@ def cast(value: Datum, source: str, target: str) -> Datum:
 
 
 def _to_decimal(value: Datum, source: str, target: str) -> Datum:
+    """Return integers as decimals."""
     type_ = arrow_type(target)
-    wide: pa.DataType
-    if source in _INTEGER_DIGITS:
-        # Arrow requires enough digits for every integer of the type.
-        digits = max(type_.precision, _INTEGER_DIGITS[source] + type_.scale)
-    else:
-        source_type = arrow_type(source)
-        digits = max(type_.precision, source_type.precision - source_type.scale + type_.scale)
+    # Arrow requires enough digits for every integer of the type
+    digits = max(type_.precision, _INTEGER_DIGITS[source] + type_.scale)
     is_narrow = digits <= _MAX_DECIMAL128_DIGITS
     wide = (pa.decimal128 if is_narrow else pa.decimal256)(digits, type_.scale)
     exact = pc.cast(value, wide)
@@ -71,6 +82,40 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
             f"value out of range for CAST from {source.upper()} to {target.upper()}",
             hint="cast to a wider type",
         ) from error
+
+
+# Characters that Spark trims from a number: spaces and control characters
+_AROUND_NUMBER = "".join(map(chr, (*range(33), 127)))
+_INTEGER_TEXT = r"\A[+-]?[0-9]+\z"
+
+
+def _parse_integers(value: Datum, target: str) -> Datum:
+    """Return texts as integers. Blanks around a number are ignored.
+
+    Raises:
+        ExecutionError: A text is not a whole number of the type.
+    """
+    trimmed = pc.ascii_trim(value, _AROUND_NUMBER)
+    is_number = pc.match_substring_regex(trimmed, _INTEGER_TEXT)
+    if pc.any(pc.invert(is_number)).as_py():
+        raise _not_a_number(value, pc.invert(is_number), target)
+    digits = pc.ascii_ltrim(trimmed, "+")
+    try:
+        return pc.cast(digits, arrow_type(target))
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(
+            f"a text is out of range for CAST from STRING to {target.upper()}",
+            hint="cast to a wider type",
+        ) from error
+
+
+def _not_a_number(value: Datum, is_wrong: Datum, target: str) -> ExecutionError:
+    if not isinstance(value, pa.Scalar):
+        value = value.filter(is_wrong)[0]
+    return ExecutionError(
+        f"{value.as_py()!r} cannot be cast to {target.upper()}",
+        hint="use TRY_CAST to get NULL instead",
+    )
 
 
 def _decimal_to_double(value: Datum) -> Datum:

@@ -58,6 +58,17 @@ def is_in(value: Datum, members: Sequence[pa.Scalar]) -> Datum:
     return pc.if_else(pc.is_valid(value), is_member, unknown)
 
 
+def extreme(function: str, values: Sequence[Datum]) -> Datum:
+    """Compute GREATEST or LEAST (`greatest`, `least`), without the NULLs among the values."""
+    result, *others = values
+    for value in others:
+        is_beyond = _less(result, value) if function == "greatest" else _less(value, result)
+        # NULL, if one of the two is
+        is_taken = pc.if_else(pc.is_null(is_beyond), pc.is_null(result), is_beyond)
+        result = pc.if_else(is_taken, value, result)
+    return result
+
+
 def _equal(left: Datum, right: Datum) -> Datum:
     equal = pc.equal(left, right)
     if not pa.types.is_floating(left.type) or _is_number(left) or _is_number(right):

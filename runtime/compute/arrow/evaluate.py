@@ -9,11 +9,12 @@ all rows, which is faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.arrow import arithmetic, casts, comparisons
+from runtime.compute.arrow import arithmetic, casts, comparisons, decimals, texts, times
 from runtime.compute.arrow.types import Datum, arrow_type
 from runtime.compute.values.registers import register_codes
 from runtime.errors import ExecutionError
@@ -134,10 +135,17 @@ def _operands(call: Call, rows: pa.RecordBatch) -> tuple[Datum, Datum]:
 
 def _sum(call: Call, rows: pa.RecordBatch) -> Datum:
     left, right = _operands(call, rows)
+    if pa.types.is_decimal(type_ := arrow_type(call.type)):
+        return decimals.combine(call.function, left, right, type_)
     return arithmetic.combine(call.function, left, right, call.type)
 
 
 def _quotient(call: Call, rows: pa.RecordBatch) -> Datum:
+    if pa.types.is_decimal(type_ := arrow_type(call.type)):
+        left, right = _operands(call, rows)
+        arithmetic.check_divisor(left, right, call.function)
+        of_decimals = decimals.divide if call.function == "/" else decimals.remainder
+        return of_decimals(left, right, type_)
     function = {
         "/": arithmetic.divide,
         "div": arithmetic.divide_integers,
@@ -188,12 +196,6 @@ def _in(call: Call, rows: pa.RecordBatch) -> Datum:
     return comparisons.is_in(_evaluate(call.args[0], rows), members)
 
 
-def _starts_with(call: Call, rows: pa.RecordBatch) -> Datum:
-    prefix = call.args[1]
-    assert isinstance(prefix, Constant)
-    return pc.starts_with(_evaluate(call.args[0], rows), prefix.value)
-
-
 def _case(call: Call, rows: pa.RecordBatch) -> Datum:
     remaining: Datum = pa.scalar(True)
     branches: list[tuple[Datum, Datum]] = []
@@ -231,11 +233,77 @@ def _from_epoch(call: Call, rows: pa.RecordBatch) -> Datum:
 
 
 def _round(call: Call, rows: pa.RecordBatch) -> Datum:
-    value, decimals = call.args
-    assert isinstance(decimals, Constant) and isinstance(decimals.value, int)
-    return arithmetic.round_half_up(
-        _as_array(_evaluate(value, rows), rows.num_rows), decimals.value
+    value, n_decimals = call.args
+    assert isinstance(n_decimals, Constant) and isinstance(n_decimals.value, int)
+    numbers = _evaluate(value, rows)
+    if pa.types.is_decimal(type_ := arrow_type(call.type)):
+        return decimals.fit(numbers, type_, "ROUND")
+    return arithmetic.round_half_up(_as_array(numbers, rows.num_rows), n_decimals.value)
+
+
+def _integer_bound(call: Call, rows: pa.RecordBatch) -> Datum:
+    (value,) = call.args
+    return arithmetic.integer_bound(_evaluate(value, rows), call.function)
+
+
+def _extreme(call: Call, rows: pa.RecordBatch) -> Datum:
+    values = [_evaluate(arg, rows) for arg in call.args]
+    return comparisons.extreme(call.function, values)
+
+
+def _of_text(call: Call, rows: pa.RecordBatch) -> Datum:
+    (value,) = call.args
+    if call.function in _CASES and isinstance(value, Call) and value.function in _CASES:
+        # as in Spark's optimizer, although LOWER(UPPER('ß')) would be another text
+        (value,) = value.args
+    return _TEXT_FUNCTIONS[call.function](_evaluate(value, rows))
+
+
+def _substring(call: Call, rows: pa.RecordBatch) -> Datum:
+    position, *n_chars = (_constant(arg) for arg in call.args[1:])
+    return texts.substring(
+        _evaluate(call.args[0], rows), int(position), int(n_chars[0]) if n_chars else None
     )
+
+
+def _concat(call: Call, rows: pa.RecordBatch) -> Datum:
+    return texts.concatenate([_evaluate(arg, rows) for arg in call.args])
+
+
+def _concat_ws(call: Call, rows: pa.RecordBatch) -> Datum:
+    separator, *values = (_evaluate(arg, rows) for arg in call.args)
+    return texts.concatenate_with(separator, values)
+
+
+def _text_match(call: Call, rows: pa.RecordBatch) -> Datum:
+    value = _evaluate(call.args[0], rows)
+    return _TEXT_MATCHES[call.function](value, str(_constant(call.args[1])))
+
+
+def _replace(call: Call, rows: pa.RecordBatch) -> Datum:
+    search, replacement = (str(_constant(arg)) for arg in call.args[1:])
+    return texts.replace(_evaluate(call.args[0], rows), search, replacement)
+
+
+def _wall_clock(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.on_wall_clock(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
+
+
+def _shift(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.shift(_evaluate(call.args[0], rows), int(_constant(call.args[1])))
+
+
+def _time_field(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.field(_evaluate(call.args[0], rows), call.function)
+
+
+def _date_format(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.format_time(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
+
+
+def _constant(expression: Expression) -> Any:
+    assert isinstance(expression, Constant)
+    return expression.value
 
 
 def _square_root(call: Call, rows: pa.RecordBatch) -> Datum:
@@ -248,6 +316,22 @@ def _register(call: Call, rows: pa.RecordBatch) -> Datum:
     return register_codes(_as_array(_evaluate(value, rows), rows.num_rows), precision.value)
 
 
+_CASES = ("lower", "upper")
+_TEXT_FUNCTIONS: dict[str, Callable[[Datum], Datum]] = {
+    "length": texts.length,
+    "lower": texts.lower,
+    "ltrim": lambda value: texts.trim(value, "ltrim"),
+    "reverse": texts.reverse,
+    "rtrim": lambda value: texts.trim(value, "rtrim"),
+    "trim": lambda value: texts.trim(value, "trim"),
+    "upper": texts.upper,
+}
+_TEXT_MATCHES: dict[str, Callable[[Datum, str], Datum]] = {
+    "contains": pc.match_substring,
+    "ends_with": pc.ends_with,
+    "like": texts.matches,
+    "starts_with": pc.starts_with,
+}
 _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     **dict.fromkeys(("+", "-", "*"), _sum),
     **dict.fromkeys(("/", "%", "div"), _quotient),
@@ -266,5 +350,17 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "register": _register,
     "round": _round,
     "sqrt": _square_root,
-    "starts_with": _starts_with,
+    "ceil": _integer_bound,
+    "concat": _concat,
+    "concat_ws": _concat_ws,
+    "date_format": _date_format,
+    "floor": _integer_bound,
+    "replace": _replace,
+    "shift": _shift,
+    "substring": _substring,
+    "wall_clock": _wall_clock,
+    **dict.fromkeys(("greatest", "least"), _extreme),
+    **dict.fromkeys(_TEXT_FUNCTIONS, _of_text),
+    **dict.fromkeys(_TEXT_MATCHES, _text_match),
+    **dict.fromkeys(times.FIELDS, _time_field),
 }

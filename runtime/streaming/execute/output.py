@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 )
 
 from runtime.compute.arrow.blobs import from_blobs
+from runtime.compute.wall_clock import is_known_zone
 from runtime.errors import AnalysisError
 from runtime.frames.meter import TaskFigures
-from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming

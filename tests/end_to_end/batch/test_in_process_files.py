@@ -160,14 +160,14 @@ def test_rows_without_a_time_are_counted_in_a_note(session: sqlwin.Session) -> N
     ("sql", "reason"),
     [
         (
-            f"SELECT window_end, UPPER(MAX(city)) AS d FROM TABLE({TUMBLE}) "
+            f"SELECT window_end, INITCAP(MAX(city)) AS d FROM TABLE({TUMBLE}) "
             "GROUP BY window_start, window_end",
-            "UPPER is not supported in this process",
+            "INITCAP is not supported in this process",
         ),
         (
-            f"SELECT window_end, SUM(LENGTH(city)) AS d FROM TABLE({TUMBLE}) "
+            f"SELECT window_end, SUM(ASCII(city)) AS d FROM TABLE({TUMBLE}) "
             "GROUP BY window_start, window_end",
-            "LENGTH is not supported in this process",
+            "ASCII is not supported in this process",
         ),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_session_without_spark_answers_and_starts_it_for_other_queries(path: P
     session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{path}')")
     assert rows_of(session, QUERIES["hop"].format(time="ts"), in_process=True).num_rows
     with pytest.raises(NeedsSparkError):
-        session.execute("SELECT UPPER(city) AS u FROM trips")
+        session.execute("SELECT INITCAP(city) AS u FROM trips")
     # a DataFrame is Spark's
     with pytest.raises(NeedsSparkError):
         session.sql(QUERIES["hop"].format(time="ts"))

@@ -57,6 +57,54 @@ class Draw:
             ]
         )
 
+    def text(self, depth: int = 1) -> str:
+        if depth == 0:
+            return self.one_of(["city", "rider", "'Straße x'", "''"])
+        inner = self.text(depth - 1)
+        return self.one_of(
+            [
+                f"UPPER({inner})",
+                f"LOWER({inner})",
+                f"TRIM({inner})",
+                f"CONCAT({inner}, {self.one_of(['city', 'fare', 'rider'])})",
+                f"SUBSTRING({inner}, {self.random.randrange(-3, 4)}, {self.random.randrange(4)})",
+                f"REPLACE({inner}, 'r', 'ß')",
+                f"DATE_FORMAT(tz, {self.one_of(['yyyy-MM', 'HH:mm', 'dd.MM.yyyy'])!r})",
+                f"CAST({self.one_of(['ts', 'tz', 'fare', 'price'])} AS STRING)",
+                f"COALESCE({inner}, 'none')",
+                f"GREATEST({inner}, city)",
+            ]
+        )
+
+    def of_text_or_time(self) -> str:
+        time = self.one_of(["ts", "tz"])
+        return self.one_of(
+            [
+                f"LENGTH({self.text()})",
+                f"YEAR({time})",
+                f"MONTH({time})",
+                f"DAY({time})",
+                f"HOUR({time})",
+                f"EXTRACT(MINUTE FROM {time})",
+                f"DAYOFWEEK({time})",
+                "FLOOR(fare / 7)",
+                f"LEAST(fare, {self.random.randrange(-9, 9)})",
+            ]
+        )
+
+    def decimal(self) -> str:
+        other = self.one_of(["price", "fare", "2", "1.25", "-3"])
+        return self.one_of(
+            [
+                f"(price {self.one_of('+-*')} {other})",
+                "(price / NULLIF(fare, 0))",
+                "(price % 7)",
+                "ROUND(price / 3, 2)",
+                "CAST(price AS DECIMAL(12, 1))",
+                "ABS(price)",
+            ]
+        )
+
     def number(self) -> str:
         return self.one_of(
             [
@@ -83,7 +131,9 @@ class Draw:
                 f"(city {operator} '{self.one_of('abz')}')",
                 f"({self.column(*COLUMNS.values())} IS {self.one_of(['', 'NOT '])}NULL)",
                 f"(ts {operator} TIMESTAMP_NTZ '2024-03-3{self.random.randrange(2)} 0{self.random.randrange(9)}:00:00')",
-                "(rider LIKE 'r1%')",
+                f"(rider LIKE {self.one_of(['r1%', '%2', 'r_', '%1%'])!r})",
+                f"({self.decimal()} {operator} 1.5)",
+                f"({self.of_text_or_time()} {operator} 3)",
                 "(fare IN (1, 2, 3, 30))",
                 "(fare BETWEEN -10 AND 10)",
             ]
@@ -100,6 +150,10 @@ class Draw:
                 f"MIN({self.one_of([value, 'city', 'ts', 'tz'])})",
                 f"MAX({self.one_of([value, 'rider', 'ts', 'tz'])})",
                 "COUNT(DISTINCT rider)",
+                "AVG(price)",
+                f"SUM({self.decimal()})",
+                f"MAX({self.text()})",
+                f"MIN({self.of_text_or_time()})",
                 f"SUM(DISTINCT {self.whole(1)})",
                 f"VAR_SAMP({self.whole(1)})",
             ]
@@ -122,7 +176,8 @@ class Draw:
 
     def rows(self) -> str:
         items = [self.column(*COLUMNS.values()), self.whole(), self.number(), self.condition(1)]
-        chosen = self.random.sample(items, self.random.randrange(1, 5))
+        items += [self.text(2), self.of_text_or_time(), self.decimal()]
+        chosen = self.random.sample(items, self.random.randrange(1, 6))
         named = ", ".join(f"{item} AS c{i}" for i, item in enumerate(chosen))
         order = ", ".join(
             f"c{i} {self.one_of(['', 'DESC', 'NULLS LAST'])}" for i in range(len(chosen))
@@ -132,7 +187,11 @@ class Draw:
         return f"SELECT {distinct}{named} FROM trips{self.where()}{tail}"
 
     def groups(self, source: str = "trips", keys: tuple[str, ...] = ()) -> str:
-        own = self.random.sample(["city", "rider", "x", "fare", "price"], self.random.randrange(3))
+        expressions = [self.text(), self.of_text_or_time()]
+        if keys:
+            expressions = []  # windows are grouped by columns
+        columns = ["city", "rider", "x", "fare", "price", *expressions]
+        own = self.random.sample(columns, self.random.randrange(3))
         calls = [self.aggregate() for _ in range(self.random.randrange(1, 4))]
         calls = [
             f"{c} + {self.whole(0)}" if c == "COUNT(*)" and "fare" in own else c for c in calls

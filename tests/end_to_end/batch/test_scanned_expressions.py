@@ -28,7 +28,7 @@ TABLE = """
       at AS bid.at,
       cents AS bid.price * 100,
       big AS CASE WHEN kind = 2 THEN bid.price > 50 ELSE FALSE END,
-      shout AS UPPER(bid.channel),
+      shout AS INITCAP(bid.channel),
       WATERMARK FOR at AS at - INTERVAL '5' SECOND
     ) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet')
 """
@@ -124,7 +124,7 @@ LEFT_TO_SPARK = {
     "one row": (windowed_query("COUNT(*)", "one_row", "at"), "COUNT is not supported"),
     "several rows": (windowed_query("COUNT(*)", "several", "at"), "is not supported by the scan"),
     "distinct": (windowed_query("COUNT(*)", "distinct_rows", "at"), "does more than filter and project"),
-    "function": (windowed_query("COUNT(*)", "events", "at", keys="shout, "), "UPPER is not supported"),
+    "function": (windowed_query("COUNT(*)", "events", "at", keys="shout, "), "INITCAP is not supported"),
 }  # fmt: skip
 
 

@@ -179,7 +179,7 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
     [
         (grouped_query("city, SUM(fare) AS a", window="SESSION(TABLE trips, DESCRIPTOR(ts), "
                  "INTERVAL '1' MINUTE)"), "SESSION"),
-        (grouped_query("UPPER(city) AS c, SUM(fare) AS a", keys="UPPER(city)"), "UPPER"),
+        (grouped_query("INITCAP(city) AS c, SUM(fare) AS a", keys="INITCAP(city)"), "INITCAP"),
         (grouped_query("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not supported by the scan"),
     ],
 )  # fmt: skip

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from runtime.compute.wall_clock import wall_clock_us
 from runtime.local.streaming.messages import EndOfInput, SourceProgress
-from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.watermarks import (
     SourceWatermark,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.aggregates.functions import MERGEABLE_FUNCTIONS
-from planner.arrow.expressions import FUNCTIONS
+from planner.arrow.functions import FUNCTION_NAMES
 from sqlwin.cli.java import _COMPUTED, may_need_no_spark
 from sqlwin.console.scripts import Script
 
@@ -37,7 +37,7 @@ def test_java_waits_for_scripts_that_this_process_may_answer(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT UPPER(k) FROM 'a.parquet'",
+        "SELECT INITCAP(k) FROM 'a.parquet'",
         "SELECT * FROM a JOIN b ON a.k = b.k",
         "INSERT INTO t SELECT * FROM a JOIN b ON a.k = b.k",
         "CREATE TABLE t WITH ('path' = 'b') AS SELECT SHA2(k, 256) AS s FROM 'a.parquet'",
@@ -55,5 +55,5 @@ def test_java_starts_at_once_on_a_chosen_master() -> None:
 
 def test_all_functions_of_this_process_are_listed() -> None:
     left_to_spark = {"LISTAGG", "STRING_AGG", "APPROX_PERCENTILE", "PERCENTILE_APPROX"}
-    known = {name.lower() for name in (*FUNCTIONS, *MERGEABLE_FUNCTIONS - left_to_spark)}
+    known = {name.lower() for name in (*FUNCTION_NAMES, *MERGEABLE_FUNCTIONS - left_to_spark)}
     assert known - _COMPUTED == set()

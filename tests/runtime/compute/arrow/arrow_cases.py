@@ -74,6 +74,10 @@ _TIMES = [
     1_704_067_200_000_000,
     -62_135_596_800_000_000,
 ]
+_TEXTS = [
+    *("", "a", "ab", "abc", "B", "a%", "é", "\uffff", "😀", "a\nb", "1", "a_b", "a\\b", "abcab"),
+    *(" a ", "\t a", "Straße", "İstanbul", "ΟΔΟΣ", "ΑΣ.", "Σ", "ŉ", "ǆ", "ﬁ", "éé a", "e\u0301"),
+]
 _VALUES = {
     "y": [0, 1, -1, 2, -3, 5],
     "h": [0, 1, -1, 2, -3, 100],
@@ -91,8 +95,8 @@ _VALUES = {
     "g": _FLOATS,
     "o": [True, False],
     "p": [True, False],
-    "s": ["", "a", "ab", "abc", "B", "a%", "é", "\uffff", "😀", "a\nb", "1"],
-    "r": ["", "a", "ab", "abc", "B", "a%", "é", "\uffff", "😀", "a\nb", "1"],
+    "s": _TEXTS,
+    "r": _TEXTS,
     "z": [b"", b"\x00", b"\x7f", b"\xff", b"a"],
     "t": _TIMES,
     "u": _TIMES,
@@ -166,6 +170,21 @@ SUCCEEDING = [
     CASE WHEN o THEN i ELSE b END; CASE WHEN o THEN i END; CASE WHEN o THEN 1 WHEN p THEN 2.5 ELSE i END; CASE i WHEN 1 THEN 'one' WHEN j THEN 'same' ELSE s END; CASE d WHEN CAST('NaN' AS DOUBLE) THEN 1 ELSE 0 END; CASE WHEN i > 0 THEN m ELSE k END; CASE WHEN o THEN t ELSE u END; CASE WHEN o THEN f ELSE i END
     IF(o, i, j); IF(i > j, i, NULL); IF(o, x, w); ROUND(d); ROUND(d, 1); ROUND(e, 2); ROUND(d_small, 3); ROUND(d * 0.05e0, 2); ROUND(i, 1); COALESCE(i, j); COALESCE(i, b, 0); COALESCE(NULL, s, 'none'); COALESCE(d, 0); COALESCE(m, 0); COALESCE(f, d, i); NVL(i, 1.5); IFNULL(s, r); NVL2(i, j, b); NULLIF(i, 1); NULLIF(i, 1.0); NULLIF(s, 'a'); NULLIF(d, 0); NULLIF(x, '1970-01-01')
     ABS(i); ABS(y); ABS(d); ABS(f); ABS(m); NEGATIVE(i); ABS(b_any / 2)
+    UPPER(s); LOWER(s); UCASE(r); LCASE(r); LOWER(UPPER(s)) = s; LENGTH(s); CHAR_LENGTH(r); LENGTH(z); LENGTH(CONCAT(s, r)); REVERSE(s)
+    TRIM(s); LTRIM(s); RTRIM(s); s || r; s || 'x' || r; CONCAT(s, i, r); i || s; CONCAT(s); CONCAT_WS('-', s, r, s); CONCAT_WS(r, s, 'b')
+    SUBSTRING(s, 2); SUBSTRING(s, 2, 1); SUBSTRING(s, 0, 2); SUBSTRING(s, -2); SUBSTRING(s, -2, 1); SUBSTRING(s, -5, 3); SUBSTRING(s, -5, 6); SUBSTRING(s, 1, 0); SUBSTRING(s, 1, -1); SUBSTR(s, 3, 9); SUBSTRING(s FROM 2 FOR 2); SUBSTRING(s FROM 2); SUBSTRING(s, -1, 2147483647); SUBSTRING(s, 2, 2147483647)
+    REPLACE(s, 'a', 'xy'); REPLACE(s, 'ab', ''); REPLACE(s, 'é', 'e'); CONTAINS(s, 'b'); CONTAINS(s, ''); STARTSWITH(s, 'a'); ENDSWITH(s, 'b'); ENDSWITH(s, '')
+    s LIKE '%b'; s LIKE '%a%'; s LIKE 'a_'; s LIKE '_'; s LIKE '__%'; s LIKE 'a%b%'; s LIKE 'a\\_b'; s LIKE 'a\\%'; s LIKE '%.%'; s NOT LIKE '%é%'; s LIKE '_é%'; s LIKE '%\\\\%'; s LIKE '%[%'; s LIKE '😀'; s LIKE '_😀'
+    YEAR(x); MONTH(x); DAY(x); QUARTER(x); DAYOFYEAR(x); DAYOFWEEK(x); WEEKDAY(x); WEEKOFYEAR(x); DAYOFMONTH(w); YEAR(n); MONTH(n); DAY(n); HOUR(n); MINUTE(n); SECOND(n); QUARTER(v); WEEKOFYEAR(v); DAYOFWEEK(v)
+    YEAR(t); MONTH(t); DAY(t); HOUR(t); MINUTE(t); SECOND(t); DAYOFYEAR(u); WEEKDAY(u); EXTRACT(YEAR FROM t); EXTRACT(HOUR FROM n); EXTRACT(DOW FROM x); EXTRACT(DOY FROM x); EXTRACT(WEEK FROM n); EXTRACT(QUARTER FROM n); EXTRACT(MINUTE FROM t)
+    CAST(t AS DATE); CAST(t AS TIMESTAMP_NTZ); CAST(t AS STRING); CAST(n AS STRING); CAST(x AS STRING); CAST(o AS STRING); CAST(i AS STRING); CAST(b_any AS STRING); CAST(m AS STRING); CAST(k AS STRING); CAST(y_any AS STRING)
+    CAST(n - INTERVAL '1000' DAY AS STRING); CAST(CAST(n - INTERVAL '1000' DAY AS DATE) AS STRING); CAST(v + INTERVAL '4000000' DAY AS STRING); YEAR(v + INTERVAL '4000000' DAY); DAY(v - INTERVAL '999999' DAY); n + INTERVAL '90' MINUTE; t - INTERVAL '1' SECOND; n - INTERVAL '1 02:03:04.5' DAY TO SECOND
+    DATE_FORMAT(t, 'yyyy-MM-dd HH:mm:ss.SSS'); DATE_FORMAT(t, "yyyyMMdd'T'HHmm"); DATE_FORMAT(x, 'yyyy/MM/dd'); DATE_FORMAT(x, 'MM'); DATE_FORMAT(u, 'HH:mm'); DATE_FORMAT(t, 'SSSSSS'); DATE_FORMAT(u, 'yyyy_MM')
+    GREATEST(i, j); LEAST(i, j, 3); GREATEST(d, e); LEAST(d, e); GREATEST(s, r); LEAST(s, r, 'ab'); GREATEST(i, b, y); GREATEST(t, u); LEAST(x, w); GREATEST(m, m); LEAST(o, p); GREATEST(i, NULL); LEAST(f, g)
+    FLOOR(d_small); CEIL(d_small); CEILING(d_small * 3); FLOOR(i); CEIL(y); FLOOR(b_any); CEIL(IF(e = e / 1 AND ABS(e) < 1e18, e, NULL)); FLOOR(IF(d > 1e300, d - d, d_small))
+    m + 1; m - 1.25; m * 2; m / 3; m + k; m - k; m * k; k / NULLIF(m, 0); m / NULLIF(k, 0); m % 7; k % NULLIF(m, 0); i * 1.5; i / 2.5; 100.0 / NULLIF(m, 0); b + m; y * m; -(m + 1); ABS(m - 3); m + m + m; m * m * m; l / 3; l * 0.1; l * 100; l + l; l - l; l / NULLIF(l, 0); l % 3; m / 10L; m * 10L; m + CAST(5 AS BIGINT); -m / -7
+    ROUND(m); ROUND(m, 1); ROUND(m, 2); ROUND(m, 5); ROUND(k, 3); ROUND(l, 2); ROUND(m * k, 2); CAST(m AS DECIMAL(10,1)); CAST(k AS DECIMAL(12,0)); CAST(m / 7 AS DECIMAL(14,6)); CAST(d_small AS DECIMAL(10,1)); CAST(d_small * 0.05e0 AS DECIMAL(12,2)); CAST(f AS DOUBLE) > 1; CAST(m AS BIGINT); CAST(k AS BIGINT); CAST(m AS INT); CAST(d_small * 1e3 AS DECIMAL(38,20))
+    CAST(CAST(i AS STRING) AS INT); CAST(CAST(b_any AS STRING) AS BIGINT); CAST('  7 ' AS INT); CAST('+5' AS BIGINT); CAST(CONCAT('\t', y, ' ') AS TINYINT); NULLIF(m, 1.5); CASE WHEN o THEN m ELSE 0 END; m BETWEEN 1 AND 2.5
     CASE WHEN b <> 0 THEN 100 / b END; b <> 0 AND 100 / b > 1; b = 0 OR 100 / b > 1; CASE WHEN b_any < 0 THEN b_any + 1 ELSE b_any - 1 END; IF(j = 0, 0, i % j); COALESCE(IF(b = 0, 0, NULL), 100 DIV b)
     CASE WHEN d_small BETWEEN -100 AND 100 THEN CAST(d_small AS TINYINT) ELSE 0Y END; i IS NULL OR j = 0 OR i DIV j >= 0; CAST(NULL AS INT) + b_any * 0L; NOT (j <> 0 AND i / j > 1) AND p
     """.strip().splitlines()
@@ -192,6 +211,16 @@ FAILING = [
     "CAST(i_any AS DECIMAL(5,2))",
     "o OR i / j > 1",
     "CASE WHEN o THEN i / j ELSE 0 END",
+    "CAST(s AS INT)",
+    "FLOOR(d)",
+    "CEIL(e)",
+    "CAST(CAST(b_any AS STRING) AS INT)",
+    "m / (m - m)",
+    "m % k",
+    "l * l",
+    "CAST(m AS DECIMAL(5,2))",
+    "CAST(m AS TINYINT)",
+    "CAST(d AS DECIMAL(10,2))",
 ]
 
 

@@ -14,11 +14,12 @@ from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.sql.build import has_only, is_flat_type, to_sql
-from planner.sql.value_types import (
+from planner.sql.types.values import (
     ColumnScope,
     NamedSchema,
     UnknownTypeError,
     is_aggregate,
+    is_grouping,
     is_ordered,
     require,
     require_no_aggregate,
@@ -215,11 +216,13 @@ class _Grouped:
         columns: Lower-case names of the keys that are columns.
         texts: SQL of all keys.
         optional: Keys, as in `texts`, that are NULL in some grouping set.
+        has_sets: Whether there are grouping sets.
     """
 
     columns: frozenset[str]
     texts: frozenset[str]
     optional: frozenset[str] = frozenset()
+    has_sets: bool = False
 
     @classmethod
     def of(cls, query: exp.Select, scope: ColumnScope) -> _Grouped | None:
@@ -239,7 +242,9 @@ class _Grouped:
         everything = frozenset[str]().union(*texts)
         always = everything.intersection(*texts)
         names = frozenset(key.name.lower() for key in keys if isinstance(key, exp.Column))
-        return cls(names, everything, everything - always)
+        return cls(
+            names, everything, everything - always, bool(list(group.find_all(exp.GroupingSets)))
+        )
 
     def check(self, node: exp.Expr, results: list[str] | None = None) -> bool:
         """Check that columns outside aggregates are in keys.
@@ -252,6 +257,9 @@ class _Grouped:
             Whether a grouping set may make the expression NULL.
         """
         if is_aggregate(node) or (isinstance(node, exp.Filter) and is_aggregate(node.this)):
+            return False
+        if is_grouping(node):
+            require(self.has_sets and all(_text(key) in self.texts for key in node.expressions))
             return False
         text = _text(node)
         if text in self.texts:
@@ -296,8 +304,6 @@ def _text(node: exp.Expr) -> str:
     return to_sql(node.unnest()).lower()
 
 
-# -- names of columns ----------------------------------------------------------------------------
-
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -305,6 +311,11 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.EQ: "=",
 }
+# Functions that Spark names as they are written, in lower case
+_NAMED = (
+    *("UPPER", "LOWER", "LENGTH", "CONCAT", "TRIM", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE"),
+    *("DATE_FORMAT", "ABS", "GREATEST", "LEAST", "COALESCE"),
+)
 _OPERATORS |= {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
 
 
@@ -331,4 +342,7 @@ def name_of(item: exp.Expr) -> str:
                 return "count(1)"
             require(not isinstance(argument, exp.Distinct))
             return f"{item.name.lower()}({name_of(argument)})"
+        case exp.Anonymous() if item.name.upper() in _NAMED:
+            arguments = ", ".join(name_of(argument) for argument in item.expressions)
+            return f"{item.name.lower()}({arguments})"
     raise UnknownTypeError

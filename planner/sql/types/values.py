@@ -1,4 +1,7 @@
-"""Types and nullability of expressions over named columns, without Spark's analyser."""
+"""Types and nullability of expressions, as Spark's analyser finds them.
+
+Anything uncertain raises `UnknownTypeError`, including everything that Spark might reject.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,36 @@ from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.sql.build import has_only, is_flat_type
+from planner.sql.intervals import fold_interval
+from planner.sql.nodes import KeywordCall
+from planner.sql.types.decimals import (
+    decimal_digits,
+    decimal_of_integer,
+    decimal_result,
+    rounded_type,
+)
+from planner.sql.types.scalar_functions import SCALAR_FUNCTIONS, is_orderable, plain_call
+from runtime.errors import SqlwinError
 
 # From narrow to wide
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*_INTEGERS, "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _ORDERED = (*_NUMBERS, *_TIMES, "string", "boolean")
-# Spark types by sqlglot's type in a cast; and casts that cannot fail
+# Spark types by sqlglot's type in a cast
 _CASTS = {
     exp.DType.DATE: "date",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
     exp.DType.TIMESTAMPTZ: "timestamp",
     exp.DType.TIMESTAMPLTZ: "timestamp",
     exp.DType.DOUBLE: "double",
+    exp.DType.FLOAT: "float",
+    exp.DType.TINYINT: "tinyint",
+    exp.DType.SMALLINT: "smallint",
+    exp.DType.INT: "int",
     exp.DType.BIGINT: "bigint",
+    exp.DType.BOOLEAN: "boolean",
     exp.DType.TEXT: "string",
-}
-_SAFE_CASTS = {
-    ("timestamp_ntz", "date"),
-    ("timestamp", "date"),
-    ("date", "timestamp_ntz"),
-    *((number, "double") for number in _NUMBERS),
-    *((number, "bigint") for number in _INTEGERS),
-    *((number, "string") for number in _INTEGERS),
 }
 # A date, or a date and a time, in the usual format
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
@@ -56,17 +66,21 @@ _AGGREGATES = (
     *_STATISTICS,
     *_BOOLEANS,
 )
+_GROUPINGS = ("GROUPING", "GROUPING_ID")
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
 _SHORT_DIGITS = 18
 
 
-# Qualifier and columns of a relation in FROM
-NamedSchema = tuple[str | None, Schema]
-
-
 class UnknownTypeError(Exception):
-    """Only Spark can determine a type, or whether an expression is valid."""
+    """Only Spark can determine the columns."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,10 @@ class Value:
 
     type: str
     nullable: bool
+
+
+# Qualifier and columns of a relation in FROM
+NamedSchema = tuple[str | None, Schema]
 
 
 @dataclass(frozen=True)
@@ -95,18 +113,14 @@ class ColumnScope:
         return tuple(column for _, schema in self.relations for column in schema)
 
     def condition(self, node: exp.Expr) -> None:
-        """Require that an expression is a condition.
-
-        Raises:
-            UnknownTypeError: It may not be.
-        """
+        """Check that an expression is a condition."""
         require(self.value(node).type == "boolean")
 
     def value(self, node: exp.Expr) -> Value:
         """Return the type and nullability of an expression.
 
         Raises:
-            UnknownTypeError: Only Spark can determine them, or whether the expression is valid.
+            UnknownTypeError: They are not certain.
         """
         match node:
             case exp.Paren():
@@ -147,15 +161,21 @@ class ColumnScope:
                 return Value("boolean", any(operand.nullable for operand in both))
             case exp.Neg():
                 inner = self.value(node.this)
-                require(inner.type in _NUMBERS)
+                require(_is_number(inner.type))
                 return inner
+            case exp.Add() | exp.Sub() if isinstance(node.expression, exp.Interval):
+                return self._shifted(node)
             case exp.Add() | exp.Sub() | exp.Mul():
-                return self._arithmetic(self.value(node.this), self.value(node.expression))
+                return self._arithmetic(node)
             case exp.Mod():
+                if (decimals := self._decimals(node)) is not None:
+                    return decimals
                 both = (self.value(node.this), self.value(node.expression))
                 require(all(operand.type in _INTEGERS for operand in both))
                 return Value(max((v.type for v in both), key=_INTEGERS.index), True)
             case exp.Div():
+                if (decimals := self._decimals(node)) is not None:
+                    return decimals
                 values = [self.value(part) for part in (node.this, node.expression)]
                 require(all(value.type in (*_INTEGERS, "double") for value in values))
                 return Value("double", True)
@@ -174,7 +194,7 @@ class ColumnScope:
                 return self.value(node.this)
             case exp.Anonymous() if node.name.upper() == "ABS" and len(node.expressions) == 1:
                 inner = self.value(node.expressions[0])
-                require(inner.type in _NUMBERS)
+                require(_is_number(inner.type))
                 return inner
             case exp.Anonymous() if node.name.upper() == "SQRT" and len(node.expressions) == 1:
                 inner = self.value(node.expressions[0])
@@ -186,6 +206,30 @@ class ColumnScope:
             case exp.Anonymous() if node.name.upper() == "IF" and len(node.expressions) == 3:
                 self.condition(node.expressions[0])
                 return self._choice(node.expressions[1:], node.expressions[2])
+            case exp.Anonymous() if node.name.upper() in ("GREATEST", "LEAST"):
+                values = [self.value(part) for part in node.expressions]
+                require(len(values) > 1 and all(is_orderable(value.type) for value in values))
+                return Value(_common_type(values), all(value.nullable for value in values))
+            case exp.Anonymous() if node.name.upper() == "NULLIF" and len(node.expressions) == 2:
+                self._comparison(node.expressions)
+                return Value(self.value(node.expressions[0]).type, True)
+            case exp.Anonymous() if node.name.upper() in _GROUPINGS:
+                is_one = node.name.upper() == "GROUPING"
+                require(not is_one or len(node.expressions) == 1)
+                return Value("tinyint" if is_one else "bigint", False)
+            case KeywordCall():
+                if (call := plain_call(node)) is None:
+                    raise UnknownTypeError
+                return self.value(call)
+            case exp.DPipe():
+                call = exp.Anonymous(this="CONCAT", expressions=[node.this, node.expression])
+                return self.value(call)
+            case exp.Anonymous() if node.name.upper() in SCALAR_FUNCTIONS:
+                function = SCALAR_FUNCTIONS[node.name.upper()]
+                values = [self.value(part) for part in node.expressions]
+                require(function.accepts([value.type for value in values]))
+                nullable = function.is_nullable([value.nullable for value in values])
+                return Value(function.result, nullable)
             case exp.Anonymous() if node.name.upper() == "ROUND":
                 return self._round(*node.expressions)
             case exp.Anonymous() if is_aggregate(node) and len(node.expressions) == 1:
@@ -220,11 +264,39 @@ class ColumnScope:
         require(is_number or (len(types) == 1 and types <= set(_ORDERED)))
         return Value("boolean", any(value.nullable for value in values))
 
-    @staticmethod
-    def _arithmetic(left: Value, right: Value) -> Value:
+    def _arithmetic(self, node: exp.Expr) -> Value:
+        if (decimals := self._decimals(node)) is not None:
+            return decimals
+        left, right = self.value(node.this), self.value(node.expression)
         types = (left.type, right.type)
         require(all(type_ in (*_INTEGERS, "double") for type_ in types))
         return Value(max(types, key=_NUMBERS.index), left.nullable or right.nullable)
+
+    def _decimals(self, node: exp.Expr) -> Value | None:
+        """Return the value of arithmetic of decimals and integers, None for other operands."""
+        values = [self.value(part) for part in (node.this, node.expression)]
+        if not any(_DECIMAL.fullmatch(value.type) for value in values):
+            return None
+        types = [
+            _decimal_operand(node.this, values[0]),
+            _decimal_operand(node.expression, values[1]),
+        ]
+        result = decimal_result(_ARITHMETIC[type(node)], *types)
+        may_be_null = isinstance(node, exp.Div | exp.Mod) or any(
+            value.nullable or _may_be_null_after(value.type, type_)
+            for value, type_ in zip(values, types, strict=True)
+        )
+        return Value(result, may_be_null)
+
+    def _shifted(self, node: exp.Expr) -> Value:
+        """Return the value of a time plus or minus a constant interval of days and less."""
+        value = self.value(node.this)
+        require(value.type in ("timestamp", "timestamp_ntz"))
+        try:
+            require(fold_interval(node.expression).months == 0)
+        except SqlwinError as error:
+            raise UnknownTypeError from error
+        return value
 
     def _choice(self, results: list[exp.Expr], default: exp.Expr | None) -> Value:
         """Return the value of CASE or IF over results of one type."""
@@ -233,22 +305,26 @@ class ColumnScope:
         return Value(_common_type(values), is_optional or any(value.nullable for value in values))
 
     def _cast(self, node: exp.Cast) -> Value:
-        target = _CASTS.get(node.to.this)
-        if target is None or node.to.expressions:
+        target = _decimal_target(node.to) or _CASTS.get(node.to.this)
+        if target is None or (node.to.expressions and not _DECIMAL.fullmatch(target)):
             raise UnknownTypeError
         inner = node.this
-        if isinstance(inner, exp.Literal) and inner.is_string:
+        if isinstance(inner, exp.Literal) and inner.is_string and target in _TIMES:
             text = inner.this
-            require(target in _TIMES and _TIME.fullmatch(text) is not None and _is_time(text))
+            require(_TIME.fullmatch(text) is not None and _is_time(text))
             return Value(target, False)
         value = self.value(inner)
-        require((value.type, target) in _SAFE_CASTS or value.type == target)
-        return Value(target, value.nullable)
+        require(value.type == target or _has_cast(value.type, target))
+        return Value(target, value.nullable or _may_be_null_after(value.type, target))
 
     def _round(self, number: exp.Expr, digits: exp.Expr | None = None, *more: exp.Expr) -> Value:
         value = self.value(number)
         require(digits is None or (isinstance(digits, exp.Literal) and digits.is_int))
-        require(value.type in ("float", "double") and not more)
+        require(not more)
+        if _DECIMAL.fullmatch(value.type):
+            kept = 0 if digits is None else int(digits.this)
+            return Value(rounded_type(value.type, kept), value.nullable)
+        require(value.type in ("float", "double"))
         return value
 
     def _aggregate(self, name: str, argument: exp.Expr) -> Value:
@@ -282,6 +358,18 @@ class ColumnScope:
         return Value("bigint" if name == "SUM" and inner in _INTEGERS else "double", True)
 
 
+def _decimal_operand(node: exp.Expr, value: Value) -> str:
+    """Return the decimal type of an operand. An integer literal has as many digits as its text."""
+    inner = node.unnest()
+    literal = inner.this if isinstance(inner, exp.Neg) else inner
+    if isinstance(literal, exp.Literal) and value.type in _INTEGERS:
+        return f"decimal({len(str(int(literal.this)))},0)"
+    type_ = decimal_of_integer(value.type)
+    if type_ is None or isinstance(literal, exp.Cast):  # 10L is a cast, too
+        raise UnknownTypeError
+    return type_
+
+
 def _common_type(values: Sequence[Value]) -> str:
     """Return the common type of integers, or the one type of all values."""
     types = {value.type for value in values}
@@ -297,18 +385,60 @@ def _decimal_result(name: str, digits: int, scale: int) -> str:
     return f"decimal({min(digits + more, _MOST_DIGITS)},{min(scale + more_scale, _MOST_DIGITS)})"
 
 
+def _decimal_target(type_: exp.DataType) -> str | None:
+    """Return the decimal type that a cast names, None for other types."""
+    if type_.this != exp.DType.DECIMAL:
+        return None
+    digits = [int(part.name) for part in type_.expressions]
+    precision, scale = (*digits, 0)[:2] if digits else (10, 0)
+    require(0 <= scale <= precision <= _MOST_DIGITS)
+    return f"decimal({precision},{scale})"
+
+
+def _has_cast(source: str, target: str) -> bool:
+    """Return whether ANSI mode has a cast between different types that this module knows."""
+    if target == "string":
+        return source in _ORDERED or _is_number(source)
+    if _is_number(target):
+        return _is_number(source) or source in ("boolean", "string")
+    if target == "boolean":
+        return source in _NUMBERS
+    return target in _TIMES and source in _TIMES
+
+
+def _may_be_null_after(source: str, target: str) -> bool:
+    """Return whether Spark declares the result of a cast as nullable, whatever its argument is."""
+    if source == target or target == "string":
+        return False
+    digits = decimal_digits(target)
+    operand = decimal_digits(decimal_of_integer(source) or "")
+    if digits is not None and operand is not None:
+        # rounding may add a digit before the point
+        more = (digits[0] - digits[1]) - (operand[0] - operand[1])
+        return more < 0 or (more == 0 and digits[1] < operand[1])
+    if source == "string" or digits is not None:
+        return True
+    is_fraction = source in ("float", "double") or decimal_digits(source) is not None
+    return is_fraction and target in _INTEGERS
+
+
 def is_aggregate(node: exp.Expr) -> bool:
-    """Return whether an expression is a call of a known aggregate function."""
+    """Return whether a node is a call of an aggregate function whose type is known here."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in _AGGREGATES
 
 
 def require_no_aggregate(node: exp.Expr) -> None:
-    """Require that an expression has no aggregate, as in WHERE.
+    """Check that an expression contains no aggregate."""
+    require(not any(is_aggregate(c) or is_grouping(c) for c in node.find_all(exp.Anonymous)))
 
-    Raises:
-        UnknownTypeError: It has one.
-    """
-    require(not any(map(is_aggregate, node.find_all(exp.Anonymous))))
+
+def is_grouping(node: exp.Expr) -> bool:
+    """Return whether a node is GROUPING or GROUPING_ID."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _GROUPINGS
+
+
+def _is_number(type_: str) -> bool:
+    return type_ in _NUMBERS or _DECIMAL.fullmatch(type_) is not None
 
 
 def _is_short_decimal(type_: str) -> bool:
@@ -318,7 +448,7 @@ def _is_short_decimal(type_: str) -> bool:
 
 
 def is_ordered(type_: str) -> bool:
-    """Return whether values of a type can be sorted."""
+    """Return whether values of a type can be compared with certain results."""
     return is_flat_type(type_) and type_ != "binary"
 
 
@@ -345,10 +475,6 @@ def _literal(node: exp.Literal) -> Value:
 
 
 def require(holds: bool) -> None:
-    """Leave the query to Spark's analyser unless a condition holds.
-
-    Raises:
-        UnknownTypeError: The condition does not hold.
-    """
+    """Raise `UnknownTypeError` unless a condition holds."""
     if not holds:
         raise UnknownTypeError

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.scan.wall_clock import is_known_zone, wall_clock_us
+from runtime.compute.wall_clock import is_known_zone, wall_clock_us
 
 SECOND = 1_000_000
 

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from planner.catalog import Schema
 from planner.sql.build import to_sql
-from planner.sql.output_schema import output_schema
+from planner.sql.types.output_schema import output_schema
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import type_ddl
 from sqlwin.parser.parser import parse_query
@@ -82,6 +82,28 @@ KNOWN = [
       for kind in ("INNER", "LEFT", "RIGHT", "FULL OUTER")),
     *(f"SELECT a.one, a.k FROM (SELECT 1 AS one, k FROM t) AS a {kind} JOIN t AS b ON a.k = b.k"
       for kind in ("LEFT SEMI", "LEFT ANTI")),
+    "SELECT UPPER(k), LOWER('A'), LENGTH(k), TRIM(k), CONCAT(k, 'a'), YEAR(ts), MONTH(day), DAY(tz), HOUR(ts) FROM t",
+    "SELECT UPPER('a') AS u, k || 'b' AS c, CONCAT(k, i4) AS d, CONCAT_WS('-', k, k) AS e, SUBSTRING(k, 2, i4) AS f FROM t",
+    "SELECT SUBSTRING(k FROM 2 FOR 3) AS a, REPLACE(k, 'a', 'b') AS b, REVERSE(k) AS c, STARTSWITH(k, 'a') AS d FROM t",
+    *(f"SELECT QUARTER({a}) AS q, DAYOFYEAR({a}) AS y, WEEKOFYEAR({a}) AS w, EXTRACT(YEAR FROM {a}) AS e, "
+      f"DATE_FORMAT({a}, 'yyyy') AS f FROM t" for a in ("ts", "tz", "day")),
+    "SELECT MINUTE(ts) AS m, SECOND(tz) AS s, EXTRACT(HOUR FROM ts) AS h, ts + INTERVAL '1' HOUR AS p, tz - INTERVAL '3' DAY AS d FROM t",
+    *(f"SELECT FLOOR({a}) AS f, CEIL({a}) AS c FROM t" for a in ("i1", "i4", "i8", "d")),
+    *(f"SELECT GREATEST({a}, {a}) AS g, LEAST({a}, {a}) AS l FROM t" for a in TABLE),
+    *(f"SELECT NULLIF({a}, {a}) AS n FROM t" for a in TABLE if a != "w"),
+    "SELECT GREATEST(1, 2) AS a, LEAST(i4, 3) AS b, NULLIF(1, 2) AS c, GREATEST(i4, i8) AS d FROM t",
+    *(f"SELECT m + {a} AS p, m - {a} AS s, m * {a} AS t, m / {a} AS q, m % {a} AS r, {a} + w AS x FROM t"
+      for a in ("m", "w", "i1", "i4", "i8", "1", "-12", "1.50")),
+    "SELECT -m AS n, ABS(w) AS a, 1.5 + 2 AS c, 2 / 3.0 AS q, 1.5 % 1 AS r, ROUND(m) AS o, ROUND(m, 1) AS p, ROUND(w, 3) AS u FROM t",
+    *(f"SELECT {', '.join(f'CAST({a} AS {b}) AS c{i}' for i, b in enumerate(['TINYINT', 'SMALLINT', 'INT', 'BIGINT', 'FLOAT', 'DOUBLE', 'DECIMAL(12,3)', 'DECIMAL(38,0)', 'STRING']))} FROM t"
+      for a in (*NUMBERS, "m", "w", "1", "1.5", "1e0")),
+    *(f"SELECT CAST({a} AS STRING) AS s FROM t" for a in TABLE),
+    "SELECT CAST(k AS INT) AS a, CAST('1' AS BIGINT) AS b, CAST(k AS DOUBLE) AS c, CAST(b AS INT) AS d, CAST(i4 AS BOOLEAN) AS e FROM t",
+    *(f"SELECT CAST({a} AS DATE) AS d, CAST({a} AS TIMESTAMP_NTZ) AS n, CAST({a} AS TIMESTAMP_LTZ) AS z FROM t"
+      for a in ("ts", "tz", "day")),
+    "SELECT k, GROUPING(k) AS g, CASE WHEN GROUPING(day) = 1 THEN 'all' ELSE k END AS c, COUNT(*) AS n FROM t "
+    "GROUP BY GROUPING SETS ((k, day), (k))",
+    "SELECT k, UPPER(k) AS u, m * 2 AS d, SUM(m) / COUNT(*) AS q FROM t GROUP BY k, m",
 ]  # fmt: skip
 # Each is invalid, or has no certain schema
 LEFT = [
@@ -95,12 +117,16 @@ LEFT = [
     "SELECT SUM(SUM(i4)) AS s FROM t",
     "SELECT SUM(k) AS s FROM t",
     "SELECT k, k FROM t",
-    "SELECT m + 1 AS x FROM t",
-    "SELECT UPPER(k) AS u FROM t",
+    "SELECT UPPER(i4) AS u FROM t",
+    "SELECT m + 10L AS x FROM t",
+    "SELECT GROUPING(k) AS g FROM t GROUP BY k",
+    "SELECT k FROM t WHERE GROUPING(k) = 1",
+    "SELECT SUBSTRING(k, i8) AS s FROM t",
+    "SELECT ts + INTERVAL '1' MONTH AS s FROM t",
     "SELECT k FROM t ORDER BY 2",
     "SELECT i4 AS k FROM t ORDER BY k + 1",
     "SELECT COUNT(DISTINCT k) FROM t",
-    "SELECT UPPER('a') AS u",
+    "SELECT INITCAP('a') AS u",
     "SELECT *",
     "SELECT NULL AS n",
     "SELECT DISTINCT k FROM t ORDER BY i4",
@@ -118,7 +144,7 @@ LEFT = [
     "SELECT k FROM t UNION ALL SELECT i4 FROM t",
     "SELECT k FROM t UNION ALL SELECT k, i4 FROM t",
     "SELECT DATE '2020-02-30' AS a FROM t",
-    "SELECT CAST(k AS INT) AS a FROM t",
+    "SELECT CAST(day AS INT) AS a FROM t",
     "SELECT SUM(i4) FILTER (WHERE COUNT(*) > 1) AS s FROM t",
 ]
 COLUMNS: Schema = tuple(

@@ -1,0 +1,1 @@
+"""Types of expressions and columns as Spark determines them, without Spark."""
