@@ -17,8 +17,8 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import Made, make_column
 from planner.catalog import Catalog, column_named
-from planner.lowering.in_process import PlanLowering
-from planner.lowering.in_process_select import Relation, TypesOfLocal
+from planner.lowering.in_process.plan import PlanLowering
+from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.lowering.stream.steps import StreamSteps
 from planner.nodes.logical import Aggregate, Expand, Node, WindowRows
 from planner.nodes.physical import GlobalWindowAggregate
@@ -139,7 +139,7 @@ class _SimulatedLowering(PlanLowering):
         except NotMergeable as reason:
             refuse(str(reason))
         keys = tuple((key.name, below.scan.expression(key.expr)) for key in node.keys)
-        groups = self._grouped(below, keys, plans)
+        groups = self.grouped(below, keys, plans)
         finishes = {plan.call.name: plan.finish for plan in plans}
         made: dict[str, Made] = {
             c.name.lower(): make_column(finishes.get(c.name, column(c.name)), groups.scan)

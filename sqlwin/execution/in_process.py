@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.lowering.in_process import FILES_ON_SPARK, Limits, lower_in_process
+from planner.lowering.in_process.plan import FILES_ON_SPARK, Limits, lower_in_process
 from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions

@@ -17,7 +17,7 @@ from sqlglot import exp
 from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process import Limits, lower_in_process
+from planner.lowering.in_process.plan import Limits, lower_in_process
 from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from planner.lowering.in_process import Limits, lower_in_process
+from planner.lowering.in_process.plan import Limits, lower_in_process
 from runtime.batch.in_process import RowsHere
 from runtime.batch.in_process_partials import types_of_local
 from tests.planner.materialized.stored_tables import Tables
@@ -87,7 +87,7 @@ def test_ranked_rows_are_those_of_sql(tables, function, keys):
 
 @pytest.mark.parametrize(
     "sql",
-    [f"{WINDOWS} ORDER BY UPPER(city)", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
+    [f"{WINDOWS} ORDER BY INITCAP(city)", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
     ids=["expression", "count"],
 )
 def test_other_orders_are_for_spark(tables, sql):

@@ -15,18 +15,18 @@ from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import Made, filter_rows, make_column, merged_windows
 from planner.catalog import Catalog
 from planner.lowering.batch import window_aggregation
-from planner.lowering.in_process_select import (
+from planner.lowering.in_process.relation import (
     END,
     SLICE_END,
     START,
     TIME,
     QueryScope,
     Relation,
-    SelectLowering,
     TypesOfLocal,
     arrow_condition,
     renamed_as,
 )
+from planner.lowering.in_process.select import SelectLowering
 from planner.materialized.windows import merged_types
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (

@@ -1,0 +1,222 @@
+"""Relations of a plan that this process computes, and the rows behind them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from planner.arrow.calls import refuse
+from planner.arrow.expressions import to_arrow_expression
+from planner.arrow.partials import arrow_partials
+from planner.arrow.scan_rows import (
+    Made,
+    RowsOfScan,
+    result_columns,
+)
+from planner.catalog import Catalog, Schema
+from planner.materialized.windows import read_alone
+from planner.nodes.aggregate_plans import AggregatePlan
+from planner.nodes.logical import Node
+from planner.sql.build import (
+    is_flat_type,
+)
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.exchange import WindowProjection
+from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
+from runtime.spec.in_process.relations import (
+    FileRows,
+    LocalRows,
+    MergedWindows,
+    ProjectedRows,
+    Rows,
+    RowScan,
+)
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileScan,
+    LocalStep,
+    PartialColumns,
+    SliceRows,
+    is_local,
+)
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
+from runtime.spec.windows import DAY_US, Tumble, Window
+
+# Names inside a step. Columns of tables and queries never begin with a dollar sign.
+START, END, TIME = "$window_start", "$window_end", "$window_time"
+SLICE_END = "$slice_end"
+# A GROUP BY without windows is a window that contains all rows at this time
+_ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
+
+# Returns the Spark types of the columns of windows that are merged from partials of rows
+TypesOfLocal = Callable[[LocalRows, Sequence[Accumulator]], Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows with the expressions that compute the columns of a query from them.
+
+    Attributes:
+        below: Rows. None: the files of the table of `scan`.
+        scan: Columns, as expressions over the columns of the rows, and filters.
+    """
+
+    below: Rows | None
+    scan: RowsOfScan
+
+
+@dataclass(frozen=True)
+class QueryScope:
+    """Names that a query may read.
+
+    Attributes:
+        relations: Nodes by placeholder name.
+        ctes: Queries of WITH and their own scopes, by lower-case name.
+    """
+
+    relations: Mapping[str, Node] = field(default_factory=dict)
+    ctes: Mapping[str, tuple[exp.Query, QueryScope]] = field(default_factory=dict)
+
+
+class RelationLowering(ABC):
+    """Lowering of the relations of one plan.
+
+    Args:
+        catalog: Catalog with the tables.
+        zone: The session's time zone.
+        types_of_local: Types of windows merged from the partials of rows.
+    """
+
+    def __init__(self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal) -> None:
+        self.catalog = catalog
+        self.zone = zone
+        self.types_of_local = types_of_local
+
+    @abstractmethod
+    def check_files(self, files: ScanSource) -> None:
+        """Check that this process may read files.
+
+        Raises:
+            NotEvaluated: It may not. The message says why.
+        """
+
+    def relation_of(self, rows: Rows, schema: Schema) -> Relation:
+        """Return rows whose columns have the names of the query."""
+        made: dict[str, Made] = {c.name.lower(): ColumnRef(c.name, c.type) for c in schema}
+        return Relation(rows, RowsOfScan((), made, schema, made, (), (), self.zone))
+
+    def project(self, relation: Relation, schema: Schema) -> Rows:
+        """Return the columns `schema` of a relation under these names."""
+        columns = result_columns(relation.scan, schema)
+        filters = relation.scan.filters
+        below = self._read(relation, [*(made for _, made in columns), *filters])
+        return ProjectedRows(below, WindowProjection(columns, filters))
+
+    def _read(self, relation: Relation, read: Sequence[Expression]) -> Rows:
+        """Return the rows of a relation with the columns that expressions read."""
+        below = relation.below
+        if below is None:
+            return FileRows(self._files(relation, read), relation.scan.filters)
+        if isinstance(below, MergedWindows) and is_local(below.input, SliceRows, ArrowBuffer):
+            local, aggregation = read_alone(below.input, below.aggregation, read)
+            return replace(below, input=local, aggregation=aggregation)
+        return below
+
+    def _files(self, relation: Relation, read: Sequence[Expression]) -> ScanSource:
+        """Return the files of a table, with the columns that expressions read."""
+        scan = relation.scan
+        names = {ref.name: ref for expression in read for ref in column_refs(expression)}
+        places = {name: place for place, name in enumerate(scan.of_table)}
+        columns = [Column(ref.name, ref.type) for ref in names.values()]
+        columns.sort(key=lambda c: (places[c.name.partition(".")[0].lower()], c.name))
+        if not columns:
+            # rows are counted by any column
+            columns = [c for c in scan.schema if is_flat_type(c.type)][:1]
+        source = self.catalog.scan_source(scan.table, tuple(columns), scan.filters)
+        if isinstance(source, str):
+            refuse(source)
+        if not isinstance(source, ScanSource):
+            refuse(f"Spark reads {'.'.join(scan.table)}")
+        self.check_files(source)
+        return source
+
+    def local(
+        self,
+        relation: Relation,
+        keys: tuple[tuple[str, Expression], ...],
+        partials: tuple[PartialColumns[Expression], ...],
+        time: Expression,
+        window: tuple[Window, str, str, str],
+    ) -> LocalRows:
+        """Return the local stage over a relation.
+
+        Args:
+            relation: Rows to aggregate.
+            keys: Group keys.
+            partials: Partials of the accumulators.
+            time: Time column.
+            window: Window, name and type of the time column, name of the slice end column.
+        """
+        for name, key in keys:
+            if not is_flat_type(key.type):
+                refuse(f"the key {name} is {key.type.upper()}, which only Spark can group by")
+        filters = relation.scan.filters
+        read = [*filters, time, *(key for _, key in keys)]
+        for partial in partials:
+            read += [*partial.args, *([partial.condition] if partial.condition else [])]
+        below = self._read(relation, read)
+        of = (keys, partials, time, self.zone, filters)
+        if isinstance(below, FileRows):
+            return LocalStep(FileScan(*of, below.files), ArrowBuffer(), *window)
+        return LocalStep(RowScan(*of, below), ArrowBuffer(), *window)
+
+    def grouped(
+        self,
+        below: Relation,
+        keys: tuple[tuple[str, Expression], ...],
+        plans: tuple[AggregatePlan, ...] = (),
+        *,
+        is_total: bool = False,
+    ) -> Relation:
+        """Return one row per combination of keys, with the merged columns of aggregates."""
+        partials = arrow_partials(plans, below.scan)
+        window = (_ONE_WINDOW, "", "timestamp_ntz", SLICE_END)
+        local = self.local(below, keys, partials, _ONE_TIME, window)
+        merged = tuple(part for plan in plans for part in plan.accumulators)
+        names = tuple(name for name, _ in keys)
+        aggregation = WindowAggregation(_ONE_WINDOW, names, SLICE_END, merged, START, END)
+        types = self.types_of_local(local, merged)
+        outputs = (*names, *(name for part in merged for name in part.output_columns))
+        if missing := [name for name in outputs if name not in types]:
+            refuse(f"the type of {missing[0]} is Spark's")
+        rows = MergedWindows(local, aggregation, is_total=is_total, has_windows=False)
+        return self.relation_of(rows, tuple(Column(name, types[name]) for name in outputs))
+
+
+def renamed(relation: Relation, schema: Schema) -> Relation:
+    """Return a relation with other names for its columns, in order."""
+    own = relation.scan.schema
+    if len({column.name.lower() for column in own}) < len(own):
+        refuse("two columns have the same name")
+    columns = {
+        new.name.lower(): relation.scan.columns[old.name.lower()]
+        for old, new in zip(own, schema, strict=True)
+    }
+    return replace(relation, scan=replace(relation.scan, schema=schema, columns=columns))
+
+
+def renamed_as(relation: Relation, schema: Schema) -> Relation:
+    """Return the relation of a whole query under the names of its schema."""
+    if len(relation.scan.schema) != len(schema):
+        refuse("Spark expands its select list")
+    return renamed(relation, schema)
+
+
+def arrow_condition(expr: exp.Expr, schema: Schema, zone: str) -> Expression:
+    """Return a condition over some columns."""
+    made = to_arrow_expression(expr, schema, zone)
+    return refuse(made) if isinstance(made, str) else made
