@@ -6,6 +6,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 
 if TYPE_CHECKING:
+    from runtime.frames.scan_counts import StatementCounts
     from runtime.local.scan_rows import ScanRows
     from runtime.scan.splits import Split
     from runtime.scan.stores import Store
@@ -62,6 +64,24 @@ class RowCounts:
         for column, rows in self._scans:
             n_rows[column] += rows.n_null_times
         return [(column, n) for column, n in n_rows.items() if n]
+
+
+@dataclass(frozen=True)
+class RowCountsOfSet:
+    """Counts of the statements of a set together."""
+
+    parts: Sequence[StatementCounts]
+
+    def rows_read(self) -> int:
+        """Return the number of rows read."""
+        return sum(part.rows_read() for part in self.parts)
+
+    def null_times(self) -> list[tuple[str, int]]:
+        """Return the time column, and the number of rows that were dropped without a time."""
+        n_rows: Counter[str] = Counter()
+        for part in self.parts:
+            n_rows.update(dict(part.null_times()))
+        return list(n_rows.items())
 
 
 def map_splits(

@@ -87,6 +87,10 @@ class Definitions:
         message = self._add(statement, spec)
         return message, (*notes, *idle_notes(spec)) if message == _ADDED else ()
 
+    def filled_table(self, statement: CreateTable, rows: StructType) -> TableSpec:
+        """Return the table that CREATE TABLE AS creates for rows, without creating it."""
+        return self._spec(statement, rows)
+
     def create_view(self, statement: CreateView) -> str:
         """Add a view; return a message.
 

@@ -34,6 +34,7 @@ from sqlwin.statements.placeholders import copy_token
 
 if TYPE_CHECKING:
     from runtime.frames.meter import Meter
+    from runtime.spec.in_process.step import InProcessStep
     from runtime.spec.steps import Step
     from sqlwin.execution.analyze import Watched
 
@@ -130,8 +131,8 @@ class Explanations:
                 names_columns = bool(statement.columns or statement.static)
                 place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
                 return [with_place(document, place)]
-            if sink is not None:
-                return [document]
+            if isinstance(statement, CreateTable):
+                return [with_place(document, self._place_of_new_table(statement, plan))]
             return [with_place(document, self._plans.in_process(plan))]
 
         from runtime.batch.execute import dataframe
@@ -156,6 +157,17 @@ class Explanations:
 
         with self._plans.errors_of(statement.text):
             return measure([document], [plan.physical], self._plans.spark, run)
+
+    def _place_of_new_table(self, statement: CreateTable, plan: Plan) -> InProcessStep | str:
+        """Return the step that computes the rows of CREATE TABLE AS, or why Spark runs it."""
+        place = self._plans.in_process(plan)
+        if isinstance(place, str):
+            return place
+        from sqlwin.catalog.definitions import Definitions
+
+        rows = self._plans.rows_here(plan, place)
+        table = Definitions(self._plans.catalog).filled_table(statement, rows.schema)
+        return self._plans.place_of_insert(plan, table, names_columns=False)
 
     def _of_stream(
         self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool
@@ -211,6 +223,8 @@ class Explanations:
         ]
         if not analyze:
             names = [".".join(insert.name) for insert in inserts]
+            if not any(self._plans.is_stream(plan) for plan in plans):
+                return self._with_places(documents, inserts)
             return [
                 replace(document, text=f"{document.text}\n{section}") if section else document
                 for document, section in zip(
@@ -230,6 +244,19 @@ class Explanations:
 
         physical = [plan.physical for plan in plans]
         return measure(documents, physical, self._plans.spark, run)
+
+    def _with_places(
+        self, documents: Sequence[QueryDocument], inserts: Sequence[Insert]
+    ) -> list[QueryDocument]:
+        """Return documents of the INSERTs of a set with the place where they run."""
+        plans = self._plans.plans_together(inserts, has_sinks=False)
+        tables = [target_of(self._plans.catalog, insert) for insert in inserts]
+        places = self._plans.places_of_set(inserts, plans, tables)
+        if isinstance(places, str):
+            return [with_place(document, places) for document in documents]
+        return [
+            with_place(document, place) for document, place in zip(documents, places, strict=True)
+        ]
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
         """Return the section about each INSERT's stream, empty for bounded tables.

@@ -256,6 +256,18 @@ def dependencies(
     ]
 
 
+def reads_earlier_target(
+    targets: Sequence[tuple[Name, TableSpec | None]],
+    queries: Sequence[exp.Query],
+    catalog: SessionCatalog,
+    resolved: Callable[[str], str],
+) -> bool:
+    """Return whether an INSERT reads a table that an earlier one writes; as `dependencies`."""
+    written = [_place(name, table, resolved) for name, table in targets]
+    read = [_places_read(query, catalog, resolved) for query in queries]
+    return any(written[i] in read[j] for j in range(len(queries)) for i in range(j))
+
+
 def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) -> str:
     """Return an identity of the place where a table keeps its rows."""
     if table is not None:

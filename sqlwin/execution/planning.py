@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process import FILES_ON_SPARK
+from planner.lowering.in_process.plan import FILES_ON_SPARK
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
@@ -27,7 +27,7 @@ from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementSca
 from runtime.frames.scan_source import store_of_scan, unlike_spark
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
-from runtime.spark.files import refuse_remote_streams
+from runtime.spark.files import refuse_remote_streams, resolve
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
@@ -364,6 +364,50 @@ class Plans:
         if not takes_as_is(schema, table):
             return "Spark casts the rows to the types of the table"
         return place
+
+    def places_of_set(
+        self, inserts: Sequence[Insert], plans: Sequence[Plan], tables: Sequence[TableSpec | None]
+    ) -> list[InProcessStep] | str:
+        """Return the steps of the INSERTs of a set, or why Spark runs all of them.
+
+        Args:
+            inserts: INSERTs of the set.
+            plans: Plan of each query in batch.
+            tables: Target of each; None for a table of Spark's catalog.
+        """
+        from sqlwin.execution.inserts import reads_earlier_target
+
+        targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
+        queries = [insert.ast for insert in inserts]
+        if reads_earlier_target(targets, queries, self.catalog, partial(resolve, self._spark)):
+            # the files of a table are listed when its query is planned
+            return "an INSERT reads a table that an earlier one of the set writes"
+        places: list[InProcessStep] = []
+        for insert, plan, table in zip(inserts, plans, tables, strict=True):
+            names_columns = bool(insert.columns or insert.static)
+            place = self.place_of_insert(plan, table, names_columns=names_columns)
+            if isinstance(place, str):
+                is_general = place == FILES_ON_SPARK
+                return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
+            places.append(place)
+        return places
+
+    def rows_of_set_here(
+        self, plans: Sequence[Plan], places: Sequence[InProcessStep]
+    ) -> tuple[list[BatchRows], StatementCounts]:
+        """Return the rows of INSERTs that this process computes, and their counts together."""
+        from runtime.batch.in_process_scan import RowCountsOfSet
+
+        rows, counts = [], []
+        for plan, place in zip(plans, places, strict=True):
+            rows.append(self.rows_here(plan, place))
+            assert self.last_scan_counts is not None
+            counts.append(self.last_scan_counts)
+        together = RowCountsOfSet(tuple(counts))
+        if self.run is not None:
+            self.run.scan_counts = together
+        self.last_scan_counts = together
+        return rows, together
 
     def needs_spark_for(self, table: TableSpec) -> bool:
         """Return whether Spark has to write rows of this process to a table."""

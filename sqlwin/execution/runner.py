@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 _WITHOUT_SPARK = (
     nodes.Query,
     nodes.Insert,
+    nodes.StatementSet,
     nodes.Explain,
     nodes.CreateTable,
     nodes.CreateView,

@@ -179,8 +179,15 @@ class Inserts:
         """Run the INSERTs of a set. Over bounded tables, check all before the first one runs."""
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
+        if None in tables:
+            self._plans.catalog.start_spark()
         plans = self._plans.plans_together(inserts, has_sinks=False)
         are_streams = [self._plans.is_stream(plan) for plan in plans]
+        if not any(are_streams):
+            places = self._plans.places_of_set(inserts, plans, tables)
+            if not isinstance(places, str):
+                return self._run_here(statement, plans, places, tables)
+        self._plans.catalog.start_spark()
         if all(are_streams):
             # Start all of them before waiting for the first
             started = self._start_set(statement, plans, tables)
@@ -189,10 +196,37 @@ class Inserts:
             results: Sequence[Inserted] = [self.insert(insert) for insert in inserts]
         else:
             results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
-        counts = [result.row_count for result in results]
-        total = sum(count or 0 for count in counts) if None not in counts else None
-        message = "\n".join(result.message for result in results)
-        return InsertResult(statement.text, message, total, scan_counts=self._plans.scan_counts)
+        return replace(_result_of_set(statement, results), scan_counts=self._plans.scan_counts)
+
+    def _run_here(
+        self,
+        statement: StatementSet,
+        plans: Sequence[Plan],
+        places: Sequence[InProcessStep],
+        tables: Sequence[TableSpec | None],
+    ) -> InsertResult:
+        """Run INSERTs over bounded tables in this process, one after the other.
+
+        Raises:
+            SqlwinError: An INSERT failed: the hint describes the others.
+        """
+        inserts = statement.inserts
+        rows, counts = self._plans.rows_of_set_here(plans, places)
+        fitted = [
+            self._fit(insert, own, table)
+            for insert, own, table in zip(inserts, rows, tables, strict=True)
+        ]
+        outcomes = [Outcome[InsertResult](begun=False) for _ in inserts]
+        results: list[Inserted] = []
+        with self._plans.jobs_run():
+            for number, insert in enumerate(inserts):
+                try:
+                    results.append(self._write(insert, fitted[number], tables[number]))
+                except SqlwinError as error:
+                    outcomes[number] = Outcome(error=error)
+                    raise _with_progress(number, inserts, outcomes) from error
+                outcomes[number] = Outcome()
+        return replace(_result_of_set(statement, results), scan_counts=counts)
 
     def run_together(
         self,
@@ -275,6 +309,14 @@ class Inserts:
         with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
         return self._fit(insert, BatchRows.of(rows), table)
+
+
+def _result_of_set(statement: StatementSet, results: Sequence[Inserted]) -> InsertResult:
+    """Return the result of a set from the results of its INSERTs."""
+    counts = [result.row_count for result in results]
+    total = sum(count or 0 for count in counts) if None not in counts else None
+    message = "\n".join(result.message for result in results)
+    return InsertResult(statement.text, message, total)
 
 
 def _first_failed(outcomes: Sequence[Outcome[InsertResult]]) -> int | None:

@@ -17,7 +17,7 @@ import sqlwin
 from sqlwin.session import Session
 from tests.end_to_end.batch.test_in_process_files import trips
 from tests.goldens import ROOT
-from tests.unstarted import unstarted_spark
+from tests.unstarted import NeedsSparkError, unstarted_spark
 
 OUT = (
     "CREATE TABLE out (city STRING, n BIGINT, s BIGINT, t TIMESTAMP_LTZ, u TIMESTAMP_NTZ, "
@@ -108,11 +108,86 @@ def test_a_failed_insert_leaves_nothing(base: Path) -> None:
     assert not (base / "out").exists()
 
 
+SET_OF_TWO = (
+    "EXECUTE STATEMENT SET BEGIN INSERT INTO out {first}; "
+    "INSERT INTO hours SELECT window_end, SUM(fare) FROM TABLE(TUMBLE(TABLE trips, "
+    "DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end; END"
+)
+
+
+def with_hours(session: sqlwin.Session, base: Path) -> sqlwin.Session:
+    session.execute(
+        "CREATE TABLE hours (window_end TIMESTAMP(3), s BIGINT) WITH ('connector' = 'filesystem', "
+        f"'path' = '{base}/hours', 'format' = 'parquet')"
+    )
+    return session
+
+
+def test_a_statement_set_is_inserted_without_spark(base: Path) -> None:
+    session = with_hours(without_spark(base), base)
+    sql = SET_OF_TWO.format(first=ROWS)
+    assert session.explain(sql).count("== Execution ==\nin process: ") == 2
+    (inserted,) = session.execute(sql)
+    n_hours = len(rows_of(session, "SELECT * FROM hours"))
+    assert inserted.message == f"INSERT INTO out: 4 rows\nINSERT INTO hours: {n_hours} rows"
+    assert inserted.row_count == 4 + n_hours
+    assert rows_of(session, "SELECT * FROM out") == rows_of(session, ROWS)
+    (by_hand,) = session.execute("SELECT SUM(s) AS s FROM hours")
+    (expected,) = session.execute("SELECT SUM(fare) AS s FROM trips WHERE ts IS NOT NULL")
+    assert by_hand.to_arrow() == expected.to_arrow()
+    # a set that runs again adds its rows again, as on Spark
+    session.execute(sql)
+    assert len(rows_of(session, "SELECT * FROM hours")) == 2 * n_hours
+
+
+def test_a_set_that_reads_what_it_writes_runs_on_spark(base: Path) -> None:
+    session = with_hours(without_spark(base), base)
+    session.execute("INSERT INTO hours VALUES (TIMESTAMP '2024-01-01 00:00:00', 5000000000)")
+    reading = "INSERT OVERWRITE hours SELECT window_end, s + 1 AS s FROM hours"
+    writing = "INSERT INTO hours VALUES (TIMESTAMP '2024-01-01 00:00:00', 6000000000)"
+    explained = session.explain(f"EXECUTE STATEMENT SET BEGIN {writing}; {reading}; END")
+    assert explained.count("on Spark: an INSERT reads a table that an earlier one") == 2
+    session.execute(f"EXECUTE STATEMENT SET BEGIN {reading}; {writing}; END")
+    assert rows_of(session, "SELECT s FROM hours") == ["{'s': 5000000001}", "{'s': 6000000000}"]
+
+
+def test_a_failed_set_names_the_statements_that_completed(base: Path) -> None:
+    session = with_hours(without_spark(base), base)
+    overflow = ROWS.replace("SUM(fare) AS s", "SUM(fare) * 9223372036854775807 AS s")
+    with pytest.raises(sqlwin.SqlwinError, match="overflow") as caught:
+        session.execute(SET_OF_TWO.format(first=overflow))
+    assert "INSERT 1 of 2 in the statement set failed (out): hours was not started" in str(
+        caught.value
+    )
+    assert files_in(base / "out") == files_in(base / "hours") == []
+
+
+def test_one_statement_that_needs_spark_takes_the_set_there(base: Path) -> None:
+    session = with_hours(without_spark(base), base)
+    sql = SET_OF_TWO.format(first="SELECT INITCAP(rider) AS c, n, s, t, u, p, x FROM out")
+    with pytest.raises(NeedsSparkError):
+        session.execute(sql)
+    assert files_in(base / "hours") == []
+
+
+def test_explain_of_create_table_as_says_where_it_runs(base: Path) -> None:
+    session = without_spark(base)
+    create = (
+        f"CREATE TABLE copy WITH ('connector' = 'filesystem', 'path' = '{base}/copy', "
+        "'format' = '{}') AS SELECT rider, fare FROM trips"
+    )
+    place = session.explain(create.format("parquet")).partition("== Execution ==\n")[2]
+    assert place.startswith("in process: ")
+    place = session.explain(create.format("orc")).partition("== Execution ==\n")[2]
+    assert place == "on Spark: Spark writes orc\n"
+    assert not (base / "copy").exists()
+
+
 KILLED = """
 import os, signal, sys
 import pyarrow.parquet as pq
 from sqlwin.session import Session
-from tests.unstarted import unstarted_spark
+from tests.unstarted import NeedsSparkError, unstarted_spark
 
 class Killed(pq.ParquetWriter):
     def write_table(self, *args, **options):
