@@ -64,7 +64,15 @@ INSERTED = (
 # Files whose queries a default run samples in further modes
 SAMPLED = ("ranks/top_n.slt", "windows/hop.slt")
 # Smallest number of queries that run without Spark
-LEAST_IN_PROCESS = {"windows/hop.slt": 6, "windows/session.slt": 5, "windows/spellings.slt": 15}
+LEAST_IN_PROCESS = {
+    "joins/inner.slt": 11,
+    "ranks/top_n.slt": 14,
+    "windows/group_windows.slt": 12,
+    "windows/hop.slt": 12,
+    "windows/session.slt": 8,
+    "windows/shapes.slt": 86,
+    "windows/spellings.slt": 24,
+}
 
 
 def cases() -> Iterator[Any]:
