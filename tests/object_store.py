@@ -101,9 +101,9 @@ class ObjectStore:
 
     def settings(self, **changed: str) -> dict[str, str]:
         """Return Hadoop's settings; `secret_key="x"` changes `fs.s3a.secret.key`."""
-        said = {"endpoint": self.endpoint, "endpoint.region": "us-east-1", **KEYS}
-        said |= {name.replace("_", "."): value for name, value in changed.items()}
-        return {f"fs.s3a.{name}": value for name, value in said.items()}
+        settings = {"endpoint": self.endpoint, "endpoint.region": "us-east-1", **KEYS}
+        settings |= {name.replace("_", "."): value for name, value in changed.items()}
+        return {f"fs.s3a.{name}": value for name, value in settings.items()}
 
     def configure(self, spark: SparkSession) -> None:
         """Configure the store in a Spark session."""

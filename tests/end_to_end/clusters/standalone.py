@@ -188,12 +188,12 @@ for line in sys.stdin:
     names["answer"] = None
     try:
         exec(json.loads(line), names)
-        said = {"answer": names["answer"]}
+        answer = {"answer": names["answer"]}
     except sqlwin.SqlwinError as error:
-        said = {"error": str(error)}
+        answer = {"error": str(error)}
     except BaseException:
-        said = {"trace": traceback.format_exc()}
-    print(json.dumps(said, default=str), file=out, flush=True)
+        answer = {"trace": traceback.format_exc()}
+    print(json.dumps(answer, default=str), file=out, flush=True)
 session.close()
 """
 

@@ -137,7 +137,7 @@ def deadly(values):
 session.register_function(f"deadly_{{name}}", deadly, "bigint")
 session.register_aggregate(f"total_{{name}}", Total(Death("{whose}", "{tmp_path}/global-stage", {totals})))
 (done,) = session.execute('''INSERT INTO totals {windows(f"total_{mode}_{whose}", f"deadly_{mode}_{whose}(v)")}''')
-answer = {{"said": done.message, "rows": rows("SELECT * FROM totals"),
+answer = {{"message": done.message, "rows": rows("SELECT * FROM totals"),
           "wanted": rows('''{windows("SUM")}''')}}
 session.execute("RESET 'execution.checkpointing.dir'")
 """)
@@ -146,7 +146,7 @@ session.execute("RESET 'execution.checkpointing.dir'")
     assert len(result["wanted"]) > 80
     assert result["rows"] == result["wanted"]
     assert on_disk(tmp_path / "out") == len(result["wanted"])
-    assert f"{len(result['wanted'])} rows" in result["said"]
+    assert f"{len(result['wanted'])} rows" in result["message"]
     assert not list(tmp_path.rglob("_temporary"))
 
 

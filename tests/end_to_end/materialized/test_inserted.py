@@ -130,8 +130,8 @@ def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
     assert shown["status"] == "continuous"
     names = fresh_session.execute("SHOW TABLES")[0].table.to_pylist()
     assert not any("inserted_rows" in str(row) for row in names)
-    said = fresh_session.execute("SHOW CREATE MATERIALIZED TABLE m")[0].table.to_pylist()
-    assert "REFRESH_MODE = CONTINUOUS" in str(said)
+    shown = fresh_session.execute("SHOW CREATE MATERIALIZED TABLE m")[0].table.to_pylist()
+    assert "REFRESH_MODE = CONTINUOUS" in str(shown)
     fresh_session.execute("DROP MATERIALIZED TABLE m")
     refused("SELECT * FROM `m__inserted_rows`", "m__inserted_rows", SqlwinError)
 

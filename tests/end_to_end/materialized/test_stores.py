@@ -106,8 +106,8 @@ def test_slices_in_a_store_follow_files_in_a_store(
     # the key appears nowhere
     definition = str(open_slices(place(store, f"{name}/m")).definition)
     shown = lake.execute("SHOW CREATE MATERIALIZED TABLE m")[0]
-    for said in (definition, str(shown.rows)):
-        assert KEYS["secret.key"] not in said and KEYS["access.key"] not in said
+    for text in (definition, str(shown.rows)):
+        assert KEYS["secret.key"] not in text and KEYS["access.key"] not in text
     lake.execute("DROP MATERIALIZED TABLE m")
     assert list(place(store, f"{name}/m").files.files_below(store.uri(f"{name}/m"))) == []
 

@@ -51,8 +51,8 @@ def test_rows_go_into_a_topic_and_come_back(fresh_session: sqlwin.Session, broke
     broker.send("totals", [b'{"name": "c",\n"n": "many"}'], partition=2)
     with pytest.raises(sqlwin.SqlwinError) as caught:
         rows_of(fresh_session, "SELECT n FROM totals")
-    said = r"table `totals`: topic 'totals', partition 2, offset \d: not valid JSON for the columns name, n, "
-    assert re.fullmatch(said + r'at: {"name": "c", "n": "many"}', caught.value.message)
+    pattern = r"table `totals`: topic 'totals', partition 2, offset \d: not valid JSON for the columns name, n, "
+    assert re.fullmatch(pattern + r'at: {"name": "c", "n": "many"}', caught.value.message)
     hint = "/*+ OPTIONS('json.ignore-parse-errors' = 'true') */"
     assert rows_of(fresh_session, f"SELECT COUNT(*) AS n FROM totals {hint}")[0].n == 2
     with pytest.raises(sqlwin.SqlwinError) as caught:
@@ -261,10 +261,10 @@ def test_messages_of_a_schema_registry_are_read_by_the_windows_task(
     with serve_registry(Registry("reader:secret-of-mine")) as registry:
         registry.put(1, first)
         registry.put(2, later)
-        for number, said, keys in ((1, first, range(60)), (2, later, range(60, 100))):
+        for number, writer_schema, keys in ((1, first, range(60)), (2, later, range(60, 100))):
             rows = [{"k": 1, "v": key, "ts": midnight + key * 1000} for key in keys]
             head = b"\0" + number.to_bytes(4, "big")
-            broker.send("avro", [head + value for value in encode(said, *rows)], number)
+            broker.send("avro", [head + value for value in encode(writer_schema, *rows)], number)
         broker.send("avro", [None], 3)
         fresh_session.execute(f"""
             CREATE TABLE bids (k BIGINT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition')

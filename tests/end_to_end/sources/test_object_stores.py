@@ -161,18 +161,18 @@ def test_listings_are_as_long_as_a_micro_batch_may_be(store: ObjectStore, tmp_pa
 def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> None:
     store.put("fails/a.parquet", minutes(0))
     actual = listing(store, "fails", tmp_path, **{"source.monitor-interval": "10 ms"})
-    said: list[BaseException] = []
+    errors: list[BaseException] = []
     over = threading.Event()
 
     def failed(error: BaseException) -> None:
-        said.append(error)
+        errors.append(error)
         over.set()
 
     with store.failing("InvalidAccessKeyId"):
         actual.start(failed)
         assert over.wait(180)
     actual.stop()
-    assert "spark.hadoop.fs.s3a.access.key" in str(said[0])
+    assert "spark.hadoop.fs.s3a.access.key" in str(errors[0])
 
 
 def test_a_listing_that_was_stopped_is_not_kept(store: ObjectStore, tmp_path: Path) -> None:

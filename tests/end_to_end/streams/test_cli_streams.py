@@ -70,7 +70,7 @@ def test_rows_of_a_stream_reach_a_pipe_as_they_come() -> None:
     while second_of(process.stdout.readline()) == second_of(first):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=SECONDS)
-    assert process.returncode == 130, said
-    assert "stopped" in said
-    assert "execution.checkpointing.dir" in said
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130, errors
+    assert "stopped" in errors
+    assert "execution.checkpointing.dir" in errors

@@ -27,13 +27,13 @@ def test_files_in_a_store_are_under_the_scheme_of_the_table():
 
 
 def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
-    said = {
+    settings = {
         "fs.s3a.endpoint": "http://minio:9000",
         "fs.s3a.access.key": "who",
         "fs.s3a.secret.key": "what",
         "fs.s3a.connection.timeout": "7s",
     }
-    store = store_of("s3a://lake/t", said.get)
+    store = store_of("s3a://lake/t", settings.get)
     delta = TablePlace("s3a://lake/t", store).delta_options
     assert delta == {
         "aws_access_key_id": "who",

@@ -156,8 +156,8 @@ def test_a_store_that_is_not_there_or_fails_names_the_setting(flat: AzureStore) 
 
 
 def options(uri: str, **settings: str) -> dict[str, object]:
-    said = {f"fs.azure.{name}": value for name, value in settings.items()}
-    result = store_of(uri, said.get)
+    hadoop_settings = {f"fs.azure.{name}": value for name, value in settings.items()}
+    result = store_of(uri, hadoop_settings.get)
     assert result is not None
     given = dict(result.options)
     assert given.pop("account_name") == ACCOUNT

@@ -193,8 +193,8 @@ def test_a_store_that_is_not_there_names_the_setting(store: ObjectStore) -> None
     secure = store.endpoint.replace("http:", "https:")
     assert "spark.hadoop.fs.s3a.connection.ssl.enabled" in error_of(store, endpoint=secure)
     with store.failing("slow", seconds=3):
-        said = error_of(store, **{"connection.timeout": "1s", "attempts.maximum": "1"})
-        assert "spark.hadoop.fs.s3a.connection.timeout" in said
+        message = error_of(store, **{"connection.timeout": "1s", "attempts.maximum": "1"})
+        assert "spark.hadoop.fs.s3a.connection.timeout" in message
 
 
 def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:

@@ -34,7 +34,7 @@ from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+LAST_LINES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 CONF = [
     "--conf", "spark.driver.memory=1g",
     "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -118,12 +118,12 @@ class Program:
             # the first signal is handled when the next one has its default effect
             self.wait_until(lambda: not catches_signal(self.process.pid, number))
             self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=SECONDS)
+        _, errors = self.process.communicate(timeout=SECONDS)
         # a second signal kills the process; a shell reports the same exit code
-        assert self.process.returncode == (128 + number if times == 1 else -number), said
-        assert "Traceback" not in said and "Exception" not in said, said
-        lines = said.splitlines()
-        assert times > 1 or lines[-1] == SAID[number], said
+        assert self.process.returncode == (128 + number if times == 1 else -number), errors
+        assert "Traceback" not in errors and "Exception" not in errors, errors
+        lines = errors.splitlines()
+        assert times > 1 or lines[-1] == LAST_LINES[number], errors
         wait_for_end(below)
         return lines
 
@@ -273,8 +273,8 @@ def test_between_the_micro_batches_of_a_stream(
         # the closed windows of two minutes
         program.wait_until(lambda: len(lines_of(tmp_path / "counts0")) == 4)
         program.wait_until(lambda: n_batches("offsets") == n_batches("commits"))
-        said = program.stop(signal.SIGTERM)
-    assert any("stopped" in line for line in said)
+        lines = program.stop(signal.SIGTERM)
+    assert any("stopped" in line for line in lines)
     events(tmp_path / "in/1.json", *range(150, 300, 3))
     check_next_run(fresh_session, tmp_path)
 
@@ -289,9 +289,9 @@ def test_in_a_micro_batch_of_a_statement_set(
     with running(*stream_statements(tmp_path, n_sinks=2)) as program:
         program.wait_until(lambda: any(tmp_path.glob("checkpoint/*/spark/offsets/0")))
         program.opens(tmp_path / "in/0.json.gz")
-        said = program.stop(number, times)
+        lines = program.stop(number, times)
     if times == 1:
-        assert any("stopped" in line for line in said)
+        assert any("stopped" in line for line in lines)
     else:
         assert not lines_of(tmp_path / "counts0") and not lines_of(tmp_path / "counts1")
     check_next_run(fresh_session, tmp_path, n_sinks=2)

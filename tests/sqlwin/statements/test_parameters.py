@@ -132,7 +132,7 @@ def test_what_sql_has_none_like_is_refused_at_its_place(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "params", "said"),
+    ("sql", "params", "message"),
     [
         ("SELECT :day", None, "missing value for the parameter :day\n  at line 1, column 8\n"),
         ("SELECT :day", {"dya": 1}, "did you mean :dya?"),
@@ -147,11 +147,11 @@ def test_what_sql_has_none_like_is_refused_at_its_place(value: object) -> None:
     ],
 )
 def test_each_parameter_has_a_value_and_each_value_a_parameter(
-    sql: str, params: Any, said: str
+    sql: str, params: Any, message: str
 ) -> None:
     with pytest.raises(SqlwinError) as raised:
         check(sql, params)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_list_fills_in_and_is_an_array_elsewhere() -> None:

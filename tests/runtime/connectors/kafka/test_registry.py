@@ -177,19 +177,19 @@ def test_a_registry_that_has_no_leader_yet_is_asked_again(registry: Registry) ->
 
 
 def test_options_are_flinks() -> None:
-    said = {
+    options = {
         "value__format": "avro-confluent",
         "format": "",
         "value__avro-confluent__url": "https://h:8081",
         "value__avro-confluent__basic-auth__user-info": "me:pw",
         "value__avro-confluent__ssl__truststore__location": "/ca.pem",
     }
-    assert registry_of(kafka(**said)) == {
+    assert registry_of(kafka(**options)) == {
         "url": "https://h:8081", "user_info": "me:pw", "ca": "/ca.pem",
     }  # fmt: skip
-    said["value__avro-confluent__ssl__truststore__location"] = "/ca.jks"
+    options["value__avro-confluent__ssl__truststore__location"] = "/ca.jks"
     with pytest.raises(CatalogError, match="is a key store that only Java can read"):
-        registry_of(kafka(**said))
+        registry_of(kafka(**options))
     with pytest.raises(CatalogError, match=r"option 'avro-confluent\.url' is missing"):
         registry_of(kafka(format="avro-confluent"))
 
