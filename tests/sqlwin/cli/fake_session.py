@@ -1,15 +1,16 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `stubborn` (a stream that does not stop), `grouped` (a
-stream with keys), `windows`, `wide N`, `listing N` (rows about the session), and the SHOW and
-DESCRIBE statements that completion uses.
+`crash`, `bug`, `job` (rows that end when jobs are cancelled), `hang` (rows that do not), `stream`,
+`stubborn` (a stream that does not stop), `grouped` (a stream with keys), `windows`, `wide N`,
+`listing N` (rows about the session), and the SHOW and DESCRIBE statements that completion uses.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,10 +60,11 @@ WINDOWS = pa.record_batch(
 
 @dataclass(frozen=True)
 class FakeRows:
-    """One batch, then the end of the rows or endless waiting."""
+    """One batch, then the end of the rows, endless waiting, or an error when jobs are cancelled."""
 
     batch: pa.RecordBatch
     hangs: bool = False
+    until_cancelled: threading.Event | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -78,6 +80,9 @@ class FakeRows:
             print("hanging", file=sys.stderr, flush=True)
         if self.hangs:
             _hang()
+        if self.until_cancelled is not None:
+            self.until_cancelled.wait()
+            raise ExecutionError("the jobs were cancelled")
 
     def dataframe(self) -> Any:
         raise AssertionError("there is no Spark here")
@@ -141,6 +146,7 @@ class FakeSession:
         self.options = options
         self.executed: list[str] = []
         self.interrupts = 0
+        self.cancelled = threading.Event()
         self.closed = False
         self.streams = Streams()
         self.take_interrupt: Callable[[], bool] = lambda: False
@@ -159,6 +165,7 @@ class FakeSession:
 
     def _interrupt(self) -> None:
         self.interrupts += 1
+        self.cancelled.set()
         print("jobs cancelled", file=sys.stderr)
 
     def _run_script(
@@ -243,6 +250,9 @@ class FakeSession:
             return InsertResult(text, "12 rows inserted", 12, statement_notes=("ordered by a",))
         if word == "plan":
             return ExplainResult(text, "Scan\n  Filter")
+        if word == "job":
+            self.cancelled.clear()
+            return RowsResult(text, FakeRows(VALUES, until_cancelled=self.cancelled))
         if word == "hang":
             return RowsResult(text, FakeRows(VALUES, hangs=True))
         if word == "wrong":

@@ -133,8 +133,8 @@ def test_ctrl_c_right_after_enter_cancels_the_statement(is_answered, terminal):
         # the cursor position: the prompt waits for the answer when a line has ended
         prompt.screen.write_process_input = lambda text: None
     # both arrive before the prompt has seen either
-    prompt.type("hang;\r\x03")
-    prompt.see("hang;", "cancelled", PROMPT)
+    prompt.type("job;\r\x03")
+    prompt.see("job;", "cancelled", PROMPT)
     prompt.answers("rows 2;", "2 rows (")
     if not is_answered:
         return
@@ -161,7 +161,7 @@ def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, termi
 
 def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     prompt = terminal()
-    prompt.run("hang;")
+    prompt.run("job;")
     prompt.shows("Running")
     prompt.type("\x04")
     prompt.child.sendintr()  # which discards earlier input
