@@ -46,6 +46,8 @@ from runtime.streaming.task import KeyGroupTask, TaskSpec
 
 # Name of a source that is a window operator, in `StreamSource`
 _OPERATOR = re.compile(r"window operator (\d+)")
+# Rows of a record batch: a few, so that tasks get several
+_BATCH_ROWS = 16
 # Rows by the names of `GivenRows`
 Given = Mapping[str, Sequence[pa.RecordBatch]]
 
@@ -120,7 +122,8 @@ class RunningQuery:
         )
 
     def _given(self, rows: Sequence[int]) -> Given:
-        return {name: [table.of(rows)] for name, table in self._tables.items()}
+        """Return the rows of a task in record batches."""
+        return {name: _cut(table.of(rows)) for name, table in self._tables.items()}
 
 
 class _RunningOperator:
@@ -219,35 +222,25 @@ class _RunningOperator:
         first: Batch | None,
     ) -> list[pa.RecordBatch]:
         """Return rows that carry the watermarks of the sources, and the end of input."""
-        sources: list[int] = []
-        marks: list[int | None] = []
+        parts: list[tuple[list[int], list[int | None]]] = []
         for number, source in enumerate(self._sources):
             upstream = _OPERATOR.fullmatch(source.name)
             if upstream is None:
                 for batch in given[source.name]:
                     of_rows = tables[source.name].watermarks_of(batch)
-                    sources += [number] * len(of_rows)
-                    marks += of_rows
+                    parts.append(([number] * len(of_rows), of_rows))
                 continue
             statuses = outputs[int(upstream[1])].statuses
-            for status in statuses:
-                sources.append(ALL_SOURCES if status.watermarks.has_ended else number)
-                marks.append(status.emitted_us)
+            numbers = [ALL_SOURCES if s.watermarks.has_ended else number for s in statuses]
+            parts.append((numbers, [status.emitted_us for status in statuses]))
         if first is not None and first.has_ended:
-            sources.append(ALL_SOURCES)
-            marks.append(0)
-        if not sources and first is None:
-            return []
-        n_rows = max(len(sources), 1)
-        columns = {
-            KEEP: pa.repeat(pa.scalar(False), n_rows),
-            SOURCE: pa.array(sources, pa.int32()) if sources else pa.nulls(1, pa.int32()),
-            WATERMARK: pa.array(marks, pa.int64()) if marks else pa.nulls(1, pa.int64()),
-            TIME: pa.nulls(n_rows, pa.int64()),
-        }
+            parts.append(([ALL_SOURCES], [0]))
+        clock_us = None
         if first is not None and not self._operator.step.input.mode.is_cascade:
-            columns[PROCESSING_TIME] = pa.array(np.full(n_rows, first.clock_us))
-        return [pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))]
+            clock_us = first.clock_us
+            # processing time comes also without rows
+            parts.append(([ALL_SOURCES], [None]))
+        return [_mark_rows(numbers, marks, clock_us) for numbers, marks in parts if numbers]
 
     def run(
         self, messages: Mapping[int, list[Message]], storage: Storage, number: int
@@ -296,6 +289,28 @@ class _RunningOperator:
         if ROW_KIND in windows.schema.names:
             names = [*names, ROW_KIND]
         return windows.select(names)
+
+
+def _cut(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Return rows in small record batches, at least one."""
+    starts = range(0, max(rows.num_rows, 1), _BATCH_ROWS)
+    return [rows.slice(start, _BATCH_ROWS) for start in starts]
+
+
+def _mark_rows(
+    sources: Sequence[int], marks: Sequence[int | None], clock_us: int | None
+) -> pa.RecordBatch:
+    """Return rows that only carry watermarks of sources, and the processing time if given."""
+    n_rows = len(sources)
+    columns = {
+        KEEP: pa.repeat(pa.scalar(False), n_rows),
+        SOURCE: pa.array(sources, pa.int32()),
+        WATERMARK: pa.array(marks, pa.int64()),
+        TIME: pa.nulls(n_rows, pa.int64()),
+    }
+    if clock_us is not None:
+        columns[PROCESSING_TIME] = pa.array(np.full(n_rows, clock_us))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _together(tasks: Sequence[Given]) -> dict[str, list[pa.RecordBatch]]:

@@ -406,6 +406,11 @@ def files_of(paths: Sequence[str]) -> Iterator[Path]:
         path = Path(name)
         if path.is_dir():
             yield from sorted(path.rglob(f"*{SUFFIX}"))
+        elif path.suffix.lower() == ".sql":
+            raise CaseFileError(
+                f"{path} is not a test file",
+                hint="use --simulate N for a SQL file, or name its *.sqlwin.yaml",
+            )
         elif path.exists():
             yield path
         else:

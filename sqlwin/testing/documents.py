@@ -12,6 +12,8 @@ from runtime.errors import SqlwinError
 
 Scalar = str | int | float | bool | None
 
+# Longer numbers fit no SQL type
+_MOST_DIGITS = 1_000
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {
@@ -81,7 +83,11 @@ def read_document(path: Path, text: str) -> Located:
     return _located(path, node)
 
 
-def _located(path: Path, node: yaml.Node) -> Located:
+def _located(path: Path, node: yaml.Node, within: frozenset[int] = frozenset()) -> Located:
+    """Return a node with the places of its values. `within` has the `id` of each node around it."""
+    if id(node) in within:
+        raise CaseFileError(f"{path}:{node.start_mark.line + 1}: an alias contains itself")
+    within |= {id(node)}
     value: Scalar | list[Located] | dict[str, Located]
     is_quoted = False
     match node:
@@ -93,9 +99,9 @@ def _located(path: Path, node: yaml.Node) -> Located:
                     raise CaseFileError(f"{path}:{line}: a key must be a text")
                 if key.value in value:
                     raise CaseFileError(f"{path}:{line}: the key '{key.value}' is given twice")
-                value[key.value] = _located(path, member)
+                value[key.value] = _located(path, member, within)
         case yaml.SequenceNode():
-            value = [_located(path, item) for item in node.value]
+            value = [_located(path, item, within) for item in node.value]
         case _:
             is_quoted = node.style is not None
             value = node.value if is_quoted else _scalar(node.value)
@@ -106,6 +112,6 @@ def _located(path: Path, node: yaml.Node) -> Located:
 def _scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) and len(text) < _MOST_DIGITS:
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text

@@ -172,17 +172,13 @@ def _of_late_rows() -> Iterator[str]:
             counted = sum(batch.n_late for batch in outcome.batches)
             if named != late or counted != len(late):
                 yield f"late rows of {name}, seed {seed}: {named} ({counted}), not {late}"
-            if on_time is not None:
-                mismatch = difference(on_time, final_rows_of(outcome))
-                if mismatch is not None:
-                    yield f"rows of {name} beside late rows, seed {seed}: the rows differ"
+            mismatch = difference(on_time, final_rows_of(outcome))
+            if mismatch is not None:
+                yield f"rows of {name} next to late rows, seed {seed}: the rows differ"
 
 
-def _late_by_definition(name: str, rows: list[Input]) -> tuple[list[int], list[Row] | None]:
-    """Return the numbers of late rows, and the windows of the others; None for CUMULATE.
-
-    In CUMULATE, a row whose step is closed counts in the next open step.
-    """
+def _late_by_definition(name: str, rows: list[Input]) -> tuple[list[int], list[Row]]:
+    """Return the numbers of late rows, and the windows of the others."""
     watermark = -math.inf
     late: list[int] = []
     groups: dict[tuple[object, int, int], list[Input]] = defaultdict(list)
@@ -201,8 +197,6 @@ def _late_by_definition(name: str, rows: list[Input]) -> tuple[list[int], list[R
         watermark = max(watermark, row[0] - DELAY_MS)
     if name == "session":
         return late, [_aggregate((k, s, e), m) for k, s, e, m in sessions]
-    if name == "cumulate":
-        return late, None
     return late, [_aggregate(group, members) for group, members in groups.items()]
 
 

@@ -37,6 +37,7 @@ def problem(tmp_path: Path, text: str) -> str:
         ("cases: [", "a.sqlwin.yaml:1: expected the node content, but found '<stream end>'"),
         ("[]", "a.sqlwin.yaml:1: the file must be a mapping"),
         ("cases: []", "a.sqlwin.yaml:1: `cases` is empty"),
+        ("cases: &a [*a]", "a.sqlwin.yaml:1: an alias contains itself"),
         (f"{CASE}tabels: {{}}", "a.sqlwin.yaml:6: unknown key 'tabels' (did you mean 'tables'?)"),
         (
             CASE.replace("rows", "row"),

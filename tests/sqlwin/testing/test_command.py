@@ -207,6 +207,11 @@ def test_a_query_that_only_spark_computes_says_so(tmp_path):
 def test_missing_files_and_empty_directories_are_told_apart(tmp_path):
     code, _, err = run(str(tmp_path / "no"))
     assert (code, err) == (2, f"error: {tmp_path / 'no'} does not exist\n")
+    code, _, err = run("queries/testing/departures.sql")
+    assert code == 2 and err == (
+        "error: queries/testing/departures.sql is not a test file (use --simulate N for a SQL file, "
+        "or name its *.sqlwin.yaml)\n"
+    )
     code, _, err = run(str(tmp_path))
     assert (code, err) == (5, "no test files\n")
 
