@@ -60,6 +60,7 @@ from planner.sql.flink_meanings import rewrite_meanings
 from planner.sql.flink_queries import rewrite_clauses, unnest_maps
 from planner.sql.flink_types import rewrite_by_type
 from planner.sql.names import (
+    has_scattered_ctes,
     hint_at_late_name,
     hint_at_window_name,
     rename_hidden_ctes,
@@ -126,6 +127,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     # sqlwin accepts aliases in double quotes, Spark does not.
     binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
+    binder.rewritten = binder.rewritten or has_scattered_ctes(query)
     binder.mark_aggregates(query)
     check_filters(query, sql)
     watermark = current_watermark_in(original)

@@ -57,6 +57,7 @@ from planner.sql.build import (
     select_all_from,
     to_sql,
 )
+from planner.sql.names import gather_ctes
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import (
     ExchangeStep,
@@ -144,6 +145,7 @@ class Lowering:
         """Return a step for a query over named steps."""
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
+        gather_ctes(query)
         return SqlStep(to_sql(with_filters_inside(query)), inputs)
 
     def label(self, node: Node, position: int = 0) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import count, islice
 
 from sqlglot import exp
 
@@ -110,6 +110,55 @@ def rename_hidden_ctes(query: exp.Query) -> bool:
                 node.set("this", exp.to_identifier(new, quoted=True))
         waiting += [(below, hidden) for below in node.iter_expressions() if below is not clause]
     return changed
+
+
+def has_scattered_ctes(query: exp.Query) -> bool:
+    """Return whether Spark may misplace CTEs of the query: see `gather_ctes`."""
+    return bool(_with_scattered_ctes(query))
+
+
+def gather_ctes(query: exp.Query) -> None:
+    """Put one WITH around parts of a query that have CTEs of their own, in place.
+
+    Spark moves the CTEs of all parts to the first part if that part does not use its own. The other
+    parts do not find theirs: they fail, or read another CTE. Below a WITH, Spark keeps them there.
+    Spark plans subqueries in expressions separately.
+    """
+    for root in _with_scattered_ctes(query):
+        unused = exp.Select(expressions=[exp.Null()])
+        cte = exp.CTE(this=unused, alias=exp.TableAlias(this=exp.to_identifier("$with", True)))
+        root.set("with_", exp.With(expressions=[cte]))
+
+
+def _with_scattered_ctes(query: exp.Query) -> list[exp.Query]:
+    """Return the query and its subqueries in expressions that need a WITH around their parts."""
+    if next(islice(query.find_all(exp.With), 1, None), None) is None:
+        return []
+    selects = query.find_all(exp.Select, exp.SetOperation)
+    roots = [query, *(part for part in selects if _is_in_expression(part))]
+    return [root for root in roots if _count_parts_with_ctes(root) > 1]
+
+
+def _is_in_expression(query: exp.Expr) -> bool:
+    """Return whether a query is a subquery that Spark plans separately."""
+    parent = query.parent
+    while isinstance(parent, exp.Subquery) and parent.parent is not None:
+        parent = parent.parent
+    return parent is not None and not isinstance(
+        parent, exp.From | exp.Join | exp.SetOperation | exp.CTE
+    )
+
+
+def _count_parts_with_ctes(root: exp.Query) -> int:
+    """Return the number of outermost queries with CTEs, 1 for the whole query."""
+
+    def is_end(node: exp.Expr) -> bool:
+        if node is root or not isinstance(node, exp.Query):
+            return bool(node.args.get("with_"))
+        return bool(node.args.get("with_")) or _is_in_expression(node)
+
+    ends = (node for node in root.walk(prune=is_end) if node.args.get("with_"))
+    return sum(node is root or not _is_in_expression(node) for node in ends)
 
 
 def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.sql.build import to_sql
-from planner.sql.names import rename_hidden_ctes, with_ctes
+from planner.sql.names import gather_ctes, has_scattered_ctes, rename_hidden_ctes, with_ctes
 from sqlwin.parser.parser import parse_query
 
 WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
@@ -98,3 +98,54 @@ def test_a_query_gets_the_outer_ctes_that_it_uses_in_their_order(
 ) -> None:
     scope = {cte.alias: cte for cte in parse_query(f"WITH {ctes} SELECT 1").ctes}
     assert to_sql(with_ctes(parse_query(query), scope)) == expected
+
+
+A = "(WITH a AS (SELECT 1 AS x) SELECT 2 AS x)"
+B = "(WITH b AS (SELECT 3 AS x) SELECT * FROM b)"
+AROUND = "WITH `$with` AS (SELECT NULL) "
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            f"SELECT * FROM {A} UNION ALL SELECT * FROM {B}",
+            f"{AROUND}SELECT * FROM {A} UNION ALL SELECT * FROM {B}",
+        ),
+        (f"SELECT * FROM {A} AS l, {B} AS r", f"{AROUND}SELECT * FROM {A} AS l, {B} AS r"),
+        (
+            f"SELECT 1 IN (SELECT * FROM {A} UNION ALL SELECT * FROM {B})",
+            f"SELECT 1 IN ({AROUND}SELECT * FROM {A} UNION ALL SELECT * FROM {B})",
+        ),
+        (
+            f"SELECT EXISTS(SELECT 1 FROM {A} AS l, {B} AS r) FROM {B}",
+            f"SELECT EXISTS({AROUND}SELECT 1 FROM {A} AS l, {B} AS r) FROM {B}",
+        ),
+        (
+            f"SELECT (SELECT MAX(l.x) FROM {A} AS l, {B} AS r)",
+            f"SELECT ({AROUND}SELECT MAX(l.x) FROM {A} AS l, {B} AS r)",
+        ),
+    ],
+)
+def test_a_with_goes_around_parts_that_have_ctes_of_their_own(query: str, expected: str) -> None:
+    tree = parse_query(query)
+    assert has_scattered_ctes(tree)
+    gather_ctes(tree)
+    assert to_sql(tree) == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT * FROM {A}",
+        f"SELECT * FROM {A} WHERE x IN {B}",
+        f"WITH c AS (SELECT 1) SELECT * FROM {A} UNION ALL SELECT * FROM {B}",
+        "SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM (WITH b AS (SELECT 2) SELECT 3))",
+        f"SELECT {B}, {B}",
+    ],
+)
+def test_no_with_goes_around_a_single_part_with_ctes(query: str) -> None:
+    tree = parse_query(query)
+    assert not has_scattered_ctes(tree)
+    gather_ctes(tree)
+    assert to_sql(tree) == to_sql(parse_query(query))
