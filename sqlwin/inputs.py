@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.errors import AnalysisError
+from runtime.frames.arrow_tables import create_frame
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.figures import count_text
 from sqlwin.dataframes import plain
@@ -53,16 +54,14 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
         AnalysisError: A column has values or a type that SQL does not have.
     """
     from pyspark.sql import DataFrame
-    from pyspark.sql.pandas.types import from_arrow_schema
 
     if isinstance(data, DataFrame):
         return plain(data)
     if not can_be_rows(data):
         raise TypeError(f"`{name}` must be {ACCEPTED}, not {_description(data)}")
     table = _cast_to_sql_types(_arrow_table(data, name), name)
-    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     with translate_spark_errors():
-        return spark.createDataFrame(table, schema)
+        return create_frame(spark, table)
 
 
 def interactive_variables() -> Mapping[str, object]:

@@ -162,7 +162,9 @@ MAY_IMPORT = {
         "sqlwin.config sqlwin.control sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyarrow "
         "pytest yaml"
     ),
-    "sqlwin.inputs": "runtime.errors runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark",
+    "sqlwin.inputs": (
+        "runtime.errors runtime.frames runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark"
+    ),
     "sqlwin.dataframes": "runtime.errors runtime.spark pyspark",
     "sqlwin.ui": (
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "

@@ -12,13 +12,17 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Connector
 from runtime.connectors.declarations import check_plain_table
 from runtime.errors import ExecutionError
-from runtime.frames.arrow_tables import collect_arrow, rename_kind_column
+from runtime.frames.arrow_tables import (
+    cast_columns,
+    collect_arrow,
+    create_frame,
+    rename_kind_column,
+)
 from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.table import TableSpec
 
@@ -69,9 +73,12 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         return spark.createDataFrame([], schema)
     # a column without NULLs in one INSERT may have some in another
     rows = pa.concat_tables(tables, promote_options="default")
-    # without a schema Spark would read times without a zone as instants
-    frame = spark.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
-    return frame.to(schema) if spec.columns else frame
+    frame = create_frame(spark, rows)
+    if not spec.columns:
+        return frame
+    if frame.columns == schema.names:
+        return cast_columns(frame, [column.dataType for column in schema])
+    return frame.to(schema)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:

@@ -7,6 +7,7 @@ are displayed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
@@ -68,12 +69,48 @@ def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
 
 
 def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast the columns to the types of a schema; zones and nullability depend on their source."""
+    """Cast the columns to the types of a schema, fields of structs by position.
+
+    Time zones, nullability and names of fields depend on where the columns come from.
+    """
     columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
+        _cast(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    if column.type == data_type:
+        return column
+    if not (_repeats_field_name(data_type) or _repeats_field_name(column.type)):
+        return column.cast(data_type)
+    # Arrow casts the fields of a struct by name
+    return column.view(_number_fields(column.type)).cast(_number_fields(data_type)).view(data_type)
+
+
+def _repeats_field_name(data_type: pa.DataType) -> bool:
+    fields = [data_type.field(i) for i in range(data_type.num_fields)]
+    if pa.types.is_struct(data_type) and len({field.name for field in fields}) < len(fields):
+        return True
+    return any(_repeats_field_name(field.type) for field in fields)
+
+
+def _number_fields(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with the fields of structs renamed to their positions."""
+
+    def numbered(field: pa.Field) -> pa.Field:
+        return field.with_type(_number_fields(field.type))
+
+    if pa.types.is_struct(data_type):
+        fields = [numbered(field) for field in data_type]
+        return pa.struct([field.with_name(str(i)) for i, field in enumerate(fields)])
+    if pa.types.is_map(data_type):
+        return pa.map_(numbered(data_type.key_field), numbered(data_type.item_field))
+    if pa.types.is_list(data_type):
+        return pa.list_(numbered(data_type.value_field))
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(numbered(data_type.value_field))
+    return data_type
 
 
 def fields_may_be_null(schema: StructType) -> StructType:
@@ -117,10 +154,73 @@ def _fields_may_be_null(type_: DataType, may_be_null: bool) -> DataType:
     return type_
 
 
+def name_fields_apart(data_type: DataType) -> DataType:
+    """Return the type with numbered fields in structs that repeat the name of a field.
+
+    `STRUCT(*)` of a join makes such structs. PySpark refuses to convert them to Arrow.
+    """
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(data_type, StructType):
+        fields = [
+            StructField(f.name, name_fields_apart(f.dataType), f.nullable, f.metadata)
+            for f in data_type
+        ]
+        if len(set(data_type.names)) < len(fields):
+            for place, struct_field in enumerate(fields):
+                struct_field.name = str(place)
+        return StructType(fields)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(name_fields_apart(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, MapType):
+        key, value = map(name_fields_apart, (data_type.keyType, data_type.valueType))
+        return MapType(key, value, data_type.valueContainsNull)
+    return data_type
+
+
+def cast_columns(frame: DataFrame, types: Sequence[DataType]) -> DataFrame:
+    """Cast columns, and the fields of their structs, by position."""
+    from pyspark.sql import functions as F
+
+    from runtime.frames.blobs import number_columns
+
+    if list(types) == [field.dataType for field in frame.schema]:
+        return frame
+    columns = [F.col(f"_{place}").cast(data_type) for place, data_type in enumerate(types)]
+    return number_columns(frame).select(*columns).toDF(*frame.columns)
+
+
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """Collect a DataFrame with its instants labelled UTC, as `fields_may_be_null`."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     schema = fields_may_be_null(frame.schema)
-    return (frame if schema == frame.schema else frame.to(schema)).toArrow()
+    types = [field.dataType for field in schema]
+    types_sent = [name_fields_apart(data_type) for data_type in types]
+    table = cast_columns(frame, types_sent).toArrow()
+    if types_sent == types:
+        return table
+    named = to_arrow_schema(schema, timezone="UTC")
+    return pa.Table.from_batches(
+        (cast_to_schema(batch, named) for batch in table.to_batches()), named
+    )
+
+
+def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table as a DataFrame, with instants without a zone as TIMESTAMP_NTZ."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.types import StructField, StructType
+
+    # without a schema Spark would read times without a zone as instants
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    types = [field.dataType for field in schema]
+    types_sent = [name_fields_apart(data_type) for data_type in types]
+    if types_sent == types:
+        return spark.createDataFrame(table, schema)
+    sent = StructType([StructField(f.name, t) for f, t in zip(schema, types_sent, strict=True)])
+    columns = to_arrow_schema(sent, timezone="UTC")
+    batches = [cast_to_schema(batch, columns) for batch in table.to_batches()]
+    return cast_columns(spark.createDataFrame(pa.Table.from_batches(batches, columns), sent), types)
 
 
 def arrow_table(frame: DataFrame) -> pa.Table:

@@ -14,7 +14,6 @@ from math import inf
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     CalendarIntervalType,
@@ -30,11 +29,12 @@ from pyspark.sql.types import (
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.arrow_tables import (
     arrow_zone,
+    cast_columns,
     cast_to_schema,
     fields_may_be_null,
+    name_fields_apart,
     session_zone,
 )
-from runtime.frames.blobs import number_columns
 from runtime.results.rows import DEFAULT_MOST_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
@@ -105,12 +105,8 @@ class SparkRows:
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:
-    """Cast columns to the types of `_arrow_types`."""
-    types = _arrow_types(frame)
-    if types == [field.dataType for field in frame.schema]:
-        return frame
-    columns = (F.col(f"_{i}").cast(type_) for i, type_ in enumerate(types))
-    return number_columns(frame).select(*columns).toDF(*frame.columns)
+    """Cast columns to the types of `_arrow_types`, with fields as in `name_fields_apart`."""
+    return cast_columns(frame, [name_fields_apart(type_) for type_ in _arrow_types(frame)])
 
 
 def _arrow_types(frame: DataFrame) -> list[DataType]:
@@ -122,7 +118,7 @@ def _arrow_types(frame: DataFrame) -> list[DataType]:
 
 
 def arrow_schema(frame: DataFrame, names: Sequence[str], time_zone: str) -> pa.Schema:
-    """Return the Arrow schema of `arrow_ready(frame)`, without calling Spark's analyser.
+    """Return the Arrow schema of a DataFrame's rows, without calling Spark's analyser.
 
     Args:
         frame: Rows, also of a stream.

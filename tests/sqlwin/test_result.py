@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+import sqlwin
+from runtime.frames.arrow_tables import collect_arrow
 from sqlwin.execution.streams.results import by_window
 from sqlwin.result import OpenStream, RowsResult, StreamedRows, TableResult
 from sqlwin.result.spark import SparkRows
@@ -128,3 +131,26 @@ def test_a_struct_that_is_null_has_no_fields(spark: SparkSession, n_rows: int) -
     assert table.num_rows == n_rows
     assert table.column(0).to_pylist()[:2] == [None, {"n": 1}]
     assert table.column(1).to_pylist()[:2] == [[None], [{"n": 1}]]
+
+
+@pytest.mark.parametrize("n_rows", [3, 150_000], ids=["at once", "fetched from tasks"])
+def test_a_struct_may_repeat_a_field_name(spark: SparkSession, n_rows: int) -> None:
+    # PySpark refuses to convert such structs to Arrow, and Arrow casts their fields by name
+    struct = "named_struct('n', id, 'n', timestamp_seconds(id))"
+    frame = spark.sql(f"SELECT {struct} AS s, ARRAY({struct}) AS l FROM range({n_rows})")
+    result = RowsResult("", SparkRows(frame, "Europe/Berlin"))
+    first = result.rows[1]
+    at = datetime(1970, 1, 1, 1, 0, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+    assert first == ((1, at), [(1, at)])
+    assert list(first[0].__fields__) == ["n", "n"]
+    assert len(result.rows) == n_rows
+    assert collect_arrow(frame.limit(1)).column(0).type.num_fields == 2
+
+
+def test_tables_keep_structs_that_repeat_a_field_name(fresh_session: sqlwin.Session) -> None:
+    made = "CREATE TABLE stored WITH ('connector' = 'memory') AS SELECT"
+    fresh_session.execute(f"{made} named_struct('n', 1, 'n', 'b') AS s")
+    (stored,) = fresh_session.execute("SELECT * FROM stored")
+    fresh_session.register("given", stored.to_arrow())
+    (given,) = fresh_session.execute("SELECT * FROM given")
+    assert [*stored.rows, *given.rows] == [((1, "b"),)] * 2
