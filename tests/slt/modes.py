@@ -56,18 +56,22 @@ FURTHER = (ALONE, ONE_PHASE, RULES_OFF, STREAM, STREAM_RULES_OFF)
 class Selection:
     """The queries of a file that a test runs, and their modes.
 
+    A query does not run the same program twice: see "Programs" in README.md.
+
     Attributes:
         name: Its name in ids of tests.
         modes: The modes.
         is_in_turn: Whether each query runs in one of the modes that fit, taken in turn, and with
             one of its rules switched off. Otherwise it runs in all of them.
         every: One query out of this many runs.
+        done: Modes in which another test runs every query.
     """
 
     name: str
     modes: tuple[Mode, ...]
     is_in_turn: bool = False
     every: int = 1
+    done: tuple[Mode, ...] = ()
 
 
 def select_all(mode: Mode) -> Selection:
@@ -75,5 +79,6 @@ def select_all(mode: Mode) -> Selection:
     return Selection(mode.name, (mode,))
 
 
-SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4)
-IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True)
+SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4, done=(BATCH,))
+IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, done=(BATCH,))
+EVERY_FURTHER = Selection("every-mode", FURTHER, done=(BATCH,))

@@ -35,6 +35,11 @@ _SET = re.compile(r"SET '([^']*)' = '([^']*)'$")
 _RESET = re.compile(r"RESET '([^']*)'$")
 # A new table or view: waiting queries do not read it
 _CREATE = re.compile(r"CREATE (?:TEMPORARY )?(?:TABLE|VIEW) (\w+)", re.I)
+# A section of EXPLAIN, and the sections that do not describe what runs
+_SECTION = re.compile(r"^(?=== )", re.M)
+_BEFORE_PROGRAM = ("== Abstract Syntax Tree", "== Optimized Logical Plan", "== Rules")
+# Sections of EXPLAIN, whether the query is a statement of its own, whether it reads streams
+_Program = tuple[tuple[str, ...], bool, bool]
 # Target table or view of a statement
 _TARGET = re.compile(r"\b(?:INTO|TABLE|VIEW) (\w+)", re.I)
 
@@ -70,6 +75,7 @@ class FileRun:
         failures: Messages of the records that fail.
         results: Rows of `query` and `stream` records by line, as lines of text.
         n_run: Number of runs of queries, by mode.
+        n_same_program: Number of runs that are left out because the query has run that program.
         on_spark: Number of queries that do not run in process, by reason.
     """
 
@@ -80,6 +86,7 @@ class FileRun:
     failures: list[str] = field(default_factory=list)
     results: dict[int, list[str]] = field(default_factory=dict)
     n_run: Counter[str] = field(default_factory=Counter)
+    n_same_program: int = 0
     on_spark: Counter[str] = field(default_factory=Counter)
     _waiting: dict[Way, list[Record]] = field(default_factory=dict)
     _n_batches: dict[str, int] = field(default_factory=dict)
@@ -166,15 +173,30 @@ class FileRun:
             return
         modes = self.selection.modes
         if not self.selection.is_in_turn:
-            for mode in modes:
-                for way in self._ways(record, mode):
-                    self._wait(record, way)
+            for way in self.ways(record, modes):
+                self._wait(record, way)
             return
         for step in range(len(modes)):
             mode = modes[(turn + step) % len(modes)]
-            if ways := self._ways(record, mode):
+            if ways := self.ways(record, (mode,)):
                 self._wait(record, ways[turn // len(modes) % len(ways)])
                 return
+
+    def ways(self, record: Record, modes: Sequence[Mode]) -> list[Way]:
+        """Return the ways in which a query runs in modes, each with another program."""
+        done = [way for mode in self.selection.done for way in self._ways(record, mode)]
+        ways = [way for mode in modes for way in self._ways(record, mode)]
+        if len(ways) + len(done) == 1:
+            return ways
+        programs = {self._program(record, way) for way in done}
+        chosen = []
+        for way in ways:
+            program = self._program(record, way)
+            if program is not None and program not in programs:
+                programs.add(program)
+                chosen.append(way)
+        self.n_same_program += len(ways) - len(chosen)
+        return chosen
 
     def _ways(self, record: Record, mode: Mode) -> list[Way]:
         """Return the ways in which a query runs in a mode. Empty: the mode does not fit."""
@@ -195,21 +217,23 @@ class FileRun:
         with self._settings(settings):
             documents = self.session.explain_queries(sql)  # none for SHOW TABLES
         applied = {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
-        ways = [
+        return [
             Way(mode, (*settings, (DISABLED, rule)), is_stream)
             for rule in mode.rules
             if rule in applied
         ]
-        return [way for way in ways if not self._is_refused_without_rule(sql, way)]
 
-    def _is_refused_without_rule(self, sql: str, way: Way) -> bool:
-        """Return whether a query that all rules together can plan is refused without one."""
+    def _program(self, record: Record, way: Way) -> _Program | None:
+        """Return what runs for a query. None: it is refused, because it needs a rule."""
+        sql, _ = sql_of(record)
         with self._settings(way.settings):
             try:
-                self.session.explain_queries(sql)
+                documents = self.session.explain_queries(sql)
             except AnalysisError:
-                return True
-        return False
+                return None
+        parts = [part for d in documents for part in _SECTION.split(d["text"])]
+        plans = tuple(part for part in parts if not part.startswith(_BEFORE_PROGRAM))
+        return plans, is_alone(record, way), way.is_streaming
 
     def _reads_missing(self, sql: str) -> bool:
         """Return whether SQL needs a table or view that only Spark could create or fill."""
@@ -225,7 +249,7 @@ class FileRun:
     # -- groups of queries ------------------------------------------------------------------------
 
     def _wait(self, record: Record, way: Way) -> None:
-        if {"alone", "ordered"} & record.flags or way.group_size == 1:
+        if is_alone(record, way):
             self._compare([record], way)
             return
         group = self._waiting.setdefault(way, [])
@@ -254,8 +278,7 @@ class FileRun:
                 n_failures = len(self.failures)
                 for record in group:  # to know which one fails
                     self._compare([record], way)
-                is_known = any(text in str(error) for text in _ONLY_OF_GROUPS)
-                if len(self.failures) == n_failures and not is_known:
+                if len(self.failures) == n_failures:
                     together = AssertionError(f"{len(group)} queries fail together: {error}")
                     self._fail(group[0], together, way)
                 return
@@ -349,9 +372,9 @@ class FileRun:
                 )
 
 
-# Failures of groups whose queries pass one by one. Arrow has no structs for rows with two columns of
-# one name. The cause of the other message is unknown: it comes from some groups with CTEs.
-_ONLY_OF_GROUPS = ("duplicated field names in Arrow Struct", "no CTERelationDef found")
+def is_alone(record: Record, way: Way) -> bool:
+    """Return whether a query runs as a statement of its own."""
+    return bool({"alone", "ordered"} & record.flags) or way.group_size == 1
 
 
 def union(sqls: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from sqlwin.session import Session
 from tests.slt import definitions
 from tests.slt.modes import (
     BATCH,
+    EVERY_FURTHER,
     FURTHER,
     IN_PROCESS,
     IN_TURN,
@@ -85,10 +86,13 @@ def cases() -> Iterator[Any]:
             yield _case(name, SAMPLE)
         if name not in WITH_QUERIES or name in INSERTED:
             continue
-        in_turn = replace(IN_TURN, modes=(BATCH, *FURTHER), every=6) if name == SHAPES else IN_TURN
+        in_turn, in_every = IN_TURN, EVERY_FURTHER
+        if name == SHAPES:
+            with_batch = (BATCH, *FURTHER)
+            in_turn = replace(in_turn, modes=with_batch, every=6, done=())
+            in_every = replace(in_every, modes=with_batch, done=())
         yield _case(name, in_turn, pytest.mark.long)
-        for mode in (BATCH, *FURTHER) if name == SHAPES else FURTHER:
-            yield _case(name, select_all(mode), pytest.mark.slow)
+        yield _case(name, in_every, pytest.mark.slow)
 
 
 def _case(name: str, selection: Selection, *marks: pytest.MarkDecorator) -> Any:
@@ -110,6 +114,7 @@ def test_every_record_of_a_file_holds(
     duck: duckdb.DuckDBPyConnection,
     tmp_path: Path,
     update_goldens: bool,
+    record_property: Callable[[str, object], None],
 ) -> None:
     fresh_session.execute(definitions.create_data(tmp_path / "data"))
     partitions = str(fresh_session.spark.conf.get("spark.sql.shuffle.partitions"))
@@ -119,6 +124,9 @@ def test_every_record_of_a_file_holds(
         run.run(HERE / name)
     finally:
         fresh_session.spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    for mode, count in run.n_run.items():
+        record_property(mode, count)
+    record_property("same program", run.n_same_program)
     if update_goldens and selection == select_all(BATCH):
         (HERE / name).write_text(with_rows(HERE / name, run.results))
     assert not run.failures, "\n\n".join([f"{len(run.failures)} records fail", *run.failures])
