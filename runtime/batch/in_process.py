@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from runtime.batch.in_process_order import (
+    BATCH_ROWS,
+    as_batch,
+    codes_of,
+    first_rows,
+    numbers,
+    plain_batches,
+    sort_rows,
+)
 from runtime.batch.in_process_scan import RowCounts, StoreOf, map_splits, no_store
 from runtime.batch.projection import projection_schema, window_projector, with_window_time
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_array, int64_values
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
@@ -28,7 +37,7 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
 )
-from runtime.spec.expressions import ColumnRef, RankOrder
+from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
     FileRows,
     GivenRows,
@@ -49,10 +58,6 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 if TYPE_CHECKING:
     from runtime.scan.splits import Split
 
-# Maximum rows of a batch that is made of all rows of a relation
-_BATCH_ROWS = 1 << 18
-# Rows with more bytes are held with large texts: a text column of Arrow holds two GB
-_MOST_TEXT_BYTES = 1 << 30
 # Type of window bounds
 _BOUND_TYPE = pa.timestamp("us")
 
@@ -180,7 +185,7 @@ class _Run:
                 yield from _projector(rows)(self.batches(rows.input))
             case WindowedRows():
                 # a row may be in thousands of windows
-                n_rows = max(1, _BATCH_ROWS // rows.window.slices_per_window)
+                n_rows = max(1, BATCH_ROWS // rows.window.slices_per_window)
                 for batch in self.batches(rows.input):
                     for start in range(0, batch.num_rows, n_rows):
                         yield _in_windows(batch.slice(start, n_rows), rows)
@@ -189,8 +194,11 @@ class _Run:
                     yield _repeat_rows(batch, rows)
             case RankedRows():
                 yield from _rank_rows(self._whole(rows.input), rows)
+            case OrderedRows() if rows.order and rows.limit is not None:
+                first = first_rows(self.batches(rows.input), schema_of(rows.input), rows)
+                yield from sort_rows(first, rows, schema_of(rows))
             case OrderedRows() if rows.order:
-                yield from _sort_rows(self._whole(rows.input), rows)
+                yield from sort_rows(self._whole(rows.input), rows, schema_of(rows))
             case OrderedRows():
                 yield from _cut_rows(self.batches(rows.input), rows)
             case UnitedRows():
@@ -202,12 +210,8 @@ class _Run:
                 raise AssertionError(f"no way to compute {type(rows).__name__}")
 
     def _whole(self, rows: Rows) -> pa.RecordBatch:
-        """Return all rows as one batch, with large texts if they have more than a GB."""
-        table = pa.Table.from_batches(self.batches(rows), schema_of(rows))
-        if table.nbytes > _MOST_TEXT_BYTES:
-            table = table.cast(pa.schema(map(_with_large_texts, table.schema)))
-        batches = table.combine_chunks().to_batches()
-        return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+        """Return all rows as one batch."""
+        return as_batch(pa.Table.from_batches(self.batches(rows), schema_of(rows)))
 
     def _of_files(
         self, rows: FileRows, projected: ProjectedRows | None
@@ -250,7 +254,7 @@ class _Run:
         left_matches = np.zeros(left.num_rows, np.bool_)
         right_matches = np.zeros(right.num_rows, np.bool_)
         for of_left, of_right in join_positions(
-            left_keys, right_keys, left.num_rows, right.num_rows, _BATCH_ROWS
+            left_keys, right_keys, left.num_rows, right.num_rows, BATCH_ROWS
         ):
             if rows.condition is not None or not is_filter:
                 pairs = _side_by_side(left, right, of_left, of_right)
@@ -260,12 +264,12 @@ class _Run:
                     mask = holds.to_numpy(zero_copy_only=False)
                     of_left, of_right = of_left[mask], of_right[mask]
                 if not is_filter:
-                    yield from _plain_batches(pairs, schema_of(rows))
+                    yield from plain_batches(pairs, schema_of(rows))
             left_matches[of_left] = True
             right_matches[of_right] = True
         if is_filter:
             chosen = left_matches == (rows.join_type == "LeftSemi")
-            yield from _plain_batches(left.filter(pa.array(chosen)), schema_of(rows))
+            yield from plain_batches(left.filter(pa.array(chosen)), schema_of(rows))
         if rows.join_type in ("LeftOuter", "FullOuter"):
             yield from _without_match(left, left_matches, schema_of(rows), is_left=True)
         if rows.join_type in ("RightOuter", "FullOuter"):
@@ -366,8 +370,8 @@ def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
     assigner = slice_assigner(of.window)
     places, ends = assigner.window_ends(time_us)
     bounds = (assigner.window_start(ends), ends, ends - WINDOW_TIME_LAG_US)
-    columns = [*rows.take(_numbers(places)).columns]
-    columns += [_numbers(bound, _BOUND_TYPE) for bound in bounds]
+    columns = [*rows.take(numbers(places)).columns]
+    columns += [numbers(bound, _BOUND_TYPE) for bound in bounds]
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(of))
 
 
@@ -375,7 +379,7 @@ def _repeat_rows(rows: pa.RecordBatch, of: RepeatedRows) -> pa.RecordBatch:
     """Return each row as often as its count says."""
     copies = int64_values(rows.column(of.copies))
     places = np.repeat(np.arange(rows.num_rows), copies)
-    return rows.take(_numbers(places)).drop_columns([of.copies])
+    return rows.take(numbers(places)).drop_columns([of.copies])
 
 
 def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
@@ -385,21 +389,11 @@ def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]
 
         by = [rows.column(name) for name in of.by]
         positions, ranks = kernels.ranked_rows(
-            by, _codes(rows, of.order), rows.num_rows, of.function, of.ranks
+            by, codes_of(rows, of.order), rows.num_rows, of.function, of.ranks
         )
-        ranked = rows.take(_numbers(positions))
-        ranked = ranked.append_column(of.column, _numbers(ranks, pa.int32()))
-        yield from _plain_batches(ranked, schema_of(of))
-
-
-def _sort_rows(rows: pa.RecordBatch, of: OrderedRows) -> Iterator[pa.RecordBatch]:
-    """Sort the rows and apply LIMIT and OFFSET."""
-    if rows.num_rows:
-        codes = _codes(rows, of.order)
-        rows = rows.take(_numbers(np.lexsort(codes[::-1])))
-    rows = rows.slice(of.offset, of.limit)
-    shown = rows.select(rows.schema.names[: rows.num_columns - of.hidden])
-    yield from _plain_batches(shown, schema_of(of))
+        ranked = rows.take(numbers(positions))
+        ranked = ranked.append_column(of.column, numbers(ranks, pa.int32()))
+        yield from plain_batches(ranked, schema_of(of))
 
 
 def _cut_rows(batches: Iterable[pa.RecordBatch], of: OrderedRows) -> Iterator[pa.RecordBatch]:
@@ -418,18 +412,11 @@ def _cut_rows(batches: Iterable[pa.RecordBatch], of: OrderedRows) -> Iterator[pa
                 return
 
 
-def _codes(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
-    from runtime.compute.kernels import ranks as kernels
-
-    columns = ((rows.column(part.column), part) for part in order)
-    return [kernels.order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
-
-
 def _side_by_side(
     left: pa.RecordBatch, right: pa.RecordBatch, of_left: Int64Array, of_right: Int64Array
 ) -> pa.RecordBatch:
     """Return pairs of rows by their positions."""
-    sides = left.take(_numbers(of_left)), right.take(_numbers(of_right))
+    sides = left.take(numbers(of_left)), right.take(numbers(of_right))
     columns = [column for side in sides for column in side.columns]
     return pa.RecordBatch.from_arrays(columns, names=[*left.schema.names, *right.schema.names])
 
@@ -442,24 +429,4 @@ def _without_match(
     fields = list(schema)[rows.num_columns :] if is_left else list(schema)[: -rows.num_columns]
     others = [pa.nulls(alone.num_rows, field.type) for field in fields]
     columns = [*alone.columns, *others] if is_left else [*others, *alone.columns]
-    yield from _plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)
-
-
-def _plain_batches(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of a schema, whose texts are not large."""
-    for start in range(0, rows.num_rows, _BATCH_ROWS):
-        part = rows.slice(start, _BATCH_ROWS)
-        pairs = zip(part.columns, schema.types, strict=True)
-        columns = [c if c.type == type_ else c.cast(type_) for c, type_ in pairs]
-        yield pa.RecordBatch.from_arrays(columns, schema.names)
-
-
-def _with_large_texts(field: pa.Field) -> pa.Field:
-    """Return a field whose column may hold more than two GB of texts."""
-    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-    return field.with_type(large.get(field.type, field.type))
-
-
-def _numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:
-    # pa.array() would import pandas on its first call
-    return int64_array(values, None, type_ or pa.int64())
+    yield from plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)

@@ -1,0 +1,118 @@
+"""Sorted rows in this process, and the first ones without sorting all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import Int64Array, int64_array
+from runtime.spec.expressions import RankOrder
+from runtime.spec.in_process.relations import OrderedRows
+
+# Maximum rows of a batch that is made of all rows of a relation
+BATCH_ROWS = 1 << 18
+# Rows with more bytes are held with large texts: a text column of Arrow holds two GB
+_MOST_TEXT_BYTES = 1 << 30
+
+
+def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Sort the rows and apply LIMIT and OFFSET.
+
+    Args:
+        rows: All rows, or the ones of `first_rows`.
+        of: Order, limit and offset.
+        schema: Schema of the result.
+    """
+    if rows.num_rows:
+        codes = codes_of(rows, of.order)
+        rows = rows.take(numbers(np.lexsort(codes[::-1])))
+    rows = rows.slice(of.offset, of.limit)
+    shown = rows.select(rows.schema.names[: rows.num_columns - of.hidden])
+    yield from plain_batches(shown, schema)
+
+
+def first_rows(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    of: OrderedRows,
+    batch_rows: int = BATCH_ROWS,
+) -> pa.RecordBatch:
+    """Return rows that include the first `offset + limit` ones, as they came.
+
+    Args:
+        batches: All rows.
+        schema: Their schema.
+        of: Order, limit and offset.
+        batch_rows: Number of rows at which the ones that cannot be among the first are dropped.
+    """
+    assert of.limit is not None
+    n_rows = of.offset + of.limit
+    held: list[pa.RecordBatch] = []
+    n_held = 0
+    for batch in batches:
+        held.append(batch)
+        n_held += batch.num_rows
+        if n_held >= max(batch_rows, 2 * n_rows):
+            rows = as_batch(pa.Table.from_batches(held, schema))
+            first = rows.take(numbers(first_positions(codes_of(rows, of.order), n_rows)))
+            held, n_held = list(plain_batches(first, schema)), first.num_rows
+    return as_batch(pa.Table.from_batches(held, schema))
+
+
+def first_positions(codes: Sequence[Int64Array], n_rows: int) -> Int64Array:
+    """Return ascending positions of rows that include the first `n_rows` ones in an order.
+
+    At most twice as many are returned, and not every row has to be sorted for that.
+
+    Args:
+        codes: Codes of the rows from `order_codes`, the most significant first.
+        n_rows: Number of rows.
+    """
+    if n_rows >= len(codes[0]):
+        return np.arange(len(codes[0]))
+    if n_rows == 0:
+        return np.zeros(0, np.int64)
+    last = np.partition(codes[0], n_rows - 1)[n_rows - 1]
+    positions = np.flatnonzero(codes[0] <= last)
+    if len(positions) <= 2 * n_rows:
+        return positions
+    order = np.lexsort([code[positions] for code in reversed(codes)])
+    return np.sort(positions[order[:n_rows]])
+
+
+def codes_of(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
+    """Return the codes of each part of an order, see `order_codes`."""
+    from runtime.compute.kernels import ranks as kernels
+
+    columns = ((rows.column(part.column), part) for part in order)
+    return [kernels.order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
+
+
+def as_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return all rows as one batch, with large texts if they have more than a GB."""
+    if table.nbytes > _MOST_TEXT_BYTES:
+        table = table.cast(pa.schema(map(_with_large_texts, table.schema)))
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def plain_batches(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches of a schema, whose texts are not large."""
+    for start in range(0, rows.num_rows, BATCH_ROWS):
+        part = rows.slice(start, BATCH_ROWS)
+        pairs = zip(part.columns, schema.types, strict=True)
+        columns = [c if c.type == type_ else c.cast(type_) for c, type_ in pairs]
+        yield pa.RecordBatch.from_arrays(columns, schema.names)
+
+
+def _with_large_texts(field: pa.Field) -> pa.Field:
+    """Return a field whose column may hold more than two GB of texts."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    return field.with_type(large.get(field.type, field.type))
+
+
+def numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:
+    """Return numbers as Arrow's; `pa.array()` would import pandas on its first call."""
+    return int64_array(values, None, type_ or pa.int64())
