@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner.catalog import Schema
@@ -69,7 +70,8 @@ def unknown_column(query: exp.Query, relations: Mapping[str, Schema]) -> Unknown
     """
     try:
         unknown = list(_unknown_columns(query, relations))
-    except _UncertainError:
+    except (_UncertainError, OptimizeError):
+        # sqlglot's scopes refuse two sources of one name, such as subqueries without an alias
         return None
     return unknown[0] if len({column.name.lower() for column in unknown}) == 1 else None
 

@@ -63,6 +63,7 @@ def test_the_error_is_the_one_of_spark(sql: str, flights: sqlwin.Session) -> Non
         "SELECT nope FROM (VALUES (1)) AS v(nope)",
         "SELECT nope FROM t LATERAL VIEW explode(s) AS nope",
         "SELECT nope, nothing FROM t",
+        "SELECT nope FROM (SELECT s FROM t) JOIN (SELECT origin FROM t) ON s = origin",
         "SELECT other.origin FROM t",
         "SELECT (SELECT MAX(b.s) FROM t AS b WHERE b.origin = a.origin) FROM t AS a",
         "SELECT origin, ROW_NUMBER() OVER (ORDER BY nope) FROM t",
