@@ -167,6 +167,12 @@ class _Rewrite:
                 f"{self.kind} in GROUP BY takes {n_wanted} arguments, got {n_given}",
                 f"use GROUP BY {_usage(self.kind)}, or TABLE({self.kind}(...)) for an offset",
             )
+        time = self.window.expressions[0].unnest()
+        if isinstance(time, exp.Literal):
+            raise self._error(
+                f"the time of {self.kind} must be a column or an expression, but is a literal",
+                "write the name of the time column without quotes",
+            )
         if self.kind == "SESSION" and has_groupings(self.select.args["group"]):
             raise self._error(
                 "SESSION in GROUP BY does not support GROUPING SETS, CUBE or ROLLUP",
@@ -264,7 +270,10 @@ class _Rewrite:
             data = source.copy()
             data.set("alias", None)
             return data, name, [p for p in plain if p is not None]
-        names = [p or identifier(f"{ROWTIME}{i or ''}") for i, p in enumerate(plain)]
+        names = [
+            p or _hidden_name(i, expr)
+            for i, (p, expr) in enumerate(zip(plain, columns, strict=True))
+        ]
         items: list[exp.Expr] = [exp.Star()]
         items += [
             alias(expr, new.name)
@@ -312,6 +321,13 @@ class _Rewrite:
         items += [alias(expr, name) for name, expr in taken.items()]
         inner = select_from_same(self.select, items, ("from_", "joins", "laterals", "where"))
         return exp.Subquery(this=inner), None, [identifier(name) for name in names]
+
+
+def _hidden_name(number: int, expr: exp.Expr) -> exp.Identifier:
+    """Return the name of a column that holds an expression, at the place of the expression."""
+    name = identifier(f"{ROWTIME}{number or ''}")
+    copy_place(name, expr)
+    return name
 
 
 def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:

@@ -256,13 +256,16 @@ def time_column(
     if takes_date and column.type == "date":
         return column
     if not is_timestamp(column.type):
+        # a group window over an expression has no column that the user has named
+        is_named = not column.name.startswith("$")
+        shown = f"`{column.name}`" if is_named else "the expression"
         raise error_at(
             sql,
             f"the time column of {function.kind} must be TIMESTAMP or TIMESTAMP_LTZ, but "
-            f"`{column.name}` is {column.type.upper()}",
+            f"{shown} is {column.type.upper()}",
             descriptor,
-            hint=hint or _time_of(column, schema),
-            subjects=(column.name,),
+            hint=hint or (_time_of(column, schema) if is_named else None),
+            subjects=(column.name,) if is_named else (),
         )
     return column
 

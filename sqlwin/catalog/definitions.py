@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from runtime.connectors.registry import brings_columns, check_writable, knows_types, validate_table
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
+from runtime.names import quote_name
 from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -238,7 +239,7 @@ class Definitions:
         if connector is None:
             raise AnalysisError(
                 f"missing option 'connector' of table `{name}`",
-                subjects=("'connector'",),
+                subjects=("'connector'", quote_name(name)),
                 hint="for example WITH ('connector' = 'filesystem', 'path' = 'data.parquet')",
             )
         return TableSpec(

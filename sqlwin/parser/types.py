@@ -118,6 +118,9 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
     if _is_of_flink(words):
         kind.meta[SPELLED_BY_FLINK] = True
     if words[0] in ("CHAR", "CHARACTER", "VARCHAR") and words[1:2] == ["("]:
+        if not words[2].isdecimal():
+            message = f"the length of {words[0]} must be a whole number"
+            _refuse(parser, first, message, f"for example {words[0]}(20)")
         kind.meta[LENGTH] = ("VARCHAR" if words[0] == "VARCHAR" else "CHAR", int(words[2]))
     if kind.this == exp.DType.TIMETZ:
         _refuse(parser, first, "a time with a time zone is not supported", "use TIMESTAMP_LTZ(3)")

@@ -227,8 +227,9 @@ def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
 
 
 def _overflow(type_name: str, column: str) -> ExecutionError:
+    # a partial column is named after its aggregate: name$sum; one without an alias is `$agg0$sum`
+    name = column.split("$")[0]
     return ExecutionError(
-        # a partial column is named after its aggregate: name$sum
-        f"SUM overflows {type_name} in column {column.split('$')[0] or column}",
+        f"SUM overflows {type_name}" + (f" in column {name}" if name else ""),
         hint="cast the argument of SUM to a wider type, such as DECIMAL(38, 0) or DOUBLE",
     )

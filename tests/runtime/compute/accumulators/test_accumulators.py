@@ -102,8 +102,8 @@ def test_what_can_be_subtracted_leaves_exactly_the_rest(case, data):
     assert results(case, merge, rest) == results(case, merge, b)
 
 
-def sum_of(values, type_, kind="sum"):
-    merge = accumulator(Merge(("price",), MergeOp(kind)), [type_])
+def sum_of(values, type_, kind="sum", column="price"):
+    merge = accumulator(Merge((column,), MergeOp(kind)), [type_])
     state = merge.from_arrow([pa.chunked_array([pa.array(values, type_)])])
     return merge.to_arrow(merge.reduce_runs(state, np.array([0])))[0][0].as_py()
 
@@ -115,6 +115,11 @@ def test_an_integer_sum_is_exact_up_to_the_last_value_that_fits():
     for values in ([largest, 1], [-largest, -2], [largest] * 5):
         with pytest.raises(ExecutionError, match=r"SUM overflows BIGINT in column price"):
             sum_of(values, pa.int64())
+
+
+def test_an_overflow_does_not_name_the_column_of_a_sum_without_an_alias():
+    with pytest.raises(ExecutionError, match=r"^SUM overflows BIGINT\n"):
+        sum_of([2**63 - 1, 1], pa.int64(), column="$agg0$sum")
 
 
 def test_a_sum_in_a_narrow_column_must_fit_that_column():

@@ -1,0 +1,1 @@
+SELECT COUNT(*) FROM flights GROUP BY TUMBLE('sched_dep', INTERVAL '1' HOUR)
