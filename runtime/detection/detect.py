@@ -41,6 +41,7 @@ from runtime.options.formats import (
     format_of,
     spark_options,
 )
+from runtime.scan.faults import why_unreadable
 from runtime.scan.files import partition_type
 from runtime.scan.metadata import spark_type
 from runtime.scan.paths import missing_path
@@ -396,8 +397,9 @@ def _string_times(path: str, files: Files) -> tuple[Columns, dict[str, str]] | N
             hint="rename the columns in the file",
         ) from error
     except (OSError, pa.ArrowException) as error:
-        why = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise ExecutionError(f"cannot read {path}: {why}", subjects=(path,)) from error
+        raise ExecutionError(
+            f"cannot read {path}: {why_unreadable(error)}", subjects=(path,)
+        ) from error
     if batch is None:
         return None
     patterns: dict[str, str] = {}

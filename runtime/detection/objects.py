@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -287,6 +288,14 @@ def _field_objects(sample: Sample, name: str) -> Iterator[Any]:
             yield from (value for value in field_[1] if isinstance(value, dict))
 
 
+def _place_in_line(error: ValueError) -> str:
+    """Return the column of a JSON error and its cause, which refer to a line as a whole text."""
+    if not isinstance(error, json.JSONDecodeError):
+        return ""
+    cause = error.msg.removesuffix(" starting at")
+    return f" (column {error.colno}: {cause[:1].lower()}{cause[1:]})"
+
+
 def _lines(sample: Sample) -> Iterator[Any]:
     for number, line in enumerate(sample.text.split("\n"), 1):
         if not line.strip():
@@ -299,7 +308,8 @@ def _lines(sample: Sample) -> Iterator[Any]:
             ) from error
         except ValueError as error:
             raise ExecutionError(
-                f"{sample.path}, line {number}: {line.strip()[:60]!r} is not valid JSON ({error})",
+                f"{sample.path}, line {number}: {line.strip()[:60]!r} is not valid JSON"
+                f"{_place_in_line(error)}",
                 subjects=(sample.path,),
                 hint=_LEAVE_OUT,
             ) from error

@@ -119,6 +119,10 @@ def _unreadable(path: str, error: Exception) -> ExecutionError:
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
         hint = "remove the symbolic link, which leads to itself"
     why = getattr(error, "strerror", None) or error
+    if isinstance(error, gzip.BadGzipFile):
+        why = "it is not a gzip file"
+    elif isinstance(error, zlib.error):
+        why = "its compressed data is corrupt"
     return ExecutionError(f"cannot read {path}: {why}", subjects=(path,), hint=hint)
 
 

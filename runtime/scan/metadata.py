@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
+from runtime.scan.faults import why_unreadable
 from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
 from runtime.scan.stores import Store, explain_errors, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
@@ -403,9 +404,7 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
 
 
 def _unreadable(path: str, error: Exception) -> NotScannable:
-    # Use the first sentence of pyarrow's message for the reason: not Parquet, encrypted, ...
-    cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return NotScannable(f"cannot open {path}: {cause}")
+    return NotScannable(f"cannot read {path}: {why_unreadable(error)}")
 
 
 def _holds_anything(root: str) -> bool:

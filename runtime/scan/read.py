@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
+from runtime.scan.faults import why_unreadable
 from runtime.scan.splits import FilePart, Split
 from runtime.scan.stores import Store, open_stored, why_of
 from runtime.spec.scan import ScanSource
@@ -191,7 +192,7 @@ def _explain_errors(part: FilePart, store: Store | None) -> Iterator[None]:
         cause = "permission denied" if store is None else error.strerror
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error
     except (OSError, pa.ArrowException) as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        cause = why_unreadable(error)
         if store is not None:
             cause = why_of(store, part.file.path, error)
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error

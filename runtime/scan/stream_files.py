@@ -63,10 +63,8 @@ def read_stream_file(
         is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
         if is_gone:
             raise ExecutionError(f"{path} was deleted before the stream read it", hint=_DELETED)
-        if "magic bytes" in footer.reason:
-            raise ExecutionError(
-                f"cannot read {path}: it is not a Parquet file, or it is truncated"
-            )
+        if "it is not a Parquet file" in footer.reason:
+            raise ExecutionError(footer.reason)
         raise ExecutionError(footer.reason, hint=_HINT)
     present = present_columns(footer, source.columns)
     misfit = find_misfit(path, footer, present)

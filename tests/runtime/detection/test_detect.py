@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -203,8 +204,44 @@ def test_an_array_of_json_objects(tmp_path: Path) -> None:
 
 def test_a_broken_line_of_json_is_told_with_its_place(tmp_path: Path) -> None:
     path = write_file(tmp_path / "f.ndjson", '{"a": 1}\n{"a": \n{"a": 2}\n')
-    with pytest.raises(ExecutionError, match=r"f\.ndjson, line 2: '\{\"a\":' is not valid JSON"):
+    with pytest.raises(ExecutionError) as caught:
         detect_file(path)
+    assert caught.value.message == (
+        f"{path}, line 2: '{{\"a\":' is not valid JSON (column 7: expecting value)"
+    )
+
+
+def _damage_footer(data: bytes) -> bytes:
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    return data[:start] + b"\xff" * 20 + data[start + 20 :]
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage", "reason"),
+    [
+        ("csv.gz", lambda data: b"  " + data, "it is not a gzip file"),
+        (
+            "csv.gz",
+            lambda data: data[:10] + b"\xff" * 4 + data[14:],
+            "its compressed data is corrupt",
+        ),
+        ("parquet", lambda _: b"", "it is not a Parquet file, or it is truncated"),
+        ("parquet", lambda data: data[:-9], "it is not a Parquet file, or it is truncated"),
+        ("parquet", _damage_footer, "it is corrupt"),
+    ],
+)
+def test_a_damaged_file_is_told_with_its_reason(
+    tmp_path: Path, ending: str, damage: Callable[[bytes], bytes], reason: str
+) -> None:
+    path = tmp_path / f"f.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.table({"k": ["2024-01-01"], "v": [1]}), path)
+    else:
+        path.write_bytes(gzip.compress(b"a,b\n1,2\n" * 9))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ExecutionError) as caught:
+        detect_file(path)
+    assert caught.value.message == f"cannot read {path}: {reason}"
 
 
 def test_compressed_files_and_encodings(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_partition_values_other_than_integers_and_strings_are_left_to_spark(tmp_
 
 def test_what_is_not_parquet_is_left_to_spark(tmp_path):
     (tmp_path / "f").write_text("ts\n1\n")
-    assert f"cannot open {tmp_path}/f" in reason_for(tmp_path, TS)
+    assert f"cannot read {tmp_path}/f" in reason_for(tmp_path, TS)
 
 
 class Vault(pe.KmsClient):
