@@ -12,6 +12,11 @@ from unicodedata import east_asian_width
 
 from runtime.redaction import DEFAULT, Mask
 
+# Control characters except tabs, and the separators of lines and paragraphs
+_CONTROL = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")
+# Stands for a control character in a line of SQL, so that the carets below it stay in place
+_UNSHOWN = "\ufffd"
+
 
 @dataclass(frozen=True)
 class Position:
@@ -69,6 +74,18 @@ def _margin(before: str) -> str:
 def _cells(text: str) -> int:
     """Return the number of terminal columns of a text; East Asian wide letters take two."""
     return sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _one_line(text: str) -> str:
+    r"""Return a text with its control characters escaped.
+
+    Values in messages may have line breaks, and sequences that a terminal would obey.
+
+    Example:
+        >>> print(_one_line("unknown option 'a\\nb'"))
+        unknown option 'a\nb'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class ErrorKind(Enum):
@@ -174,7 +191,7 @@ class SqlwinError(Exception):
 
     def report(self, width: int | None = None) -> str:
         """Return the full report, fitted to a screen of `width` columns; None: unlimited."""
-        lines = [self.mask.text(self.message)]
+        lines = [_one_line(self.mask.text(self.message))]
         if self.position is not None and self.sql is not None:
             place = self.position
             line, column, length = self._masked_line(place, self.sql)
@@ -182,22 +199,23 @@ class SqlwinError(Exception):
             lines.append(f"  at {self.file}, {where}" if self.file else f"  at {where}")
             shown, at = _part_around(line, column, None if width is None else width - 5)
             carets = "".join("^" * _cells(c) for c in shown[at : at + length]) or "^"
-            lines += [f"    {shown}", f"    {_margin(shown[:at])}{carets}"]
+            lines += [f"    {_CONTROL.sub(_UNSHOWN, shown)}", f"    {_margin(shown[:at])}{carets}"]
         elif self.file:
             lines.append(f"  in {self.file}")
         if self.hint:
-            lines.append(f"  {self.mask.text(self.hint)}")
+            lines.append(f"  {_one_line(self.mask.text(self.hint))}")
         return "\n".join(lines)
 
     def _masked_line(self, place: Position, sql: str) -> tuple[str, int, int]:
         """Return the masked line at a position, and the start and length of the position in it."""
-        source = sql.splitlines() or [""]
+        # as `Position` counts lines; splitlines() would also split at form feeds and U+2028
+        source = sql.removesuffix("\n").split("\n")
         number = min(place.line, len(source)) - 1
-        begin = sum(map(len, sql.splitlines(keepends=True)[:number]))
+        begin = sum(len(line) + 1 for line in source[:number])
         first = place.column - 1
         # Mask the whole text, because a secret may span lines.
         line, (start, end) = self.mask.part(
-            sql, begin, begin + len(source[number]), (first, first + place.length)
+            sql, begin, begin + len(source[number].rstrip("\r")), (first, first + place.length)
         )
         return line, start, end - start
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import CatalogError, ErrorKind, Position, SqlwinError
+from runtime.errors import AnalysisError, CatalogError, ErrorKind, Position, SqlwinError
 from runtime.spark.messages import ErrorText, error_text, names_in
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
@@ -113,3 +113,16 @@ def test_names_in_a_message_of_sparks_are_what_it_is_about() -> None:
     assert names_in(message) == ("'b'", "'a'", "x", "y")
     assert names_in("cannot create 'a' or `x`") == ("'a'", "x")
     assert names_in("Spark's own") == ()
+
+
+def test_a_report_has_its_lines_whatever_characters_are_in_values() -> None:
+    sql = "SELECT '\x1b[31m\x0c\u2028' AS a,\r\n  `x\x1by` FROM t\r\n"
+    error = AnalysisError("column `x\x1by\n` does not exist", hint="did you mean `a\x00`?")
+    error.position, error.sql = Position.at(sql, sql.index("`x"), 5), sql
+    assert str(error).split("\n") == [
+        r"column `x\x1by\n` does not exist",
+        "  at line 2, column 3",
+        "      `x\ufffdy` FROM t",
+        "      ^^^^^",
+        r"  did you mean `a\x00`?",
+    ]
