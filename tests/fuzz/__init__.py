@@ -1,0 +1,1 @@
+"""Mutated statements, damaged files and random queries, without Spark."""
