@@ -24,6 +24,8 @@ _Build = Callable[[Sequence[Expression], str], Expression]
 
 # Languages whose upper and lower case differ from Unicode's default
 _OWN_CASES = ("az", "el", "hy", "lt", "nl", "tr")
+# Arrow shifts by fewer bits than a BIGINT has without its sign
+_SHIFTED_BITS = 63
 # Fields of DATE_FORMAT that a date has
 _DATE_FIELDS = frozenset({"yyyy", "MM", "dd"})
 
@@ -74,6 +76,10 @@ def _scalar(
                 refuse(f"{name} of an empty text is not supported by the scan")
         case "starts_with" | "ends_with" | "contains":
             _check_constants(name, args[1:])
+        case "shift_right":
+            n_bits = args[1].value if isinstance(args[1], Constant) else None
+            if not isinstance(n_bits, int) or not 0 <= n_bits < _SHIFTED_BITS:
+                refuse("SHIFTRIGHT by other numbers than 0 to 62 is not supported by the scan")
         case "floor" | "ceil" if is_integer(args[0].type):
             return calls.cast(args[0], "bigint", zone)
         case "date_format":

@@ -50,7 +50,8 @@ class Call:
     `contains`, `starts_with`, `ends_with` and `like` (a regular expression of RE2). Times:
     `wall_clock` (the constant is a zone), `shift` (by constant microseconds), `date_format` (a
     constant pattern), `year`, `quarter`, `month`, `weekofyear`, `day`, `dayofyear`, `dayofweek`,
-    `weekday`, `hour`, `minute`, `second`. `greatest` and `least` take values of one type.
+    `weekday`, `hour`, `minute`, `second`. `greatest` and `least` take values of one type,
+    `shift_right` a BIGINT and a constant number of bits.
 
     `register` returns the HyperLogLog register of the first argument with its rank, `register << 6
     | rank`; the second argument is the precision.

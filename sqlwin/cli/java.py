@@ -36,8 +36,8 @@ _COMPUTED = frozenset(
     timestamp_micros timestamp_millis timestamp_seconds cast greatest least grouping grouping_id
     ceil ceiling character_length char_length concat concat_ws contains date_format day dayofmonth
     dayofweek dayofyear endswith extract floor hour lcase len length lower ltrim minute month
-    quarter replace reverse rtrim second startswith substr substring trim ucase upper weekday
-    weekofyear year
+    quarter replace reverse rtrim second shiftright startswith substr substring trim ucase upper
+    weekday weekofyear year
     count count_if sum min max avg mean bool_and every bool_or some any bit_and bit_or bit_xor
     var_pop var_samp variance stddev_pop stddev_samp stddev std approx_count_distinct min_by max_by
     first first_value last last_value any_value row_number rank dense_rank

@@ -342,7 +342,9 @@ def name_of(item: exp.Expr) -> str:
                 return "count(1)"
             require(not isinstance(argument, exp.Distinct))
             return f"{item.name.lower()}({name_of(argument)})"
-        case exp.Anonymous() if item.name.upper() in _NAMED:
+        case exp.Anonymous() if item.name.upper() in _NAMED or (
+            item.name.upper() == "ROUND" and len(item.expressions) == 2
+        ):
             arguments = ", ".join(name_of(argument) for argument in item.expressions)
             return f"{item.name.lower()}({arguments})"
     raise UnknownTypeError

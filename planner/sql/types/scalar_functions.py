@@ -115,6 +115,8 @@ SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
     "REVERSE": _of_text("reverse"),
     "RTRIM": _of_text("rtrim"),
     "SECOND": _of_clock("second"),
+    # GROUPING is a bit of the number of a grouping set
+    "SHIFTRIGHT": ScalarFunction("shift_right", (("bigint",), _NUMBER), "bigint"),
     "STARTSWITH": _of_texts("starts_with"),
     "SUBSTR": _SUBSTRING,
     "SUBSTRING": _SUBSTRING,

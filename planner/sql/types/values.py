@@ -66,6 +66,7 @@ _AGGREGATES = (
     *_STATISTICS,
     *_BOOLEANS,
 )
+_RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _GROUPINGS = ("GROUPING", "GROUPING_ID")
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -114,6 +115,7 @@ class ColumnScope:
 
     def condition(self, node: exp.Expr) -> None:
         """Check that an expression is a condition."""
+        require(node.find(exp.Window) is None)
         require(self.value(node).type == "boolean")
 
     def value(self, node: exp.Expr) -> Value:
@@ -187,6 +189,8 @@ class ColumnScope:
                 return self._choice(results if default is None else [*results, default], default)
             case exp.Cast() if has_only(node, {"this", "to"}):
                 return self._cast(node)
+            case exp.Window() if is_rank(node):
+                return self._rank(node)
             case exp.Filter() if is_aggregate(node.this):
                 condition = node.expression.this
                 require_no_aggregate(condition)
@@ -297,6 +301,20 @@ class ColumnScope:
         except SqlwinError as error:
             raise UnknownTypeError from error
         return value
+
+    def _rank(self, node: exp.Window) -> Value:
+        """Return the value of a rank over columns or expressions."""
+        require(has_only(node, {"this", "partition_by", "order", "over"}))
+        order = node.args.get("order")
+        if not isinstance(order, exp.Order) or not has_only(order, {"expressions"}):
+            raise UnknownTypeError
+        for ordered in order.expressions:
+            require(isinstance(ordered, exp.Ordered) and not ordered.args.get("with_fill"))
+            require(ordered.find(exp.Window) is None)
+            require(is_ordered(self.value(ordered.this).type))
+        for key in node.args.get("partition_by") or ():
+            require(key.find(exp.Window) is None and is_flat_type(self.value(key).type))
+        return Value("int", False)
 
     def _choice(self, results: list[exp.Expr], default: exp.Expr | None) -> Value:
         """Return the value of CASE or IF over results of one type."""
@@ -430,6 +448,14 @@ def is_aggregate(node: exp.Expr) -> bool:
 def require_no_aggregate(node: exp.Expr) -> None:
     """Check that an expression contains no aggregate."""
     require(not any(is_aggregate(c) or is_grouping(c) for c in node.find_all(exp.Anonymous)))
+    require(node.find(exp.Window) is None)
+
+
+def is_rank(node: exp.Window) -> bool:
+    """Return whether a node is ROW_NUMBER, RANK or DENSE_RANK with OVER."""
+    call = node.this
+    is_call = isinstance(call, exp.Anonymous) and not call.expressions
+    return is_call and call.name.upper() in _RANKS
 
 
 def is_grouping(node: exp.Expr) -> bool:

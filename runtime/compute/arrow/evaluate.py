@@ -246,6 +246,11 @@ def _integer_bound(call: Call, rows: pa.RecordBatch) -> Datum:
     return arithmetic.integer_bound(_evaluate(value, rows), call.function)
 
 
+def _shift_right(call: Call, rows: pa.RecordBatch) -> Datum:
+    n_bits = pa.scalar(int(_constant(call.args[1])), pa.int64())
+    return pc.shift_right(_evaluate(call.args[0], rows), n_bits)
+
+
 def _extreme(call: Call, rows: pa.RecordBatch) -> Datum:
     values = [_evaluate(arg, rows) for arg in call.args]
     return comparisons.extreme(call.function, values)
@@ -357,6 +362,7 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "floor": _integer_bound,
     "replace": _replace,
     "shift": _shift,
+    "shift_right": _shift_right,
     "substring": _substring,
     "wall_clock": _wall_clock,
     **dict.fromkeys(("greatest", "least"), _extreme),

@@ -103,6 +103,9 @@ KNOWN = [
       for a in ("ts", "tz", "day")),
     "SELECT k, GROUPING(k) AS g, CASE WHEN GROUPING(day) = 1 THEN 'all' ELSE k END AS c, COUNT(*) AS n FROM t "
     "GROUP BY GROUPING SETS ((k, day), (k))",
+    "SELECT k, ROW_NUMBER() OVER (PARTITION BY k, day ORDER BY i4 DESC NULLS LAST) AS r, RANK() OVER (ORDER BY d) AS s FROM t",
+    "SELECT k, SUM(i4) AS s, DENSE_RANK() OVER (PARTITION BY k ORDER BY SUM(i4) DESC, COUNT(*)) AS r FROM t GROUP BY k",
+    "SELECT ROUND(AVG(d), 2), ROUND(MAX(m), 1), COUNT(*) FROM t",
     "SELECT k, UPPER(k) AS u, m * 2 AS d, SUM(m) / COUNT(*) AS q FROM t GROUP BY k, m",
 ]  # fmt: skip
 # Each is invalid, or has no certain schema
@@ -120,6 +123,13 @@ LEFT = [
     "SELECT UPPER(i4) AS u FROM t",
     "SELECT m + 10L AS x FROM t",
     "SELECT GROUPING(k) AS g FROM t GROUP BY k",
+    "SELECT k FROM t WHERE ROW_NUMBER() OVER (ORDER BY k) = 1",
+    "SELECT ROW_NUMBER() OVER (ORDER BY i4) AS r, COUNT(*) AS n FROM t GROUP BY k",
+    "SELECT ROW_NUMBER() OVER (PARTITION BY k) AS r FROM t",
+    "SELECT SUM(ROW_NUMBER() OVER (ORDER BY k)) AS s FROM t",
+    "SELECT COUNT(*) AS n FROM t GROUP BY ROW_NUMBER() OVER (ORDER BY k)",
+    "SELECT RANK() OVER (ORDER BY ROW_NUMBER() OVER (ORDER BY k)) AS r FROM t",
+    "SELECT k FROM t GROUP BY k HAVING RANK() OVER (ORDER BY k) = 1",
     "SELECT k FROM t WHERE GROUPING(k) = 1",
     "SELECT SUBSTRING(k, i8) AS s FROM t",
     "SELECT ts + INTERVAL '1' MONTH AS s FROM t",

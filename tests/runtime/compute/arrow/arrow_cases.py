@@ -180,6 +180,7 @@ SUCCEEDING = [
     CAST(t AS DATE); CAST(t AS TIMESTAMP_NTZ); CAST(t AS STRING); CAST(n AS STRING); CAST(x AS STRING); CAST(o AS STRING); CAST(i AS STRING); CAST(b_any AS STRING); CAST(m AS STRING); CAST(k AS STRING); CAST(y_any AS STRING)
     CAST(n - INTERVAL '1000' DAY AS STRING); CAST(CAST(n - INTERVAL '1000' DAY AS DATE) AS STRING); CAST(v + INTERVAL '4000000' DAY AS STRING); YEAR(v + INTERVAL '4000000' DAY); DAY(v - INTERVAL '999999' DAY); n + INTERVAL '90' MINUTE; t - INTERVAL '1' SECOND; n - INTERVAL '1 02:03:04.5' DAY TO SECOND
     DATE_FORMAT(t, 'yyyy-MM-dd HH:mm:ss.SSS'); DATE_FORMAT(t, "yyyyMMdd'T'HHmm"); DATE_FORMAT(x, 'yyyy/MM/dd'); DATE_FORMAT(x, 'MM'); DATE_FORMAT(u, 'HH:mm'); DATE_FORMAT(t, 'SSSSSS'); DATE_FORMAT(u, 'yyyy_MM')
+    SHIFTRIGHT(b_any, 1); SHIFTRIGHT(b_any, 62); SHIFTRIGHT(b, 0); CAST(SHIFTRIGHT(b, 1) % 2 AS TINYINT)
     GREATEST(i, j); LEAST(i, j, 3); GREATEST(d, e); LEAST(d, e); GREATEST(s, r); LEAST(s, r, 'ab'); GREATEST(i, b, y); GREATEST(t, u); LEAST(x, w); GREATEST(m, m); LEAST(o, p); GREATEST(i, NULL); LEAST(f, g)
     FLOOR(d_small); CEIL(d_small); CEILING(d_small * 3); FLOOR(i); CEIL(y); FLOOR(b_any); CEIL(IF(e = e / 1 AND ABS(e) < 1e18, e, NULL)); FLOOR(IF(d > 1e300, d - d, d_small))
     m + 1; m - 1.25; m * 2; m / 3; m + k; m - k; m * k; k / NULLIF(m, 0); m / NULLIF(k, 0); m % 7; k % NULLIF(m, 0); i * 1.5; i / 2.5; 100.0 / NULLIF(m, 0); b + m; y * m; -(m + 1); ABS(m - 3); m + m + m; m * m * m; l / 3; l * 0.1; l * 100; l + l; l - l; l / NULLIF(l, 0); l % 3; m / 10L; m * 10L; m + CAST(5 AS BIGINT); -m / -7
