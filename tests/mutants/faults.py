@@ -14,12 +14,14 @@ class Fault:
         module: Module that it is planted into.
         old: Text of the module, which occurs once.
         new: Text in its place.
+        first: Section of the battery to begin with, to find the fault sooner.
     """
 
     name: str
     module: str
     old: str
     new: str
+    first: str = ""
 
 
 _WATERMARKS = "runtime.streaming.watermarks"
@@ -49,12 +51,14 @@ FAULTS = [
         _WATERMARKS,
         "return min(marks) if len(marks) == len(watermarks) else None",
         "return max(marks) if len(marks) == len(watermarks) else None",
+        "union",
     ),
     Fault(
         "a source without rows does not hold back the others",
         _WATERMARKS,
         "return min(marks) if len(marks) == len(watermarks) else None",
         "return min(marks) if marks else None",
+        "union",
     ),
     Fault(
         "the watermarks of other tasks are lost",
@@ -92,12 +96,14 @@ FAULTS = [
         _PROGRESS,
         "self._highest[source] = max(high_us, self._highest.get(source, high_us))",
         "self._highest[source] = min(high_us, self._highest.get(source, high_us))",
+        "late hop",
     ),
     Fault(
         "rows without a time are not counted",
         _PROGRESS,
         "self._n_null_times += n_null_times\n        if highest_us",
         "self._n_null_times += 0\n        if highest_us",
+        "tumble",
     ),
     Fault(
         "the highest and the lowest watermark are swapped",
@@ -161,49 +167,60 @@ FAULTS = [
         "is_late: BoolArray = (last < closed) & (reader.first_window_end(ends) <= last)",
     ),
     Fault(
-        "a row of a closed step is lost",
+        "late rows move to the next open window",
         _WINDOW,
-        "np.maximum(ends, reader.assigner.next_window_end(closed))",
-        "ends",
+        "is_moved &= reader.last_window_end(ends) > closed",
+        "is_moved &= reader.last_window_end(ends) > closed - 10**9",
+        "late cumulate",
     ),
     Fault(
         "a session that has ended stays in state",
         _SESSION,
         "left.append(self._merge_open(table, ~has_ended, first_us.take(session)))",
         "left.append(self._merge_open(table, ~is_late, first_us.take(session)))",
+        "late session",
     ),
     Fault(
-        "late sessions are emitted", _SESSION, "is_out = has_ended & ~is_late", "is_out = has_ended"
+        "late sessions are emitted",
+        _SESSION,
+        "is_out = has_ended & ~is_late",
+        "is_out = has_ended",
+        "late session",
     ),
     Fault(
         "the wrong partials of a chunk are marked as taken",
         _SESSION,
         "self._store.put(taken_blob, encode_bits(~is_there))",
         "self._store.put(taken_blob, encode_bits(is_there))",
+        "session",
     ),
     Fault(
         "new rows of other partitions are lost",
         _SESSION,
         "left.append(rest.drop_columns([ROW_COUNT]))",
         "pass",
+        "session",
     ),
     Fault(
         "an update does not retract",
         _UPDATES,
         "np.where(is_new, -1, 1)",
         "np.where(is_new, -1, -1)",
+        "lateness tumble",
     ),
     Fault(
         "changed results are not emitted",
         _UPDATES,
         "changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])",
         "changed = is_new",
+        "early tumble",
     ),
     Fault(
         "late rows correct no window",
         _UPDATES,
         "start = context.closed_us[0] if late else fired",
         "start = fired",
+        "lateness tumble",
     ),
     # -- state --
     Fault(
@@ -211,12 +228,14 @@ FAULTS = [
         _LEVELS,
         "is_needed &= last > closed_us",
         "is_needed &= last >= closed_us",
+        "late tumble",
     ),
     Fault(
         "slices are dropped one window early",
         _LEVELS,
         "is_needed &= last > closed_us",
         "is_needed &= last - reader.assigner.window_end_stride_us > closed_us",
+        "hop",
     ),
     Fault(
         "new partials of a slice replace each other",
@@ -241,18 +260,21 @@ FAULTS = [
         _RUNNING,
         "parts = self._read(before) + slices(before.until_us, until_us)",
         "parts = self._read(before)",
+        "small hop_many",
     ),
     Fault(
         "the first slices of a running aggregate are lost",
         _RUNNING,
         "parts = slices(self._start(window_number), behind)",
         "parts = []",
+        "small hop_many",
     ),
     Fault(
         "a rescaled session is in every key group",
         _SPLIT,
         "return [SessionMetadata(own) for own in self._sessions(chunks)]",
         "return [SessionMetadata(self._sessions(chunks)[0])] * self._split.into",
+        "session",
     ),
     # -- kernels: batch and streams alike --
     Fault(
@@ -260,17 +282,20 @@ FAULTS = [
         _EVEN,
         "phase = (time_us - self._start_offset) % self._slide",
         "phase = (time_us - self._start_offset - 1) % self._slide",
+        "tumble",
     ),
     Fault(
         "the offset of CUMULATE's size is ignored",
         _EVEN,
         "return _floor(time_us, self._offset % self._step, self._step) + self._step",
         "return _floor(time_us - 1, self._offset % self._step, self._step) + self._step",
+        "cumulate",
     ),
     Fault(
         "rows exactly a gap apart are two sessions",
         "runtime.compute.kernels.session",
         "first_us[1:] - latest_us[:-1] > gap_us",
         "first_us[1:] - latest_us[:-1] >= gap_us",
+        "session",
     ),
 ]
