@@ -359,7 +359,12 @@ def _counts_of(part: Accumulator) -> Sequence[str]:
 
 
 def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
-    """Return each row once per window that contains it, with the window columns."""
+    """Return each row once per window that contains it, with the window columns.
+
+    Raises:
+        ExecutionError: A window does not fit TIMESTAMP.
+    """
+    from runtime.compute.kernels.slots import check_windows_fit
     from runtime.compute.wall_clock import wall_clock_us
     from runtime.compute.windows.aligned import slice_assigner
 
@@ -368,6 +373,8 @@ def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
     if of.time_type == "timestamp":
         time_us = wall_clock_us(time_us, of.time_zone)
     assigner = slice_assigner(of.window)
+    if len(time_us):
+        check_windows_fit(int(time_us.min()), int(time_us.max()), assigner)
     places, ends = assigner.window_ends(time_us)
     bounds = (assigner.window_start(ends), ends, ends - WINDOW_TIME_LAG_US)
     columns = [*rows.take(numbers(places)).columns]

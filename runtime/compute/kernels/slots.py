@@ -49,7 +49,7 @@ def slice_slots(
     """
     width, offset = _pieces(window)
     earliest, latest = int(time_us.min()), int(time_us.max())
-    _check_windows_fit(earliest, latest, assigner)
+    check_windows_fit(earliest, latest, assigner)
     first = (earliest - offset) // width
     n_pieces = (latest - offset) // width - first + 1
     if n_pieces > max(_FEW_PIECES, _PIECES_PER_ROW * len(time_us)):
@@ -66,21 +66,28 @@ def slice_slots(
     return slot_of_piece[piece], slice_end[begins]
 
 
-def _check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner) -> None:
-    """Reject times whose windows begin or end outside int64, where the arithmetic would wrap."""
+def check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner) -> None:
+    """Reject times whose windows begin or end outside int64, where the arithmetic would wrap.
+
+    Raises:
+        ExecutionError: The windows of a time, or the ones next to it, do not fit TIMESTAMP.
+    """
     if -_FAR_US < earliest_us and latest_us < _FAR_US:
         return
     ends = assigner.slice_end(np.array([earliest_us, latest_us]))
-    start = int(assigner.window_start(assigner.first_window_end(ends))[0])
-    end = int(assigner.last_window_end(ends)[1])
+    first_ends, last_ends = assigner.first_window_end(ends), assigner.last_window_end(ends)
+    start = int(assigner.window_start(first_ends)[0])
+    # between windows, the first one begins after the time and the last one ends before it
+    wraps_back = start > 0 or int(last_ends[0]) > 0
+    wraps_on = min(int(first_ends[1]), int(last_ends[1])) < 0
     for is_outside, time_us, bound in (
-        (earliest_us <= -_FAR_US and start > 0, earliest_us, "starts before the minimum"),
-        (latest_us >= _FAR_US and end < 0, latest_us, "ends after the maximum"),
+        (earliest_us <= -_FAR_US and wraps_back, earliest_us, "starts before the minimum"),
+        (latest_us >= _FAR_US and wraps_on, latest_us, "ends after the maximum"),
     ):
         if is_outside:
             raise ExecutionError(
                 f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
-                hint="exclude rows with such times in WHERE, or set their times to NULL",
+                hint="give the window function a subquery whose WHERE excludes such times",
             )
 
 
