@@ -203,7 +203,7 @@ def _as_decimal(value: Expression) -> Expression:
 
 
 def literal_as_decimal(value: Expression) -> Expression:
-    """Return an integer literal beside a decimal as a decimal with as many digits as it has."""
+    """Return an integer literal as a decimal of its own digits, as in arithmetic with decimals."""
     if not isinstance(value, Constant) or not isinstance(value.value, int):
         return value
     return Constant(Decimal(value.value), f"decimal({len(str(abs(value.value)))},0)")

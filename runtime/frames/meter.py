@@ -195,7 +195,7 @@ def _observed_rows(observation: Observation) -> int | None:
     return int(observation.get["rows"])
 
 
-# PySpark calls the two methods of a parameter, whatever its class
+# PySpark calls only these two methods, so a parameter may be of any class
 if TYPE_CHECKING:
     _RecordsParam = AccumulatorParam[_Records]
 else:

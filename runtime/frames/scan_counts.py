@@ -36,7 +36,7 @@ def new_accumulator(context: SparkContext, zero: T, param: AccumulatorParam[T]) 
 _Counts = dict[tuple[int, int], tuple[int, int]]
 
 
-# PySpark calls the two methods of a parameter, whatever its class
+# PySpark calls only these two methods, so a parameter may be of any class
 if TYPE_CHECKING:
     _CountsParam = AccumulatorParam[_Counts]
 else:

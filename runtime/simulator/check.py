@@ -65,7 +65,7 @@ class Disagreement:
     Attributes:
         history: History.
         difference: Difference of the final rows. None if something else is wrong.
-        reason: What is wrong, for messages.
+        reason: Why the result is wrong, for messages.
         seed: Seed of the history. None if it was not drawn.
     """
 

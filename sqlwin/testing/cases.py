@@ -227,7 +227,7 @@ def check(path: Path, value: Located, schema: Mapping[str, Any], where: str) -> 
     """Check a value of a test file against its part of SCHEMA.
 
     Raises:
-        CaseFileError: It does not match. The message has the line and what is allowed.
+        CaseFileError: It does not match. The message names the line and the allowed values.
     """
     place = f"{path}:{value.line}:"
     subject = f"`{where}`" if where else "the file"

@@ -27,7 +27,7 @@ _WORDS: dict[str, Scalar] = {
 
 
 class CaseFileError(SqlwinError):
-    """A test file does not say what it should."""
+    """A test file is not valid."""
 
 
 @dataclass(frozen=True)

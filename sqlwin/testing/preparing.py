@@ -198,7 +198,7 @@ def row_of(path: Path, item: Located, schema: pa.Schema, owner: str) -> dict[str
         path: Test file.
         item: Row.
         schema: Columns.
-        owner: What has the columns, for messages.
+        owner: Owner of the columns, for messages.
 
     Raises:
         CaseFileError: It does not fit the columns.

@@ -425,7 +425,7 @@ def _has_cast(source: str, target: str) -> bool:
 
 
 def _may_be_null_after(source: str, target: str) -> bool:
-    """Return whether Spark declares the result of a cast as nullable, whatever its argument is."""
+    """Return whether Spark always declares the result of a cast as nullable."""
     if source == target or target == "string":
         return False
     digits = decimal_digits(target)

@@ -71,7 +71,7 @@ class FileRows(Rows):
 
 @dataclass(frozen=True)
 class GivenRows(Rows):
-    """Rows that the caller passes under a name, such as those of a simulated micro-batch.
+    """Rows that the caller passes under a name, such as the rows of a simulated micro-batch.
 
     Attributes:
         name: Name of the rows.

@@ -99,7 +99,7 @@ def at(directory: Path, pattern: str, number: int = 1) -> Wait:
 
 
 def check(session: sqlwin.Session, directory: Path, late: list[tuple[int, dt.datetime]]) -> None:
-    """Check that the rows written are those of the batch."""
+    """Check that the written rows equal the rows of the batch."""
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     session.execute(tables(directory))
     expected = sorted(tuple(row) for row in session.sql(QUERY).collect() if row.k != LATE)

@@ -126,7 +126,7 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     assert first.notes[0] == (
         "1 row arrived after all their windows had closed and went to `too_late` (numLateRecordsDropped)"
     )
-    # in the first micro-batch no row is late, in the second those of windows up to 12 s
+    # no row of the first micro-batch is late; of the second, rows of windows up to 12 s are
     assert window_ends == [{0: -FINAL_US}, {0: us(12.001)}]
     window_ends.clear()
     write(tmp_path / "in", BATCHES[2], [(5.0, "c", 12)])
