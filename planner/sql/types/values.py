@@ -167,20 +167,8 @@ class ColumnScope:
                 return inner
             case exp.Add() | exp.Sub() if isinstance(node.expression, exp.Interval):
                 return self._shifted(node)
-            case exp.Add() | exp.Sub() | exp.Mul():
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Div():
                 return self._arithmetic(node)
-            case exp.Mod():
-                if (decimals := self._decimals(node)) is not None:
-                    return decimals
-                both = (self.value(node.this), self.value(node.expression))
-                require(all(operand.type in _INTEGERS for operand in both))
-                return Value(max((v.type for v in both), key=_INTEGERS.index), True)
-            case exp.Div():
-                if (decimals := self._decimals(node)) is not None:
-                    return decimals
-                values = [self.value(part) for part in (node.this, node.expression)]
-                require(all(value.type in (*_INTEGERS, "double") for value in values))
-                return Value("double", True)
             case exp.Case() if node.this is None:
                 for branch in node.args["ifs"]:
                     self.condition(branch.this)
@@ -269,16 +257,26 @@ class ColumnScope:
         return Value("boolean", any(value.nullable for value in values))
 
     def _arithmetic(self, node: exp.Expr) -> Value:
-        if (decimals := self._decimals(node)) is not None:
-            return decimals
+        # once per operand: chains of operators are as deep as they are long
         left, right = self.value(node.this), self.value(node.expression)
+        if (decimals := self._decimals(node, [left, right])) is not None:
+            return decimals
         types = (left.type, right.type)
+        if isinstance(node, exp.Mod):
+            require(all(type_ in _INTEGERS for type_ in types))
+            return Value(max(types, key=_INTEGERS.index), True)
         require(all(type_ in (*_INTEGERS, "double") for type_ in types))
+        if isinstance(node, exp.Div):
+            return Value("double", True)
         return Value(max(types, key=_NUMBERS.index), left.nullable or right.nullable)
 
-    def _decimals(self, node: exp.Expr) -> Value | None:
-        """Return the value of arithmetic of decimals and integers, None for other operands."""
-        values = [self.value(part) for part in (node.this, node.expression)]
+    def _decimals(self, node: exp.Expr, values: list[Value]) -> Value | None:
+        """Return the value of arithmetic of decimals and integers, None for other operands.
+
+        Args:
+            node: Operator.
+            values: Values of its two operands.
+        """
         if not any(_DECIMAL.fullmatch(value.type) for value in values):
             return None
         types = [
@@ -407,6 +405,7 @@ def _decimal_target(type_: exp.DataType) -> str | None:
     """Return the decimal type that a cast names, None for other types."""
     if type_.this != exp.DType.DECIMAL:
         return None
+    require(all(part.name.isdecimal() for part in type_.expressions))
     digits = [int(part.name) for part in type_.expressions]
     precision, scale = (*digits, 0)[:2] if digits else (10, 0)
     require(0 <= scale <= precision <= _MOST_DIGITS)

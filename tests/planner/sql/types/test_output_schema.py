@@ -181,3 +181,11 @@ def test_what_is_known_is_what_spark_says(spark: SparkSession) -> None:
 @pytest.mark.parametrize("query", LEFT)
 def test_what_is_not_certain_is_left_to_spark(query: str) -> None:
     assert inferred(query) is None
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*", "%", "/"])
+def test_long_chains_of_operators_take_one_step_per_operand(sign: str) -> None:
+    # an operand that is typed twice takes 2**60 steps
+    columns = inferred(f"SELECT {f' {sign} '.join(['i8'] * 60)} AS x FROM t")
+    assert columns is not None
+    assert [column.type for column in columns] == ["double" if sign == "/" else "bigint"]
