@@ -140,13 +140,9 @@ class SessionControl:
         Raises:
             SqlwinError: The query is invalid.
         """
-        plans = self._session._runner.plans
-        with plans.lock:
-            plans.begin(statement.text)
-            try:
-                return plans.in_process(plans.plan(statement.ast, statement.text))
-            finally:
-                plans.end()
+        from sqlwin.execution.simulated import place_of
+
+        return place_of(self._session._runner.plans, statement)
 
     def simulated(self, statement: Query | Insert) -> Simulated | str:
         """Return a query as a stream for the simulator, or why only Spark can run it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.lowering.simulated import lower_simulated
+from planner.sql.depth import deep_trees
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.tables import order_of_times, table_rows
@@ -21,6 +22,7 @@ from sqlwin.statements.nodes import Insert, Query
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from runtime.spec.in_process.step import InProcessStep
     from sqlwin.execution.planning import Plans
 
 
@@ -76,7 +78,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
     Raises:
         SqlwinError: The query is invalid, or cannot run as a stream.
     """
-    with plans.lock:
+    with plans.lock, deep_trees(statement.text):
         plans.begin(statement.text)
         try:
             with plans.catalog.simulate_streams():
@@ -95,6 +97,20 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
         finally:
             plans.end()
     return query if isinstance(query, str) else Simulated(query, stream_options(plans.config))
+
+
+def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:
+    """Return the step that computes a batch query in this process, or why Spark has to.
+
+    Raises:
+        SqlwinError: The query is invalid.
+    """
+    with plans.lock, deep_trees(statement.text):
+        plans.begin(statement.text)
+        try:
+            return plans.in_process(plans.plan(statement.ast, statement.text))
+        finally:
+            plans.end()
 
 
 def _without_order(query: exp.Query) -> exp.Query:
