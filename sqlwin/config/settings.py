@@ -153,9 +153,9 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
-            "512 mb",
+            "1 gb",
             "maximum bytes of rows in Parquet files that a query reads in this process, "
-            "without Spark; 0: never. The default is lower on a machine with less than 4 GB, and "
+            "without Spark; 0: never. The default is lower on a machine with less than 16 GB, and "
             "off in a session with its own Spark (`--master`, `master=`, `spark=`)",
         ),
         Setting(

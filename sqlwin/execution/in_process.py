@@ -24,7 +24,7 @@ from sqlwin.config.config import Config
 _FILE_BYTES = "sqlwin.in-process.max-bytes"
 # By default, rows may have this part of the memory: if no rows share a key and a slice, partials
 # and windows have five times the bytes of the rows
-_MEMORY_PER_BYTE = 8
+_MEMORY_PER_BYTE = 16
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument

@@ -50,10 +50,13 @@ def main() -> None:
     """Run the selected cases and print the table."""
     options = _options()
     console = Console()
-    conf = {"spark.sql.session.timeZone": "UTC"}
+    conf = {}
     if options.worker_memory:
         conf["spark.executor.pyspark.memory"] = options.worker_memory
-    with sqlwin.connect(master=options.master, conf=conf) as session:
+    # an answer comes from where a user's does: small files are read without Spark
+    master = options.master or (None if options.into == "arrow" else "local[2]")
+    with sqlwin.connect(master=master, conf=conf) as session:
+        session.execute("SET 'table.local-time-zone' = 'UTC'")
         if options.scaling:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
         elif options.storage:
@@ -232,7 +235,11 @@ def _options() -> argparse.Namespace:
         default=[],
         help=f"the rows in several places, with commas: {', '.join(storage.STORAGES)}",
     )
-    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument(
+        "--master",
+        help="Spark's master, local[2] by default. With --into arrow the default is none: sqlwin "
+        "chooses where to run, as for a user who names no Spark",
+    )
     parser.add_argument(
         "--worker-memory",
         default="",

@@ -193,7 +193,7 @@ def test_a_small_machine_leaves_more_files_to_spark(
     session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{path}')")
     sql = QUERIES["tumble"].format(time="ts")
     assert "in process: " in session.explain(sql)
-    monkeypatch.setattr("runtime.spark.defaults.machine_memory", lambda: 100_000)
+    monkeypatch.setattr("runtime.spark.defaults.machine_memory", lambda: 200_000)
     assert f"have more bytes than '{SETTING}'" in session.explain(sql)
     session.execute(f"SET '{SETTING}' = '512 mb'")
     assert "in process: " in session.explain(sql), "the user's choice"
