@@ -47,6 +47,11 @@ class PreparedCase:
         return self.with_position(error)  # type: ignore[operator, no-any-return]
 
 
+def compute_in_process(session: Session) -> None:
+    """Let queries over files run in this process, even if a Spark runs in it, too."""
+    session.execute("SET 'sqlwin.in-process.max-bytes' = '1 gb'")
+
+
 def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     """Create the tables of a case and run its script up to the tested query.
 
@@ -59,6 +64,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
         CaseFileError: A row does not fit its table, or the script has no query or no such table.
         SqlwinError: The script is invalid.
     """
+    compute_in_process(session)
     for key, value in case.settings.items():
         session.execute(f"SET {quote_string(key)} = {quote_string(value)}")
     control = SessionControl(session)

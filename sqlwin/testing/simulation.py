@@ -19,6 +19,7 @@ from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Insert, Query
 from sqlwin.testing.differences import differences_text
+from sqlwin.testing.preparing import compute_in_process
 from sqlwin.testing.running import disagreement_text
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 
@@ -58,6 +59,7 @@ def simulate_query(
     given = [_given(name, rows, marks.get(name.lower())) for name, rows in tables.items()]
     control = SessionControl(session)
     with TemporaryDirectory(prefix="sqlwin-test-") as directory:
+        compute_in_process(session)
         create_tables(session, given, Path(directory))
         statements = [statement for _, statement in control.statements(sql, None, params)]
         if len(statements) != 1 or not isinstance(statements[0], Query | Insert):

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import sqlwin
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 
@@ -52,6 +53,13 @@ def file(tmp_path: Path, *cases: str, tables: str = TABLE) -> str:
 
 def case(name: str, expect: str) -> str:
     return QUERY.format(name=name) + expect
+
+
+def test_a_spark_of_this_process_is_not_used(fresh_session: sqlwin.Session, tmp_path: Path):
+    assert fresh_session.spark.range(1).count() == 1
+    code, out, err = run(file(tmp_path, case("right", RIGHT)), "--histories", "3")
+    assert (code, err) == (0, "")
+    assert out.startswith("1 passed, 3 histories")
 
 
 def test_the_example_project_passes_without_spark():
