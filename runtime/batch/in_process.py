@@ -234,9 +234,11 @@ class _Run:
         from runtime.batch.in_process_windows import windows_of_partials
 
         aggregation = rows.aggregation
-        partials = partials_of(rows, self._store_of, self._counts, self.batches)
         n_rows = 0
-        for batch in windows_of_partials(partials, aggregation):
+        # without a name here, the partials are freed once they are in buckets
+        for batch in windows_of_partials(
+            partials_of(rows, self._store_of, self._counts, self.batches), aggregation
+        ):
             n_rows += batch.num_rows
             if rows.window_time is not None:
                 batch = with_window_time(batch, rows.window_time, aggregation.window_end)
