@@ -58,3 +58,8 @@ class ScanSource:
     n_rows: int = 0
     others: tuple[ScanFile, ...] = ()
     text_bytes: int = 0
+
+    @property
+    def bytes_of_rows(self) -> int:
+        """Estimated bytes of the rows in memory."""
+        return self.n_rows * 8 * len(self.columns) + self.text_bytes

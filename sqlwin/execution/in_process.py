@@ -70,11 +70,11 @@ def in_process(
         is_spark_chosen: Whether the user has passed or named a Spark.
     """
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    limits = Limits(slice_bytes, _file_bytes(config, is_spark_chosen=is_spark_chosen))
+    limits = Limits(slice_bytes, most_file_bytes(config, is_spark_chosen=is_spark_chosen))
     return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local)
 
 
-def _file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
+def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
     """Return the maximum bytes of rows in files to read; None if Spark reads all files."""
     n_bytes = int(config.get(_FILE_BYTES))
     if not config.is_set(_FILE_BYTES):

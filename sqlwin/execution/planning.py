@@ -45,6 +45,7 @@ from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.in_process import (
     in_process,
+    most_file_bytes,
     planner_options,
     query_notes,
 )
@@ -390,6 +391,11 @@ class Plans:
                 is_general = place == FILES_ON_SPARK
                 return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
             places.append(place)
+        # each INSERT reads its files itself, and on Spark windows share what they read
+        of_files = [place for place in places if not place.reads_slices]
+        n_bytes = sum(files.bytes_of_rows for place in of_files for files in place.scans)
+        if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):
+            return "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
         return places
 
     def rows_of_set_here(

@@ -139,7 +139,7 @@ class PlanLowering(SelectLowering):
             refuse(FILES_ON_SPARK)
         if files.others:
             refuse(_ONLY_SPARK_READS)
-        self._n_bytes += _bytes_of_rows(files)
+        self._n_bytes += files.bytes_of_rows
         if self._n_bytes > self._file_bytes:
             refuse("its files have more bytes than 'sqlwin.in-process.max-bytes'")
 
@@ -335,9 +335,4 @@ class PlanLowering(SelectLowering):
 def _bytes(scan: SliceScan) -> int:
     """Return the bytes of the slices and the estimated bytes of the rows not covered by them."""
     tail = scan.rows.tail
-    return scan.n_bytes + (0 if tail is None else _bytes_of_rows(tail.files))
-
-
-def _bytes_of_rows(files: ScanSource) -> int:
-    """Return the estimated bytes of the rows of files in memory."""
-    return files.n_rows * 8 * len(files.columns) + files.text_bytes
+    return scan.n_bytes + (0 if tail is None else tail.files.bytes_of_rows)

@@ -170,6 +170,18 @@ def test_one_statement_that_needs_spark_takes_the_set_there(base: Path) -> None:
     assert files_in(base / "hours") == []
 
 
+def test_a_set_that_reads_many_bytes_goes_to_spark(base: Path) -> None:
+    session = with_hours(without_spark(base), base)
+    sql = SET_OF_TWO.format(first=ROWS)
+    # 600 rows of six columns have about 29 kB, of two columns 10 kB
+    session.execute("SET 'sqlwin.in-process.max-bytes' = '32 kb'")
+    assert "in process: " in session.explain(f"INSERT INTO out {ROWS}")
+    assert "on Spark: the INSERTs together read more bytes" in session.explain(sql)
+    with pytest.raises(NeedsSparkError):
+        session.execute(sql)
+    assert files_in(base / "hours") == []
+
+
 def test_explain_of_create_table_as_says_where_it_runs(base: Path) -> None:
     session = without_spark(base)
     create = (
