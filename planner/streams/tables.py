@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable
-from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
+from planner.nodes.logical import (
+    Node,
+    SqlQuery,
+    TableScan,
+    WindowAggregate,
+    WindowTableFunction,
+)
 from planner.nodes.physical import (
     GlobalWindowAggregate,
     ScanLocalWindowAggregate,
@@ -80,10 +86,16 @@ def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
 
 
 def arrives_at_once(node: Node, catalog: Catalog) -> bool:
-    """Return whether all rows of a window arrive in one micro-batch."""
+    """Return whether all rows of a window arrive in one micro-batch.
+
+    Rows of a window function do not, even over results of windows: each result arrives when its own
+    window ends, and several of them may be in the window of the function.
+    """
     is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
     if is_windows or not streams_of(node, catalog):
         return True
+    if isinstance(node, WindowTableFunction):
+        return False
     if isinstance(node, SqlQuery):
         relations = {name for name, _ in node.relations}
         tables = [t for t in node.query.find_all(exp.Table) if t.name not in relations]
