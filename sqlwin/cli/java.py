@@ -11,10 +11,11 @@ from sqlwin.console.scripts import Script
 _STATEMENT = re.compile(
     r"\(|(create|select|insert|values|with|explain|set|reset|show|describe|desc|drop)\b", re.I
 )
-# Parts of statements that need Spark: materialized tables, ANALYZE, streams, and Spark's listings
+# Parts of statements that need Spark: materialized tables, Spark's tables and listings, ANALYZE,
+# streams
 _SPARKS = re.compile(
-    r"\bcreate\s+materialized\s+table\b|\banalyze\b|\bmonitor-interval\b"
-    r"|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
+    r"\bcreate\s+materialized\s+table\b|\btable\s+(if\s+not\s+exists\s+)?[\w.`]+\s+using\b"
+    r"|\banalyze\b|\bmonitor-interval\b|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
     r"|\bshow\s+(functions|databases|schemas|catalogs|columns|partitions)\b",
     re.I | re.S,
 )

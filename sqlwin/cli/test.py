@@ -122,7 +122,7 @@ def test(
     Examples, from the project's root:
       sqlwin test queries/testing
       sqlwin test queries/testing -k "late" --histories 200
-      sqlwin test --simulate 50 queries/windows/hop.sql
+      sqlwin test --simulate 50 queries/testing/departures.sql
       sqlwin test --schema
     """  # noqa: D301
     if schema:

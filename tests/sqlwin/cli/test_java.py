@@ -42,6 +42,7 @@ def test_java_waits_for_scripts_that_this_process_may_answer(text: str) -> None:
         "INSERT INTO t SELECT * FROM a JOIN b ON a.k = b.k",
         "CREATE TABLE t WITH ('path' = 'b') AS SELECT SHA2(k, 256) AS s FROM 'a.parquet'",
         "CREATE TABLE t WITH ('connector' = 'kafka')",
+        "CREATE TABLE IF NOT EXISTS a.`t` USING parquet AS SELECT 1 AS a",
         "SELECT 1; SHOW FUNCTIONS",
     ],
 )
