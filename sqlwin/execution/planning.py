@@ -391,7 +391,7 @@ class Plans:
                 is_general = place == FILES_ON_SPARK
                 return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
             places.append(place)
-        # each INSERT reads its files itself, and on Spark windows share what they read
+        # each INSERT reads its files itself; on Spark, windows of a set share one scan
         of_files = [place for place in places if not place.reads_slices]
         n_bytes = sum(files.bytes_of_rows for place in of_files for files in place.scans)
         if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):

@@ -202,7 +202,7 @@ def test_arithmetic_of_decimals_has_the_types_of_spark():
     m = ColumnRef("m", "decimal(10,2)")
     one = Constant(Decimal(1), "decimal(1,0)")
     assert translate("m + 1") == Call("+", (m, one), "decimal(11,2)")
-    # 10L has two digits, an INT column ten, a cast literal those of its type
+    # 10L has two digits, an INT column ten, a cast literal as many as its type
     assert translate("m * 10L").type == "decimal(13,2)"
     assert translate("m * i").type == "decimal(21,2)"
     assert translate("m / CAST(10 AS BIGINT)").type == "decimal(31,23)"
