@@ -113,7 +113,7 @@ def _time(ms: int) -> object:
 
 
 def problems(first: str = "") -> Iterator[str]:
-    """Yield what is wrong, with the seed of the history or of the rows; nothing if all is right.
+    """Yield each fault with the seed of its history or rows.
 
     Args:
         first: Section to begin with. All of them run.
@@ -245,7 +245,7 @@ def _joins(sessions: list[list[object]], row: Input, watermark: float) -> bool:
 
 
 def _of_union() -> Iterator[str]:
-    """Two tables, one of which lags behind."""
+    """Two tables; one lags behind the other."""
     of = simulated(UNION, tables=("t", "u"))
     first, second = rows_of(6), rows_of(7, 30)
     stream_of_both = of.stream({"t": rows_table(first), "u": rows_table(second)})

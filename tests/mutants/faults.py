@@ -10,7 +10,7 @@ class Fault:
     """A fault.
 
     Attributes:
-        name: What is wrong.
+        name: Description of the fault.
         module: Module that it is planted into.
         old: Text of the module, which occurs once.
         new: Text in its place.

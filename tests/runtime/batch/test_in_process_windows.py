@@ -59,7 +59,7 @@ def test_buckets_of_keys_have_the_windows_of_all_partials(window):
 
 
 def skewed():
-    """Return partials of which one key's windows are over a million rows, and the aggregation."""
+    """Return partials and their aggregation; one key has over a million windows."""
     n_rows = 2_000
     key = pa.array(np.where(np.arange(n_rows) < 1_900, 0, np.arange(n_rows)))
     ends = pa.array(np.arange(n_rows) * 1_000)

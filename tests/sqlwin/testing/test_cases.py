@@ -1,4 +1,4 @@
-"""Test files: what they may contain, and the message for everything else."""
+"""Test files: valid contents, and the messages for invalid ones."""
 
 from __future__ import annotations
 
