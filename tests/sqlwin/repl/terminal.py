@@ -79,9 +79,10 @@ class Terminal:
     def see(self, *texts: str) -> str:
         """Wait for texts in this order, below the text seen before. Return the text between."""
         started = self.position
-        for text in texts:
-            self._until(lambda text=text: self._place(text) >= 0, text)
-            self.position = self._place(text) + len(text)
+        for n, text in enumerate(texts, 1):
+            # all again: a redrawn screen moves what was seen
+            self._until(lambda n=n: self._end_of(texts[:n], started) >= 0, text)
+        self.position = self._end_of(texts, started)
         return self.screen.text()[started : self.position]
 
     def shows(self, text: str) -> None:
@@ -138,8 +139,15 @@ class Terminal:
             self.child.wait()
         self.child.close()
 
-    def _place(self, text: str) -> int:
-        return self.screen.text().find(text, self.position)
+    def _end_of(self, texts: tuple[str, ...], position: int) -> int:
+        """The position after texts that follow each other, -1 if one of them is not there."""
+        screen = self.screen.text()
+        for text in texts:
+            place = screen.find(text, position)
+            if place < 0:
+                return -1
+            position = place + len(text)
+        return position
 
     def _until(self, is_there: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + SECONDS
