@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlwin.result import Result
     from sqlwin.session import Session
     from sqlwin.statements.nodes import Insert, Query, Statement
+    from sqlwin.statements.parameters import Params
     from sqlwin.statements.split import SqlScript
 
 
@@ -69,16 +70,22 @@ class SessionControl:
         self._session._runner.explanations.take_interrupt = ask
 
     def run_script(
-        self, script: str | SqlScript, file: str | None, values: Mapping[str, object] | None
+        self,
+        script: str | SqlScript,
+        file: str | None,
+        values: Params | None,
+        *,
+        ignores_unused: bool = True,
     ) -> Iterator[Result]:
         """Run a script statement by statement, like `Session.execute_iter`.
 
         Args:
             script: The script, or the script that `read_script` has tokenized.
             file: Name of the script in error messages.
-            values: Values for parameters. The script need not use all of them.
+            values: Values for parameters.
+            ignores_unused: Whether `values` may have names that the script does not use.
         """
-        return self._session._run_script(script, file, values, ignores_unused=True)
+        return self._session._run_script(script, file, values, ignores_unused=ignores_unused)
 
     def query_documents(
         self,

@@ -182,6 +182,10 @@ MAY_IMPORT = {
         "planner.explain runtime runtime.spec sqlwin.control sqlwin.display sqlwin.execution "
         "sqlwin.result sqlwin.session IPython pyarrow rich"
     ),
+    "sqlwin.dbapi": (
+        "runtime runtime.spec sqlwin sqlwin.control sqlwin.display sqlwin.result sqlwin.session "
+        "sqlwin.statements pyarrow pyspark sqlalchemy"
+    ),
     "sqlwin.help": "runtime runtime.options runtime.spec",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
