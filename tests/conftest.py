@@ -19,6 +19,7 @@ from tests.goldens import ROOT
 
 if TYPE_CHECKING:
     from tests.object_store import ObjectStore
+    from tests.postgres import Server
 
 # Before anything starts a JVM: tests use UTC unless they set another zone
 os.environ["TZ"] = "UTC"
@@ -107,6 +108,21 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """Provide a PostgreSQL server. Skips the test if PostgreSQL is not installed."""
+    from tests.postgres import server
+
+    with server() as running:
+        yield running
+
+
+@pytest.fixture
+def database(postgres: Server) -> str:
+    """Provide the URL of a database, with an empty schema as the first of the search path."""
+    return postgres.new_schema()
 
 
 @pytest.fixture(scope="session")

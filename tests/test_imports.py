@@ -53,12 +53,16 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.registry": (
         "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
-        "runtime.connectors.lake runtime.options runtime.frames runtime.spark "
-        "runtime.spec pyspark"
+        "runtime.connectors.lake runtime.connectors.postgres runtime.options runtime.frames "
+        "runtime.spark runtime.spec pyspark"
     ),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.options runtime.frames runtime.scan "
         "runtime.spark runtime.spec confluent_kafka numpy pyarrow pyspark"
+    ),
+    "runtime.connectors.postgres": (
+        "runtime runtime.connectors runtime.options runtime.frames runtime.results runtime.spec "
+        "numpy psycopg pyarrow pyspark"
     ),
     "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (

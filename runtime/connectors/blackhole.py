@@ -45,5 +45,5 @@ CONNECTOR = Connector(
     needs_spark=lambda spark, spec: None,
     open_sink=lambda rows, spec, writer: BlackholeSink(),
     write_stream=lambda rows, spec: rows.writeStream.format("noop"),
-    mode=SinkMode.UPSERT,
+    mode=SinkMode.CHANGELOG,
 )

@@ -130,6 +130,6 @@ CONNECTOR = Connector(
     write=write,
     overwrites=True,
     open_sink=lambda rows, spec, writer: MemorySink(_rows_of(spec), writer.name),
-    mode=SinkMode.UPSERT,
+    mode=SinkMode.CHANGELOG,
     open_storage=open_storage,
 )

@@ -228,6 +228,6 @@ CONNECTOR = Connector(
     partial(check_plain_table, PRINT),
     write=write,
     open_sink=lambda rows, spec, writer: PrintSink(spec, _output_of(spec)),
-    mode=SinkMode.UPSERT,
+    mode=SinkMode.CHANGELOG,
     idle_options=idle_options(PRINT),
 )

@@ -31,6 +31,8 @@ NAMES = (
     "iceberg",
     "datagen",
     "kafka",
+    "postgres",
+    "jdbc",
     "socket",
     "spark",
     "nexmark",
@@ -68,6 +70,10 @@ def _load(name: str) -> Connector:
             from runtime.connectors.generated.datagen import CONNECTOR
         case "kafka":
             from runtime.connectors.kafka.connector import CONNECTOR
+        case "postgres":
+            from runtime.connectors.postgres.connector import POSTGRES_CONNECTOR as CONNECTOR
+        case "jdbc":
+            from runtime.connectors.postgres.connector import JDBC_CONNECTOR as CONNECTOR
         case "socket":
             from runtime.connectors.socket import CONNECTOR
         case "spark":
@@ -90,10 +96,6 @@ CONNECTORS: Mapping[str, Connector] = Connectors()
 
 # Flink connectors with a different equivalent
 _ELSEWHERE = {
-    "jdbc": (
-        "use 'connector' = 'spark', 'format' = 'jdbc', 'url' = 'jdbc:...', 'dbtable' = "
-        "'name'; add the driver's JAR with --conf spark.jars"
-    ),
     "upsert-kafka": (
         "use 'connector' = 'kafka', which writes only final results, such as closed windows, "
         "and reads every message of a key"
@@ -437,10 +439,14 @@ def sink_mode(spec: TableSpec) -> SinkMode:
     return connector_of(spec).mode
 
 
-def sink_names(mode: SinkMode) -> str:
-    """Return the names of the connectors whose sinks accept the rows of a mode, for a hint."""
-    accepting = (mode, SinkMode.UPSERT)
-    return connectors_that(lambda c: c.open_sink is not None and c.mode in accepting)
+def updated_by_key(spec: TableSpec) -> bool:
+    """Whether the rows of a stream replace those with the same PRIMARY KEY in a table."""
+    return sink_mode(spec) is SinkMode.UPSERT and bool(spec.primary_key)
+
+
+def sink_names(*modes: SinkMode) -> str:
+    """Return the names of the connectors whose sinks have one of the modes, for a hint."""
+    return connectors_that(lambda c: c.open_sink is not None and c.mode in modes)
 
 
 def spark_sink(spec: TableSpec) -> WriteStream | None:

@@ -185,6 +185,26 @@ KAFKA: Options = {
     "sink.transactional-id-prefix": Option("prefix of transaction ids; default sqlwin"),
 }
 
+POSTGRES: Options = {
+    "url": Option(
+        "postgresql://host:5432/database, or as JDBC: jdbc:postgresql://host:5432/database",
+        required=True,
+    ),
+    "table-name": Option("table in the database: table or schema.table", required=True),
+    "username": Option("name of the user; default: from the URL or the system"),
+    "password": Option("password of the user"),
+    "create-table": switch("whether writing creates a missing table, with the PRIMARY KEY"),
+    "sink.max-retries": Option(
+        "attempts to write a micro-batch again while the database is away; default 3", integer(0)
+    ),
+    # Flink's options for its driver and buffers. Here a micro-batch is one transaction.
+    "driver": without_effect(),
+    "connection.max-retry-timeout": without_effect(duration),
+    "sink.buffer-flush.max-rows": without_effect(integer(0)),
+    "sink.buffer-flush.interval": without_effect(duration),
+    "sink.parallelism": without_effect(integer(1)),
+}
+
 _COUNT = integer(1, 2**31 - 1)
 NEXMARK: Options = {
     "events.num": Option("number of events; default: unbounded", integer(0)),

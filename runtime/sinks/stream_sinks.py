@@ -29,11 +29,12 @@ from runtime.sinks.late_rows import LateTable, results_among, send_closed_window
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import RankOrder
-from runtime.spec.sink import SinkMode, StreamWriter, WriteBatch
+from runtime.spec.sink import IdentityColumn, SinkMode, StreamWriter, WriteBatch
 from runtime.spec.source import InputChecks
 from runtime.spec.table import TableSpec
 
 Take = Callable[[pa.Table], None]
+_NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
 
 
 @dataclass
@@ -84,7 +85,7 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
 
     Raises:
         CatalogError: Its declaration is wrong, or it is only a source.
-        AnalysisError: It cannot be overwritten, or does not accept updates.
+        AnalysisError: It cannot be overwritten, does not accept updates, or lacks a key for them.
     """
     check_writable(spec, overwrite=False)
     if overwrite:
@@ -93,14 +94,51 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
             subjects=(spec.name,),
             hint="use INSERT INTO",
         )
-    if emits_updates and sink_mode(spec) is not SinkMode.UPSERT:
+    if not emits_updates:
+        return
+    if sink_mode(spec) is SinkMode.APPEND:
+        upserting = sink_names(SinkMode.UPSERT)
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') does not support updates, "
             "which this query produces because of allowed lateness or early firing",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint="RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' "
-            f"settings, or insert into a table of {sink_names(SinkMode.UPSERT)}",
+            hint=f"{_NO_UPDATES}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
+            + (f", or of {upserting} with a PRIMARY KEY" if upserting else ""),
         )
+    if sink_mode(spec) is SinkMode.UPSERT and not spec.primary_key:
+        raise AnalysisError(
+            f"`{spec.name}` (connector '{spec.connector}') needs a PRIMARY KEY for updates, which "
+            "this query produces because of allowed lateness or early firing",
+            subjects=(f"'{spec.connector}'", spec.name),
+            hint=f"add PRIMARY KEY (..., window_start, window_end) NOT ENFORCED to `{spec.name}`, "
+            f"or {_NO_UPDATES}",
+        )
+
+
+def check_update_key(
+    spec: TableSpec, identity: Sequence[IdentityColumn], names: Sequence[str]
+) -> None:
+    """Check that the PRIMARY KEY of a table tells apart the rows that a stream updates.
+
+    Args:
+        spec: Table that is updated by key.
+        identity: Columns that identify the updated rows.
+        names: Column of the table for each column of the query.
+
+    Raises:
+        AnalysisError: The key lacks one of the columns.
+    """
+    key = {name.lower() for name in spec.primary_key}
+    for column in identity:
+        targets = [names[place] for place in column.positions if place < len(names)]
+        if not any(name.lower() in key for name in targets):
+            raise AnalysisError(
+                f"PRIMARY KEY ({', '.join(spec.primary_key)}) of `{spec.name}` does not tell apart "
+                f"the rows that this query updates, because it lacks `{column.name}`",
+                subjects=(spec.name, column.name),
+                hint=f"add `{targets[0] if targets else column.name}` to the PRIMARY KEY"
+                + ("" if targets else " and to the columns of the query"),
+            )
 
 
 def start_writing(
@@ -130,7 +168,7 @@ def start_writing(
             f"CURRENT_WATERMARK is not available for `{spec.name}` (connector "
             f"'{spec.connector}'), because Spark writes it",
             subjects=(spec.name,),
-            hint=f"insert into a table of {sink_names(SinkMode.APPEND)}",
+            hint=f"insert into a table of {sink_names(*SinkMode)}",
         )
     by_spark = spark_sink(spec)
     needs_batches = run.late is not None or run.order or run.find_watermark is not None
@@ -212,7 +250,10 @@ def open_table(dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str 
 
     `part` distinguishes the tables of the stream if there are several.
     """
-    sink = open_sink(dataframe, spec, StreamWriter(run.writer + part, run.checkpoint))
+    writer = StreamWriter(
+        run.writer + part, run.checkpoint, is_ordered=bool(run.order) and not part
+    )
+    sink = open_sink(dataframe, spec, writer)
     run.at_end.append(sink.commit)
     return sink.write
 

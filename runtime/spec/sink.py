@@ -28,8 +28,23 @@ class SinkMode(StrEnum):
 
     # only final rows
     APPEND = "append"
-    # also rows that replace earlier ones; their first column is ROW_KIND
+    # also changes of earlier rows, written as they are; their first column is ROW_KIND
+    CHANGELOG = "changelog"
+    # also changes of earlier rows, applied to the row with the same PRIMARY KEY
     UPSERT = "upsert"
+
+
+@dataclass(frozen=True)
+class IdentityColumn:
+    """Column that tells apart the rows that a stream updates.
+
+    Attributes:
+        name: Name of the grouping key or window column.
+        positions: Positions of the query's columns that have its value. Empty if none has.
+    """
+
+    name: str
+    positions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -39,10 +54,13 @@ class StreamWriter:
     Attributes:
         name: Identifies the stream among writers to the same place; stable across restarts.
         checkpoint: URI of Spark's part of its checkpoint.
+        is_ordered: Whether the rows of a micro-batch have an order, so that of several rows with
+            the same PRIMARY KEY the last one counts. Otherwise they are an error.
     """
 
     name: str
     checkpoint: str
+    is_ordered: bool = False
 
 
 class StreamSink(Protocol):

@@ -176,7 +176,13 @@ class Explanations:
         from sqlwin.execution.streams.analyze import analyzed_stream
         from sqlwin.execution.streams.handle import Stream
         from sqlwin.execution.streams.options import planned_options
-        from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
+        from sqlwin.execution.streams.sinks import (
+            Discard,
+            StreamSink,
+            check_tables,
+            explain_sink,
+            into_table,
+        )
         from sqlwin.execution.streams.start import checkpoint_section, start_stream
 
         plans, spark = self._plans, self._plans.spark
@@ -193,10 +199,14 @@ class Explanations:
         plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
         is_taken = isinstance(statement, Query)
         lowered = plans.lower_stream(plan, measuring, is_taken=is_taken)
-        section = lowered.explained(planned_options(spark, plans.config))
+        options = planned_options(spark, plans.config)
+        section = lowered.explained(options)
         sink: StreamSink = Discard()
         if isinstance(statement, Insert):
             sink = into_table(statement, target_of(plans.catalog, statement))
+            with plans.errors_of(statement.text):
+                check_tables(lowered, sink, emits_updates=options.emits_updates)
+            section += explain_sink(sink, emits_updates=options.emits_updates)
             if not analyze and (checkpoint := checkpoint_section(plans, lowered, sink)):
                 section = f"{section}\n{checkpoint}"
         document = replace(document, text=f"{document.text}\n{section}")

@@ -274,6 +274,8 @@ def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) 
         options, connector = table.option_map, table.connector.lower()
         if connector == "print":
             return "print"  # concurrent tables would mix up their lines
+        if "table-name" in options:
+            return f"table {options['table-name']} of {options.get('url')}"
         for option in ("path", "topic"):
             if option in options:
                 place = options[option]

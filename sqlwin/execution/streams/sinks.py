@@ -11,9 +11,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from planner.lowering.stream.statement_set import StreamSetSteps
+from planner.nodes.logical import Sink
 from planner.sql.build import identifier, to_sql
 from planner.streams.refusals import StreamRefusal
+from planner.streams.update_identity import update_identity
 from runtime.batch.execute import dataframe
+from runtime.connectors.registry import updated_by_key
 from runtime.errors import AnalysisError, nearest
 from runtime.sinks.late_rows import MISSED, LateTable, check_late_tables
 from runtime.sinks.stream_sinks import (
@@ -21,6 +24,7 @@ from runtime.sinks.stream_sinks import (
     StreamRun,
     Take,
     check_sink,
+    check_update_key,
     start_discarding,
     start_for_each,
     start_taking,
@@ -137,6 +141,46 @@ def tables_of(sink: StreamSink) -> tuple[IntoTable, ...]:
     if isinstance(sink, IntoTables):
         return sink.tables
     return (sink,) if isinstance(sink, IntoTable) else ()
+
+
+def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: bool) -> None:
+    """Check that the tables of a sink can accept the rows of a stream, before anything starts.
+
+    Args:
+        lowered: Lowered stream.
+        sink: Sink of its rows.
+        emits_updates: Whether the stream replaces rows that it emitted before.
+
+    Raises:
+        CatalogError: A declaration is wrong, or a table is only a source.
+        AnalysisError: A table cannot be overwritten, does not accept updates, or its PRIMARY KEY
+            does not tell apart the rows that are updated.
+    """
+    for into, plan in zip(tables_of(sink), lowered.plans, strict=False):
+        check_sink(into.table, overwrite=into.overwrite, emits_updates=emits_updates)
+        if not (emits_updates and updated_by_key(into.table)):
+            continue
+        physical = plan.physical
+        identity = update_identity(physical.input if isinstance(physical, Sink) else physical)
+        static = {name.lower() for name, _ in into.static}
+        declared = [column.name for column in into.table.physical_columns]
+        names = into.columns or [name for name in declared if name.lower() not in static]
+        if identity is not None and names:
+            check_update_key(into.table, identity, names)
+
+
+def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
+    """Return EXPLAIN's lines about tables whose rows are replaced by key."""
+    lines = []
+    for into in tables_of(sink):
+        table = into.table
+        if updated_by_key(table):
+            folds = "; the changes of a micro-batch are folded to one upsert or delete per key"
+            lines.append(
+                f"sink: upserts into {table.name} by PRIMARY KEY ({', '.join(table.primary_key)})"
+                f"{folds if emits_updates else ''}\n"
+            )
+    return "".join(lines)
 
 
 def write_stream(

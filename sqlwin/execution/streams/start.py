@@ -10,7 +10,7 @@ from tempfile import gettempdir
 
 from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
-from runtime.sinks.stream_sinks import StreamRun, check_sink
+from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
@@ -47,8 +47,8 @@ from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,
     StreamSink,
+    check_tables,
     late_tables,
-    tables_of,
     write_stream,
 )
 
@@ -71,8 +71,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
         planned = planned_options(spark, config)
-        for into in tables_of(sink):
-            check_sink(into.table, overwrite=into.overwrite, emits_updates=planned.emits_updates)
+        check_tables(lowered, sink, emits_updates=planned.emits_updates)
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((table for table in late if table is not None), None)

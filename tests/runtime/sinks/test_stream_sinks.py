@@ -100,12 +100,12 @@ def test_a_sink_that_appends_is_not_given_updates(
     streaming.execute("SET 'table.exec.emit.allow-lateness' = '1 min'")
     with pytest.raises(SqlwinError, match=r"`totals` .* does not support updates") as raised:
         streaming.execute(f"INSERT INTO totals {WINDOWS}")
-    assert sink_names(SinkMode.UPSERT) in str(raised.value.hint)
+    assert sink_names(SinkMode.CHANGELOG) in str(raised.value.hint)
     assert sink.calls == []
 
 
 def test_hints_name_the_connectors_with_a_sink() -> None:
-    assert sink_names(SinkMode.UPSERT) == "memory, print, blackhole"
-    assert sink_names(SinkMode.APPEND) == (
-        "filesystem, delta, iceberg, kafka, memory, print, blackhole"
+    assert sink_names(SinkMode.CHANGELOG) == "memory, print, blackhole"
+    assert sink_names(*SinkMode) == (
+        "filesystem, delta, iceberg, kafka, postgres, jdbc, memory, print, blackhole"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,7 @@ KAFKA = table("kafka", topic="x", format="json")
 LINES = table("socket", hostname="h", port="1")
 RATE = table("spark", format="rate")
 DELTA = table("spark", format="delta")
+POSTGRES = table("postgres", url="postgresql://h/d", table_name="t")
 LIVE_DELTA = table("spark", format="delta", source__unbounded="true")
 
 
@@ -63,6 +65,7 @@ def test_tables_are_streams_by_their_options_and_the_mode(mode: str, streams: se
         (FILES, {"overwrite": True}, "INSERT OVERWRITE is not supported on streams: table `t`"),
         (FILES, {"emits_updates": True}, "`t` (connector 'filesystem') does not support updates"),
         (DELTA, {"emits_updates": True}, "RESET 'table.exec.emit.allow-lateness'"),
+        (POSTGRES, {"emits_updates": True}, "`t` (connector 'postgres') needs a PRIMARY KEY"),
     ],
 )
 def test_a_sink_that_cannot_take_a_stream_says_so_before_it_starts(
@@ -76,6 +79,10 @@ def test_a_sink_that_cannot_take_a_stream_says_so_before_it_starts(
 @pytest.mark.parametrize("connector", ["print", "blackhole", "memory"])
 def test_sinks_that_keep_no_order_of_their_own_take_updates(connector: str) -> None:
     check_sink(table(connector), overwrite=False, emits_updates=True)
+
+
+def test_a_sink_that_updates_by_key_takes_updates_if_it_has_one() -> None:
+    check_sink(replace(POSTGRES, primary_key=("a",)), overwrite=False, emits_updates=True)
 
 
 def test_streams_are_shown_and_stopped_by_statements_flinks_words_included() -> None:

@@ -1,0 +1,1 @@
+"""PostgreSQL: tables written by key or appended, and read as bounded tables."""

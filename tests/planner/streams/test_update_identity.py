@@ -1,0 +1,52 @@
+"""Columns of a query that identify the rows that its stream updates."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.streams.update_identity import update_identity
+from tests.planner.streams.test_top_n import plan_stream
+
+TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+GROUPED = "GROUP BY k, window_start, window_end"
+
+
+def identity(sql: str) -> list[tuple[str, tuple[int, ...]]] | None:
+    columns = update_identity(plan_stream(sql))
+    return None if columns is None else [(c.name, c.positions) for c in columns]
+
+
+def test_keys_and_the_window_identify_a_row() -> None:
+    sql = f"SELECT window_end, COUNT(*) AS n, k FROM {TUMBLE} {GROUPED}"
+    assert identity(sql) == [("k", (2,)), ("window_end", (0,))]
+
+
+def test_the_start_or_the_time_of_a_window_serves_as_well_as_its_end() -> None:
+    sql = f"SELECT k, window_start, window_end, COUNT(*) AS n FROM {TUMBLE} {GROUPED}"
+    assert identity(sql) == [("k", (0,)), ("window_end", (1, 2))]
+
+
+def test_windows_that_grow_have_the_same_start() -> None:
+    cumulate = TUMBLE.replace("TUMBLE", "CUMULATE").replace(
+        "'1' MINUTE", "'1' MINUTE, INTERVAL '9' MINUTE"
+    )
+    sql = f"SELECT k, window_start, window_end, COUNT(*) AS n FROM {cumulate} {GROUPED}"
+    assert identity(sql) == [("k", (0,)), ("window_end", (2,))]
+
+
+def test_columns_are_followed_through_names_conditions_and_subqueries() -> None:
+    inner = f"SELECT k AS item, window_end AS until, COUNT(*) AS n FROM {TUMBLE} {GROUPED} HAVING COUNT(*) > 2"
+    assert identity(f"SELECT n, until, item AS it FROM ({inner}) WHERE n < 9") == [
+        ("k", (2,)), ("window_end", (1,)),
+    ]  # fmt: skip
+    assert identity(f"SELECT * FROM ({inner})") == [("k", (0,)), ("window_end", (1,))]
+
+
+def test_a_computed_column_does_not_identify_a_row() -> None:
+    sql = f"SELECT UPPER(k) AS k, window_end, COUNT(*) AS n FROM {TUMBLE} {GROUPED}"
+    assert identity(sql) == [("k", ()), ("window_end", (1,))]
+
+
+@pytest.mark.parametrize("sql", ["SELECT ts, k FROM t", "SELECT k, v + 1 AS v FROM t WHERE v > 1"])
+def test_rows_without_windows_are_not_updated(sql: str) -> None:
+    assert identity(sql) is None
