@@ -33,6 +33,8 @@ class StreamTable:
             `has_splits`.
         has_splits: Whether each split has its own watermark and tasks read the table themselves, so
             that they know which split they read.
+        idle_advance_us: Time without rows, in microseconds, after which its watermark may advance
+            with the clock. None means never.
     """
 
     name: str
@@ -41,6 +43,7 @@ class StreamTable:
     late_rows: str | None = None
     split: str | None = None
     has_splits: bool = False
+    idle_advance_us: int | None = None
 
 
 class Catalog(Protocol):

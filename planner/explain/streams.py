@@ -183,7 +183,20 @@ def _watermark(local: StreamLocalStep, policy: str) -> str:
     names = ", ".join(source.name for source in local.mode.sources)
     of_several = {"min": "minimum of ", "max": "maximum of "}[policy]
     origin = of_several if len(local.mode.sources) > 1 else "from "
-    return f"  watermark: {origin}{names}; never decreases"
+    return f"  watermark: {origin}{names}; never decreases{_idle_advance(local)}"
+
+
+def _idle_advance(local: StreamLocalStep) -> str:
+    """Return when a watermark advances without rows; empty if never."""
+    sources = local.mode.sources
+    waits = [source.idle_advance_us for source in sources if source.idle_advance_us is not None]
+    if len(waits) < len(sources):
+        return ""
+    each = " and ".join(
+        f"{source.name} has had no row for {render_duration(wait)}"
+        for source, wait in zip(sources, waits, strict=True)
+    )
+    return f"; advances with the clock once {each}"
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:

@@ -16,14 +16,14 @@ from runtime.connectors.writing import check_shared, count_written, to_declared_
 from runtime.errors import SqlwinError
 from runtime.options.checks import bad_option, missing_option, option_values, switch
 from runtime.spark.files import resolve
-from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.spec.table import OPTIONS_OF_STREAMS, TableSpec
 
 # Formats whose columns have only the types given to the reader
 _UNTYPED = ("csv", "json", "text", "xml")
 # Sources that can only be read as streams
 _ONLY_STREAMS = ("rate", "rate-micro-batch", "socket")
 _UNBOUNDED = "source.unbounded"
-_OURS = ("format", "spark.format", _UNBOUNDED, LATE_ROWS)
+_OURS = ("format", "spark.format", _UNBOUNDED, *OPTIONS_OF_STREAMS)
 
 
 def validate(spec: TableSpec) -> None:

@@ -13,13 +13,13 @@ from runtime.connectors.connector import Connector, WriteStream
 from runtime.connectors.declarations import is_known_type
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
-from runtime.options.checks import bad_option
+from runtime.options.checks import bad_option, duration, option_values, wrong_value
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
-from runtime.spec.table import LATE_ROWS, Column, TableSpec
+from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, Column, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -237,7 +237,7 @@ def validate_table(spec: TableSpec) -> None:
         CatalogError: The connector, an option or a column is wrong; the message names it and the
             nearest valid name.
     """
-    connector_of(spec).validate(_without_foreign_option(spec))
+    connector_of(spec).validate(_without_stream_options(spec))
 
 
 def open_storage(spec: TableSpec) -> tuple[TableSpec, object]:
@@ -316,7 +316,7 @@ def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 def _read(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
     connector = connector_of(spec)
-    spec = _without_foreign_option(spec)
+    spec = _without_stream_options(spec)
     connector.validate(spec)
     read = connector.stream if is_stream else connector.read
     if read is None and connector.stream is not None:
@@ -465,15 +465,20 @@ def translate_errors(spec: TableSpec) -> AbstractContextManager[None]:
     )
 
 
-def _without_foreign_option(spec: TableSpec) -> TableSpec:
-    """Return the table without the option that does not belong to its connector."""
+def _without_stream_options(spec: TableSpec) -> TableSpec:
+    """Return the table without the options that do not belong to its connector."""
     if connector_of(spec).stream is None:
         return spec
-    targets = [value for name, value in spec.options if name.lower() == LATE_ROWS]
-    if len(targets) > 1:
-        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice")
-    if targets and not targets[0].strip():
+    names = [name.lower() for name, _ in spec.options]
+    for option in OPTIONS_OF_STREAMS:
+        if names.count(option) > 1:
+            raise bad_option(spec, f"option '{option}' is given twice")
+    target = option_values(spec).get(LATE_ROWS)
+    if target is not None and not target.strip():
         raise bad_option(
             spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
         )
-    return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
+    if spec.idle_advance is not None and (expected := duration(spec.idle_advance)):
+        raise wrong_value(spec, IDLE_ADVANCE, spec.idle_advance, f"it must be {expected}")
+    others = (option for option in spec.options if option[0].lower() not in OPTIONS_OF_STREAMS)
+    return replace(spec, options=tuple(others))

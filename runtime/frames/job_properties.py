@@ -17,6 +17,13 @@ _WATERMARK = "sqlwin.current-watermark"
 _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 
+def batch_number() -> int | None:
+    """Return the number of the micro-batch of this task. None outside of Spark's streams."""
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty(_OF_MICRO_BATCH[1])
+    return int(number) if number else None
+
+
 def hold_watermarks(context: SparkContext, is_held: bool) -> None:
     """Set whether watermarks are held back in the micro-batch that this thread runs."""
     _set(context, _HELD, is_held)

@@ -48,6 +48,8 @@ class WindowReport:
         n_bytes: Size of the partials.
         next_window_end_us: End of the next window that waits for the watermark, or None.
         closed_us: Windows that end at or before this accept no more rows. None if none is closed.
+        follows_clock: Whether the watermark advances with the clock, because all sources are
+            silent.
     """
 
     watermark_us: int | None = None
@@ -59,6 +61,7 @@ class WindowReport:
     n_bytes: int = 0
     next_window_end_us: int | None = None
     closed_us: int | None = None
+    follows_clock: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,4 +160,5 @@ def _window(fields: Mapping[str, Any]) -> WindowReport:
         fields.get("n_bytes") or 0,
         fields.get("next_window_end_us"),
         fields.get("closed_us"),
+        bool(fields.get("follows_clock")),
     )

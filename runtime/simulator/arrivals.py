@@ -31,6 +31,8 @@ class Shape:
         late: Numbers of rows that may be late in the given order. Then the order is kept.
         clock_us: Processing time at the start.
         idle_us: Idle timeout of sources. None: sources are never idle.
+        advances_with_clock: Whether the watermark advances while all sources are silent. Then a
+            micro-batch without rows runs at the end of each of `waits`.
         crashes: Whether the stream crashes, restarts and is rescaled.
         is_shared: Whether the highest watermark of all tables counts for each of them.
         waits: Processing time in microseconds that passes before a row arrives, by number. If
@@ -41,9 +43,19 @@ class Shape:
     late: Collection[int] = ()
     clock_us: int = 0
     idle_us: int | None = None
+    advances_with_clock: bool = False
     crashes: bool = True
     is_shared: bool = False
     waits: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def may_be_idle(self) -> bool:
+        """Whether processing time without rows changes the watermark."""
+        return self.idle_us is not None or self.advances_with_clock
+
+    def silence_before(self, row: int, clock_us: int) -> list[Batch]:
+        """Return the micro-batch without rows before a row that arrives at `clock_us`, if any."""
+        return [Batch((), clock_us)] if self.advances_with_clock and self.waits.get(row) else []
 
 
 def cut_at_every_row(order: Sequence[int], shape: Shape) -> StreamHistory:
@@ -57,6 +69,7 @@ def cut_at_every_row(order: Sequence[int], shape: Shape) -> StreamHistory:
     clock_us = shape.clock_us
     for row in order:
         clock_us += shape.waits.get(row, 0)
+        batches += shape.silence_before(row, clock_us)
         batches.append(Batch((Arrival(row),), clock_us))
     return StreamHistory((*batches, Batch((), clock_us, has_ended=True)))
 
@@ -80,14 +93,16 @@ def random_history(
     key_groups = partitions * random.choice((1, 1, 2))
     clock_us = shape.clock_us
     # the idle clocks of sources start over with the stream
-    may_restart = shape.crashes and not (shape.waits and shape.idle_us)
+    may_restart = shape.crashes and not (shape.waits and shape.may_be_idle)
     steps: list[Step] = []
     for rows in _cut(tables, order, shape, random):
         clock_us += sum(shape.waits.get(row, 0) for row in rows)
+        for row in rows if shape.waits else ():
+            steps += shape.silence_before(row, clock_us)
         arrivals = tuple(Arrival(row, random.randrange(n_tasks)) for row in rows)
         crash = _random_crash(shape, random) if random.random() < 0.15 else None
         steps.append(Batch(arrivals, clock_us, crash=crash))
-        if shape.idle_us is None and not shape.waits:
+        if not shape.may_be_idle and not shape.waits:
             clock_us += random.randrange(10 * _SECOND_US)
         if may_restart and random.random() < 0.1:
             is_rescaled = random.random() < 0.5
@@ -209,4 +224,4 @@ def _random_crash(shape: Shape, random: Random) -> Crash | None:
     is_unplanned = crash.write is Write.OFFSETS and not crash.is_after
     if not shape.crashes or (is_unplanned and (shape.late or shape.waits)):
         return None
-    return None if shape.waits and shape.idle_us else crash
+    return None if shape.waits and shape.may_be_idle else crash

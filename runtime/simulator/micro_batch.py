@@ -253,7 +253,7 @@ class _RunningOperator:
         for group in sorted(self._task.numbers):
             by_task[spark_partition(group, self._partitions)].append(group)
         for groups in by_task.values():
-            task = KeyGroupTask(self._task)
+            task = KeyGroupTask(self._task, number)
             for group in groups:
                 state = storage.state(self.number, group, number)
                 batch, late_rows = task.receive(group, messages.get(group, []))

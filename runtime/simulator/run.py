@@ -51,8 +51,13 @@ def run_history(
     storage = Storage(history.key_groups, history.partitions)
 
     def start() -> RunningQuery:
+        storage.start()
         at_start = replace(
-            options, key_groups=storage.key_groups, partitions=storage.partitions, owner=_OWNER
+            options,
+            key_groups=storage.key_groups,
+            partitions=storage.partitions,
+            owner=_OWNER,
+            first_batches=storage.first_batches,
         )
         return RunningQuery(query, tables, at_start, storage)
 

@@ -47,7 +47,12 @@ class StreamSource:
         name: Table name, for messages.
         time_type: `timestamp` if its watermarks are instants; `timestamp_ntz` if they are
             wall-clock times; `proctime` if the time of its rows is processing time.
+        delay_us: Constant distance of its watermark to the time of a row. 0 if it is not constant.
+        idle_advance_us: Time without rows after which its watermark may advance with the clock.
+            None means never.
     """
 
     name: str
     time_type: str
+    delay_us: int = 0
+    idle_advance_us: int | None = None

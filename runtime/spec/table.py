@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 
 # Table option of all connectors: the side output for late rows
 LATE_ROWS = "late-rows"
+# Table option of all connectors, and setting: time without rows of all sources after which the
+# watermark advances with the clock
+IDLE_ADVANCE = "sqlwin.watermark.idle-advance"
+# Table options that belong to the stream, not to the connector
+OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE)
 _PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 
 
@@ -83,6 +88,11 @@ class TableSpec:
         """Table that receives the late rows; None: they are dropped."""
         target = next((value for name, value in self.options if name.lower() == LATE_ROWS), "drop")
         return None if target.lower() == "drop" else target
+
+    @property
+    def idle_advance(self) -> str | None:
+        """Value of the option IDLE_ADVANCE. None if the table does not have it."""
+        return next((v for name, v in self.options if name.lower() == IDLE_ADVANCE), None)
 
     @property
     def option_map(self) -> dict[str, str]:

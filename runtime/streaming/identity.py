@@ -19,7 +19,8 @@ _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
 _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows late-rows skip-change-commits".split()
+    "minpartitions number-of-rows late-rows skip-change-commits "
+    "sqlwin.watermark.idle-advance".split()
 )
 # Properties of Kafka clients that determine which messages are read
 _KAFKA_THAT_COUNT = frozenset(

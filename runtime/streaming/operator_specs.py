@@ -18,7 +18,7 @@ from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.watermarks import WatermarkRules
+from runtime.streaming.watermarks import WatermarkRules, idle_advance
 
 
 def operator_spec(
@@ -73,9 +73,18 @@ def common_spec(
         options.watermark_policy,
         None if is_bare else options.idle_timeout_us,
         None if is_bare else options.max_jump_us,
+        () if is_bare else idle_advance(step.sources),
+        step.time_zone,
     )
-    owner, run = options.owner_of(number), secrets.token_hex(4)
-    return KeyGroupSpec(len(step.sources), rules, run, owner, by, options.thresholds)
+    return KeyGroupSpec(
+        len(step.sources),
+        rules,
+        secrets.token_hex(4),
+        options.owner_of(number),
+        by,
+        options.thresholds,
+        options.first_batches,
+    )
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

@@ -40,6 +40,7 @@ class StreamOptions:
         late_fire: When windows with late rows are emitted again within the allowed lateness. None
             means with every micro-batch that brings some.
         thresholds: Sizes at which operators change how they store and compute.
+        first_batches: See `KeyGroupSpec`.
     """
 
     key_groups: int
@@ -56,6 +57,7 @@ class StreamOptions:
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
+    first_batches: tuple[int, ...] = ()
 
     @property
     def emits_updates(self) -> bool:

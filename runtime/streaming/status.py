@@ -23,7 +23,7 @@ from runtime.streaming.source_reads import rows_read
 # Status column of a window operator's output. NULL in all rows but the last of each key group.
 STATUS = "$status"
 STATUS_DDL = (
-    "struct<watermark_us: bigint, has_ended: boolean, "
+    "struct<watermark_us: bigint, follows_clock: boolean, has_ended: boolean, "
     "sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
     "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
     "next_window_end_us: bigint, closed_us: bigint>"
@@ -62,6 +62,8 @@ class OperatorStatus:
         n_rows: Partials in state.
         n_bytes: Size of the partials.
         next_window_end_us: End of the next window that waits for the watermark, or None.
+        follows_clock: Whether the watermark advances with the clock, because all sources are
+            silent.
     """
 
     watermark_us: int | None
@@ -72,6 +74,7 @@ class OperatorStatus:
     n_rows: int
     n_bytes: int
     next_window_end_us: int | None
+    follows_clock: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def report_status(dataframe: DataFrame, number: int, is_counted: Column | None =
     """
     merges = {
         "watermark_us": F.max,
+        "follows_clock": F.bool_or,
         "has_ended": F.bool_or,
         "sources": F.max,
         "n_late": F.sum,
@@ -269,6 +273,8 @@ def _waits(operator: OperatorStatus, end: int) -> str:
         f"the next window to close ends at {clock(end)}; the watermark is at "
         f"{clock(operator.watermark_us)}, {ahead} before it"
     )
+    if operator.follows_clock:
+        return f"{text}, and advances with the clock because all sources are silent"
     holding = blocking_source(operator)
     return text if holding is None else f"{text}, held back by {holding}"
 
@@ -375,4 +381,5 @@ def _operator(
         n_rows=last.n_rows or 0,
         n_bytes=last.n_bytes,
         next_window_end_us=last.next_window_end_us,
+        follows_clock=last.follows_clock,
     )

@@ -72,10 +72,12 @@ class KeyGroupTask:
 
     Args:
         spec: Spec of the task.
+        batch: Number of the micro-batch. None if unknown.
     """
 
-    def __init__(self, spec: TaskSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: TaskSpec, batch: int | None = None) -> None:
+        common = spec.operator.common.for_batch(batch)
+        self._spec = replace(spec, operator=replace(spec.operator, common=common))
         self._of_head: _OfTask | None = None
 
     def receive(

@@ -7,14 +7,14 @@ get the same messages, so they compute the same watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
-from runtime.spec.stream import FINAL_US
+from runtime.spec.stream import FINAL_US, StreamSource
 
 # A window fires at watermark >= end - 1 ms: no row at or before the watermark will come
 FIRE_LAG_US = 1_000
@@ -43,12 +43,34 @@ class SourceWatermark:
 
 
 @dataclass(frozen=True)
+class IdleAdvance:
+    """When and how far the watermark of a silent source advances with the clock.
+
+    Attributes:
+        after_us: Time without rows of any source after which it advances.
+        delay_us: Minimum distance of the advanced watermark to the clock.
+    """
+
+    after_us: int
+    delay_us: int = 0
+
+
+@dataclass(frozen=True)
 class WatermarkRules:
-    """Rules for watermarks: see the attributes of the same names of `StreamOptions`."""
+    """Rules for watermarks.
+
+    Attributes:
+        policy, idle_timeout_us, max_jump_us: See the attributes of `StreamOptions`.
+        idle_advance: Rule of each source, by number. Empty if the watermark never advances without
+            rows.
+        time_zone: Time zone of the wall clock that watermarks are on.
+    """
 
     policy: str = "min"
     idle_timeout_us: int | None = None
     max_jump_us: int | None = None
+    idle_advance: tuple[IdleAdvance, ...] = ()
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -173,9 +195,9 @@ def advance(
             for source in sources
         ]
     combined = _combine(sources, rules, clock_us)
-    if before.combined_us is not None:
-        combined = before.combined_us if combined is None else max(combined, before.combined_us)
-    return Watermarks(tuple(sources), combined)
+    if not is_held and clock_us is not None and advances_with_clock(sources, rules, clock_us):
+        combined = later_us(combined, _advanced_us(sources, rules, clock_us))
+    return Watermarks(tuple(sources), later_us(before.combined_us, combined))
 
 
 def combine_progress(progress: Iterable[Progress]) -> list[Progress]:
@@ -240,6 +262,49 @@ def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None
     return clock_us - source.clock_us >= rules.idle_timeout_us
 
 
+def idle_advance(sources: Sequence[StreamSource]) -> tuple[IdleAdvance, ...]:
+    """Return the rules by which silent sources advance. Empty if one of them never does."""
+    rules = [
+        IdleAdvance(source.idle_advance_us, source.delay_us)
+        for source in sources
+        if source.idle_advance_us is not None and source.time_type != "proctime"
+    ]
+    return tuple(rules) if len(rules) == len(sources) else ()
+
+
+def advances_with_clock(
+    sources: Sequence[SourceWatermark], rules: WatermarkRules, clock_us: int | None
+) -> bool:
+    """Return whether all sources have been silent for so long that the watermark advances."""
+    if clock_us is None or not rules.idle_advance:
+        return False
+    return all(
+        source.clock_us is not None and clock_us - source.clock_us >= rule.after_us
+        for source, rule in zip(sources, rules.idle_advance, strict=True)
+    )
+
+
+def _advanced_us(
+    sources: Sequence[SourceWatermark], rules: WatermarkRules, clock_us: int
+) -> int | None:
+    """Return the watermark of silent sources, or None if no source has had a row.
+
+    Each source's watermark advances by the time since the last row of any source, but not beyond
+    the clock minus the source's delay. It is a function of the sources' last rows and the clock, so
+    a micro-batch that runs again gives the same watermark.
+    """
+    last_us = max(source.clock_us for source in sources if source.clock_us is not None)
+    now_us = wall_watermark_us(clock_us, rules.time_zone)
+    silent_us = max(now_us - wall_watermark_us(last_us, rules.time_zone), 0)
+    advanced = []
+    for source, rule in zip(sources, rules.idle_advance, strict=True):
+        mark = source.watermark_us
+        if mark is not None:
+            limit_us = min(mark + silent_us, now_us - rule.delay_us)
+            advanced.append(replace(source, watermark_us=max(mark, limit_us)))
+    return _combine(advanced, rules, clock_us)
+
+
 def _combine(
     sources: list[SourceWatermark], rules: WatermarkRules, clock_us: int | None
 ) -> int | None:
@@ -262,13 +327,22 @@ def no_watermarks(n_sources: int) -> Watermarks:
 
 
 def with_new_clocks(watermarks: Watermarks) -> Watermarks:
-    """Start the idle clocks of all sources over, for a new run of a stream."""
-    return replace(watermarks, sources=tuple(map(_without_clock, watermarks.sources)))
+    """Start the idle clocks of all sources over, for a new run of a stream.
+
+    Where the watermark has advanced with the clock, silent sources continue from there.
+    """
+    combined_us = watermarks.combined_us
+    return replace(
+        watermarks, sources=tuple(_without_clock(s, combined_us) for s in watermarks.sources)
+    )
 
 
-def _without_clock(source: SourceWatermark) -> SourceWatermark:
+def _without_clock(source: SourceWatermark, combined_us: int | None) -> SourceWatermark:
     splits = tuple((number, mark, None) for number, mark, _ in source.splits)
-    return replace(source, clock_us=None, splits=splits)
+    mark = source.watermark_us
+    # the operator's watermark never falls, so a source behind it may as well be level with it
+    reached = None if mark is None else later_us(mark, combined_us)
+    return replace(source, watermark_us=reached, clock_us=None, splits=splits)
 
 
 def wall_watermark_us(instant_us: int, zone: str) -> int:

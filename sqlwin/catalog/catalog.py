@@ -28,6 +28,7 @@ from runtime.connectors.registry import (
 )
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
+from runtime.options.checks import duration_us
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.exceptions import spark_error
@@ -129,6 +130,7 @@ class SessionCatalog:
         self.slices = OpenTables(self, lambda path: resolve(self._spark, path), self._place, mask)
         self._mode = "automatic"
         self._per_split = "auto"
+        self._idle_advance_us: int | None = None
         # whether streams are planned for the simulator, so that Spark never reads them
         self._simulates_streams = False
         self._shown: dict[Name, DataFrame] = {}
@@ -454,7 +456,9 @@ class SessionCatalog:
         """
         entry = self.readable(name)
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
-            return StreamTable(".".join(entry.name), entry.watermark)
+            return StreamTable(
+                ".".join(entry.name), entry.watermark, idle_advance_us=self._idle_advance_us
+            )
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
             return StreamTable(
                 entry.name,
@@ -463,6 +467,9 @@ class SessionCatalog:
                 entry.late_rows,
                 None if self._per_split == "false" else self._split(entry),
                 self._per_split != "false" and has_splits(entry),
+                self._idle_advance_us
+                if entry.idle_advance is None
+                else duration_us(entry.idle_advance) or None,
             )
         return None
 
@@ -545,7 +552,9 @@ class SessionCatalog:
 
     # -- Spark -------------------------------------------------------------------------------
 
-    def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
+    def start_statement(
+        self, mode: str, *, per_split: str = "auto", idle_advance_us: int | None = None
+    ) -> None:
         """Begin a statement. Session tables are read again, to include new files.
 
         Args:
@@ -553,9 +562,11 @@ class SessionCatalog:
                 `batch`: none.
             per_split: Whether splits of a stream have their own watermarks: `true`, `false`, or
                 `auto` if rows or tasks know their split.
+            idle_advance_us: `StreamTable.idle_advance_us` of tables without an option of their own.
         """
         self._mode = mode
         self._per_split = per_split
+        self._idle_advance_us = idle_advance_us
         self.n_changes += 1
         self._shown.clear()
         self._not_shown.clear()
@@ -574,14 +585,14 @@ class SessionCatalog:
 
         All tables that can be streams are, in any runtime mode. Spark need not read them.
         """
-        mode, per_split = self._mode, self._per_split
-        self.start_statement("streaming", per_split="false")
+        mode, per_split, idle_advance_us = self._mode, self._per_split, self._idle_advance_us
+        self.start_statement("streaming", per_split="false", idle_advance_us=idle_advance_us)
         self._simulates_streams = True
         try:
             yield
         finally:
             self._simulates_streams = False
-            self.start_statement(mode, per_split=per_split)
+            self.start_statement(mode, per_split=per_split, idle_advance_us=idle_advance_us)
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among a statement's words."""

@@ -68,6 +68,9 @@ class LoweredWindows(Protocol):
     def state_dependencies(self) -> str:
         """Return what their state depends on, as JSON."""
 
+    def may_be_idle(self, options: StreamOptions) -> bool:
+        """Return whether their sources can be idle, so that they need processing time."""
+
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
         """Return their results, with the stream's options and the operator's number."""
 

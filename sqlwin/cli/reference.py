@@ -16,10 +16,15 @@ from pathlib import Path
 import click
 
 from runtime.options.formats import FORMATS
-from runtime.spec.table import LATE_ROWS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
-from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, OptionHelp
+from sqlwin.help.connectors import (
+    ABILITIES,
+    CONNECTORS,
+    FORMAT_OPTIONS,
+    STREAM_OPTIONS_HELP,
+    OptionHelp,
+)
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS
 from sqlwin.repl.commands import help_lines
@@ -247,8 +252,8 @@ def _connectors() -> Iterator[str]:
             for c in CONNECTORS.values()
         ),
     )
-    late_rows = next(o for c in CONNECTORS.values() for o in c.options if o.name == LATE_ROWS)
-    yield f"Every connector that streams has the option `{LATE_ROWS}`: {late_rows.doc}.\n"
+    yield "Every connector that streams has these options:\n"
+    yield from _options(STREAM_OPTIONS_HELP)
     for connector in CONNECTORS.values():
         if not connector.options:
             continue
@@ -257,7 +262,7 @@ def _connectors() -> Iterator[str]:
             yield f"Examples: [{guide}]({guide})\n"
         else:
             yield f"```sql\n{connector.example}\n```\n"
-        yield from _options(option for option in connector.options if option.name != LATE_ROWS)
+        yield from _options(o for o in connector.options if o not in STREAM_OPTIONS_HELP)
         if connector.name == "filesystem":
             yield from _file_formats()
 

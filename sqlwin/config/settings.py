@@ -236,6 +236,13 @@ SETTINGS: dict[str, Setting] = {
             "Flink's meaning",
         ),
         Setting(
+            "sqlwin.watermark.idle-advance",
+            Type.DURATION,
+            "0 ms",
+            "time without rows of all sources after which the watermark of a stream advances with "
+            "the clock; 0: never. A table option of the same name replaces it",
+        ),
+        Setting(
             "sqlwin.watermark.max-jump",
             Type.DURATION,
             "0 ms",

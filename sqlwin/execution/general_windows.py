@@ -13,7 +13,7 @@ from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import TableSpec
-from runtime.streaming.execute.general import check_general_key, general_stream
+from runtime.streaming.execute.general import check_general_key, general_stream, may_be_idle
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.columns import check_time_column, output_columns, required_column
 from sqlwin.catalog.entries import Registered
@@ -145,6 +145,10 @@ class LoweredGeneralWindows:
             "keys": types,
         }
         return json.dumps(identity)
+
+    def may_be_idle(self, options: StreamOptions) -> bool:
+        """Return whether their sources can be idle, so that they need processing time."""
+        return may_be_idle(self.step, options)
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
         """Return the streaming DataFrame.

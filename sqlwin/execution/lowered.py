@@ -123,6 +123,13 @@ class LoweredStream:
         )
 
     @property
+    def may_advance_with_clock(self) -> bool:
+        """Whether a watermark advances while all sources of its operator are silent."""
+        from runtime.streaming.watermarks import idle_advance
+
+        return any(idle_advance(stage.mode.sources) for stage in self.local_stages)
+
+    @property
     def order(self) -> tuple[RankOrder, ...]:
         """Columns by which the rows of a micro-batch are sorted, empty if they are not."""
         # with several INSERTs, Spark sorts the rows of each as in a batch

@@ -34,7 +34,7 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.scan import ScanSource
-from runtime.spec.table import TableSpec
+from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
 from sqlwin.catalog.opening import open_directory
@@ -165,7 +165,8 @@ class Plans:
         """Make the catalog read tables anew, in the runtime mode that is set now."""
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
-        self.catalog.start_statement(mode, per_split=per_split)
+        idle_advance_us = int(self.config.get(IDLE_ADVANCE)) or None
+        self.catalog.start_statement(mode, per_split=per_split, idle_advance_us=idle_advance_us)
 
     @property
     def directory_of_slices(self) -> str:

@@ -12,9 +12,10 @@ from planner.lowering.simulated import lower_simulated
 from planner.sql.depth import deep_trees
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import SimulatedStream
-from runtime.simulator.tables import order_of_times, table_rows
+from runtime.simulator.tables import TableRows, order_of_times, table_rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.watermarks import idle_advance
 from sqlwin.execution.in_process import types_of_local
 from sqlwin.execution.streams.options import stream_options
 from sqlwin.statements.nodes import Insert, Query
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from runtime.spec.in_process.step import InProcessStep
     from sqlwin.execution.planning import Plans
+
+
+_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ class Simulated:
 
     query: SimulatedQuery
     options: StreamOptions
+
+    @property
+    def advances_with_clock(self) -> bool:
+        """Whether a watermark advances while all sources of its operator are silent."""
+        stages = (operator.step.input for operator in self.query.operators)
+        return any(idle_advance(stage.mode.sources) for stage in stages)
 
     def stream(
         self, rows: Mapping[str, pa.Table], waits: Mapping[tuple[str, int], int] | None = None
@@ -61,11 +71,19 @@ class Simulated:
         shape = Shape(
             lateness_us,
             frozenset(overtaken_rows(tables, arrival, lateness_us, is_shared=is_shared)),
+            clock_us=_after_all_rows_us(tables) if self.advances_with_clock else 0,
             idle_us=self.options.idle_timeout_us,
+            advances_with_clock=self.advances_with_clock,
             is_shared=is_shared,
             waits={first[name] + row: us for (name, row), us in (waits or {}).items()},
         )
         return SimulatedStream(self.query, tables, self.options, tuple(arrival), shape)
+
+
+def _after_all_rows_us(tables: Mapping[str, TableRows]) -> int:
+    """Return a processing time at which no row's time is in the future, in any time zone."""
+    times = (time for table in tables.values() for time in table.times_us)
+    return max((time for time in times if time is not None), default=0) + _DAY_US
 
 
 def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:

@@ -14,7 +14,7 @@ from runtime.options import known
 from runtime.options.checks import switch
 from runtime.options.formats import FLINK_OPTIONS, FORMATS
 from runtime.options.known import Options
-from runtime.spec.table import LATE_ROWS
+from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS
 
 # Abilities that tables of a connector may have
 ABILITIES = ("reads", "streams", "writes")
@@ -58,7 +58,15 @@ class ConnectorHelp:
     example: str
 
 
-_LATE_ROWS = OptionHelp(LATE_ROWS, "side output for late rows: a table, or drop (default)")
+# Options of all tables that can be streams
+STREAM_OPTIONS_HELP = (
+    OptionHelp(LATE_ROWS, "side output for late rows: a table, or drop (default)"),
+    OptionHelp(
+        IDLE_ADVANCE,
+        "time without rows of all sources after which the watermark advances with the clock; "
+        "0: never",
+    ),
+)
 
 
 def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
@@ -85,8 +93,7 @@ def _connector(
     name: str, summary: str, can: str, options: Iterator[OptionHelp], example: str
 ) -> ConnectorHelp:
     words = tuple(can.split())
-    # any streaming table can have late rows
-    shared = (_LATE_ROWS,) if "streams" in words else ()
+    shared = STREAM_OPTIONS_HELP if "streams" in words else ()
     return ConnectorHelp(name, summary, words, (*options, *shared), example)
 
 

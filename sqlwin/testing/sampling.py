@@ -19,6 +19,7 @@ from runtime.simulator.timeline import row_text
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.figures import count_text
 from runtime.spec.stream import LATE_ROW
+from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
@@ -146,11 +147,15 @@ def _findings(stream: SimulatedStream) -> list[str]:
             f"finding: {late} {verb} after the watermark in the order of the sample, so a stream "
             "may drop what batch counts; the histories below have all rows on time"
         )
-    if stream.options.idle_timeout_us is not None:
-        lines.append(
-            "finding: with 'table.exec.source.idle-timeout' a row may be late because its source "
-            "was idle; the histories below have no idle sources"
-        )
+    for setting, is_on in (
+        ("table.exec.source.idle-timeout", stream.options.idle_timeout_us is not None),
+        (IDLE_ADVANCE, stream.shape.advances_with_clock),
+    ):
+        if is_on:
+            lines.append(
+                f"finding: with '{setting}' a row may be late because its source was idle; the "
+                "histories below have no idle sources"
+            )
     for table in stream.tables.values():
         n_null = sum(time is None for time in table.times_us)
         if n_null and table.table.time is not None:

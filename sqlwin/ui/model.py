@@ -56,6 +56,7 @@ class OperatorView:
     state_rows: int
     state_bytes: int
     next_window_end: str
+    follows_clock: bool
 
 
 @dataclass(frozen=True)

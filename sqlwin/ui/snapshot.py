@@ -178,6 +178,7 @@ def _operator(
         operator.n_rows,
         operator.n_bytes,
         "" if operator.next_window_end_us is None else clock(operator.next_window_end_us),
+        operator.follows_clock,
     )
 
 

@@ -55,6 +55,7 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import operands
+from planner.streams.delay import plain_delay_us
 from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
@@ -409,7 +410,9 @@ class OperatorRows:
             number = self._number(StreamSource(stream.name, "proctime"))
             return [alias(number, SOURCE), alias(null_watermark(), WATERMARK)]
         time_type = time_type_of(stream.name, watermark, scan, self._catalog)
-        number = self._number(StreamSource(stream.name, time_type))
+        delay_us = plain_delay_us(watermark, self._catalog) or 0
+        source = StreamSource(stream.name, time_type, delay_us, stream.idle_advance_us)
+        number = self._number(source)
         if stream.split is not None:
             number = exp.Var(this=f"({number.sql()} + {SPLIT} * (1 + {stream.split}))")
         text = watermark_us(watermark, time_type)

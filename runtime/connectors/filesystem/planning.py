@@ -16,7 +16,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.table import LATE_ROWS, Column, TableSpec
+from runtime.spec.table import OPTIONS_OF_STREAMS, Column, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,13 @@ METADATA = {
 # Options that do not affect how a batch reads files. Spark's file stream source uses its options to
 # decide in which order, and how many at a time, a stream reads them.
 _OPTIONS = frozenset(
-    ("path", "format", LATE_ROWS, *STREAM_OPTIONS, *map(str.lower, STREAM_OPTIONS.values()))
+    (
+        "path",
+        "format",
+        *OPTIONS_OF_STREAMS,
+        *STREAM_OPTIONS,
+        *map(str.lower, STREAM_OPTIONS.values()),
+    )
 )
 # Further options that only affect which files of a stream are read, and when
 _STREAM_OPTIONS = frozenset(("source.monitor-interval", "source.path.regex-pattern"))

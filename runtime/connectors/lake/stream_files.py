@@ -22,11 +22,17 @@ from runtime.options.checks import is_monitored, option_values
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
 from runtime.scan.metadata import find_misfit
-from runtime.spec.table import LATE_ROWS, Column, TableSpec
+from runtime.spec.table import OPTIONS_OF_STREAMS, Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
-# Options about versions and late rows
-_OF_STREAMS = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", LATE_ROWS)
+# Options about versions, and options of streams of any connector
+_OF_STREAMS = (
+    "version",
+    "timestamp",
+    "source.monitor-interval",
+    "skip-change-commits",
+    *OPTIONS_OF_STREAMS,
+)
 
 
 @dataclass

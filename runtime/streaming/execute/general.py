@@ -32,6 +32,7 @@ from runtime.streaming.operators.general import POSITION, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.cells import n_positions
 from runtime.streaming.status import report_status
+from runtime.streaming.watermarks import idle_advance
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
 
@@ -65,7 +66,7 @@ def general_stream(
     Raises:
         AnalysisError: Python does not know the time zone.
     """
-    may_wait = options.idle_timeout_us is not None and not step.is_cascade
+    may_wait = may_be_idle(step, options)
     is_processing_time = any(source.time_type == "proctime" for source in step.sources)
     has_processing_time = is_processing_time or may_wait or job.needs_processing_time
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
@@ -131,6 +132,12 @@ def _to_groups(
         yield progress.control(wakes=is_first_task())
 
     return run
+
+
+def may_be_idle(step: StreamRowsStep, options: StreamOptions) -> bool:
+    """Return whether sources of an operator can be idle, so that it needs processing time."""
+    has_rule = options.idle_timeout_us is not None or bool(idle_advance(step.sources))
+    return has_rule and not step.is_cascade
 
 
 def check_general_key(name: str, type_: str) -> None:

@@ -37,6 +37,7 @@ from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import report_row_counts
+from runtime.streaming.watermarks import idle_advance
 
 # Function of a task's rows for `mapInArrow`
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -143,7 +144,8 @@ def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool
     is_processing_time = any(source.time_type == "proctime" for source in step.mode.sources)
     rules = (options.early_fire, options.late_fire)
     fires = options.emits_updates and any(rule.delay_us for rule in rules if rule is not None)
-    return is_processing_time or options.idle_timeout_us is not None or fires
+    may_be_idle = options.idle_timeout_us is not None or bool(idle_advance(step.mode.sources))
+    return is_processing_time or may_be_idle or fires
 
 
 def _local_plan(

@@ -33,6 +33,7 @@ from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import WindowProcessor
 from runtime.streaming.status import STATUS
 from runtime.streaming.task import OperatorSpec, TaskSpec
+from runtime.streaming.watermarks import idle_advance
 
 # State is on local disk; with a changelog instead of snapshots, micro-batches end sooner.
 _STATE_SETTINGS = {
@@ -68,10 +69,11 @@ def operator_output(
         names: Column names of the messages and their names in state.
 
     Raises:
-        AnalysisError: A source has instants, and only Java knows the time zone.
+        AnalysisError: Only Java knows the time zone, which instants and the clock need.
     """
     types = tuple(source.time_type for source in step.sources)
-    if any(type_ != "timestamp_ntz" for type_ in types) and not is_known_zone(step.time_zone):
+    needs_zone = any(type_ != "timestamp_ntz" for type_ in types) or idle_advance(step.sources)
+    if needs_zone and not is_known_zone(step.time_zone):
         raise AnalysisError(
             f"the time zone {step.time_zone} exists in Java only",
             hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",

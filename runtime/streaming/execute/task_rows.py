@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from runtime.compute.arrow.blobs import pieces, to_blob
-from runtime.frames.job_properties import watermarks_are_held
+from runtime.frames.job_properties import batch_number, watermarks_are_held
 from runtime.frames.meter import TaskFigures
 from runtime.local.streaming.messages import (
     LateRows,
@@ -24,7 +24,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.task import KeyGroupTask, TaskSpec
-from runtime.streaming.watermarks import is_idle
+from runtime.streaming.watermarks import advances_with_clock, is_idle
 
 _MS = 1_000
 # Smaller blobs of windows are not worth compressing
@@ -50,7 +50,7 @@ class TaskRows:
         prepare_worker()
         self._spec = spec
         self._figures = figures
-        self._task = KeyGroupTask(spec)
+        self._task = KeyGroupTask(spec, batch_number())
         self._blobs = blobs
 
     def process(self, group: int, rows: Iterator[Row]) -> Iterator[Row]:
@@ -109,6 +109,9 @@ class TaskRows:
         ]
         return Row(
             watermark_us=marks.combined_us,
+            follows_clock=marks.combined_us is not None
+            and not marks.has_ended
+            and advances_with_clock(marks.sources, rules, clock_us),
             has_ended=marks.has_ended,
             sources=sources,
             n_late=status.n_late,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -109,6 +109,8 @@ class KeyGroupSpec:
         by: Columns that are hashed into key groups; empty if all rows are in one key group. None
             leaves them out of the metadata.
         thresholds: Sizes at which operators change how they store and compute.
+        first_batches: Number of the first micro-batch that each of the last runs planned,
+            ascending. Empty if unknown; `run` then names the run.
     """
 
     n_sources: int
@@ -117,6 +119,18 @@ class KeyGroupSpec:
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
+    first_batches: tuple[int, ...] = ()
+
+    def for_batch(self, number: int | None) -> KeyGroupSpec:
+        """Return the spec for a micro-batch: `run` names the run that planned it.
+
+        A micro-batch that a later run repeats has the same name, so it has the same idle sources.
+
+        Args:
+            number: Number of the micro-batch. None if unknown.
+        """
+        firsts = [first for first in self.first_batches if number is not None and first <= number]
+        return replace(self, run=str(firsts[-1])) if firsts else self
 
 
 class KeyGroupOperator(ABC):

@@ -70,7 +70,7 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
             and all(source.time_type != "proctime" for source in stage.mode.sources)
             for stage in stages
         )
-        or (options.idle_timeout_us is not None and bool(lowered.general_windows)),
+        or any(windows.may_be_idle(options) for _, windows in lowered.general_windows),
     }
     return {name: "on" for name, is_on in kinds.items() if is_on}
 

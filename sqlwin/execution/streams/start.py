@@ -14,8 +14,13 @@ from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
-from runtime.spec.table import TableSpec
-from runtime.streaming.checkpoint import begin_with, preview_checkpoint, resume_identity
+from runtime.spec.table import IDLE_ADVANCE, TableSpec
+from runtime.streaming.checkpoint import (
+    begin_with,
+    preview_checkpoint,
+    record_start,
+    resume_identity,
+)
 from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
@@ -87,6 +92,12 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=("'sqlwin.watermark.max-jump'",),
                 hint="RESET 'sqlwin.watermark.max-jump'",
             )
+        if lowered.reads_watermark and lowered.may_advance_with_clock:
+            raise AnalysisError(
+                f"CURRENT_WATERMARK does not support '{IDLE_ADVANCE}'",
+                subjects=(f"'{IDLE_ADVANCE}'",),
+                hint=f"RESET '{IDLE_ADVANCE}', or set the table option to '0 s'",
+            )
         identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink, identity, plans.streams.claim)
@@ -117,6 +128,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             control_sources=control_sources,
             owner=checkpoint.owner,
             names=checkpoint.names,
+            first_batches=record_start(files, checkpoint),
         )
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         log = SourceLog(files, checkpoint.spark_directory)

@@ -63,7 +63,9 @@ def stream_row(stream: Stream) -> tuple[str, ...]:
         f"{status.rows_per_second:,.0f}" if state is StreamState.RUNNING else "-",
         _rows_out(stream),
         "; ".join(
-            watermark_text(operator.watermark_us, operator.has_ended) for operator in operators
+            watermark_text(operator.watermark_us, operator.has_ended)
+            + (" (advances with the clock)" if operator.follows_clock else "")
+            for operator in operators
         )
         or "-",
         "; ".join(

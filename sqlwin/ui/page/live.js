@@ -136,7 +136,8 @@ function tableOf(columns, rows) {
 function sourceTable(now) {
   const rows = now.operators.flatMap((operator) => operator.sources.map((source) => {
     const row = element("tr");
-    const standing = source.is_done ? "end of input" : source.is_idle ? "idle: the watermark does not wait for it"
+    const standing = source.is_done ? "end of input"
+      : operator.follows_clock ? "silent: the watermark advances with the clock" : source.is_idle ? "idle: the watermark does not wait for it"
       : source.holds_back ? "holds the watermark back" : "";
     if (now.operators.length > 1) row.append(element("td", "number", operator.number + 1));
     row.append(element("td", "mono", source.name), element("td", "", source.watermark), element("td", "number", behind(source.lag_seconds)),

@@ -316,3 +316,32 @@ def test_early_and_late_firing_are_on_processing_time(
         assert time.monotonic() - written > 2
     finally:
         query.stop()
+
+
+@pytest.mark.long
+def test_the_windows_of_a_silent_stream_are_emitted_and_stay_emitted_after_a_restart(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_keys(tmp_path / "in", (1, "a"), (12, "b"))
+    option = f"{ENDLESS}, 'sqlwin.watermark.idle-advance' = '2 s'"
+    query = TUMBLE.format(table="events", column="ts", size=10)
+    script = (
+        table("events", tmp_path / "in", "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", option)
+        + KEPT
+        + EVERY
+        + f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';"
+    )
+    with running(fresh_session, script + query) as stream:
+        # the watermark is at 7, and passes 20 s after 13 s of silence
+        expected = [("a", at(0), at(10), 1), ("b", at(10), at(20), 1)]
+        assert wait_for_rows(fresh_session, 2) == expected
+        (status,) = stream.status().operators
+        assert status.follows_clock
+        row = fresh_session.execute("SHOW STREAMS")[0].rows[0]
+        assert "(advances with the clock)" in row[7]
+        write_keys(tmp_path / "in", (3, "late"), (13, "late"))
+        wait_until(lambda: stream.status().operators[0].n_late == 2)
+    write_keys(tmp_path / "in", (14, "late"), (3_000, "c"), (3_020, "d"))
+    with running(fresh_session, query) as stream:
+        assert wait_for_rows(fresh_session, 3)[2] == ("c", at(3_000), at(3_010), 1)
+        assert stream.status().operators[0].n_late == 1

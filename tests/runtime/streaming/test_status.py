@@ -31,6 +31,12 @@ BEAT = (
 )
 
 
+def test_a_silent_stream_whose_watermark_follows_the_clock_says_so():
+    behind = operator(source("a", 2 * HOUR), source("b", HOUR), next_window_end_us=3 * HOUR)
+    text = silence(StreamStatus(1, operators=(replace(behind, follows_clock=True),)), 0)
+    assert text.endswith("before it, and advances with the clock because all sources are silent")
+
+
 def source(name: str, watermark_us: int | None, is_idle: bool = False) -> SourceStatus:
     return SourceStatus(name, watermark_us, is_idle, watermark_us == MAX)
 

@@ -144,6 +144,28 @@ tables:
     assert code == 0, out
 
 
+def test_a_silent_stream_emits_its_windows_with_the_idle_advance_of_its_table(tmp_path):
+    table = """
+tables:
+  t:
+    columns: {ts: TIMESTAMP(3), k: STRING, v: BIGINT}
+    watermark: ts - INTERVAL '5' SECOND
+    rows:
+      - ['2024-01-01 00:00:01', a, 1]
+      - wait: 20 s
+      - ['2024-01-01 00:00:02', a, 3]
+"""
+    late = "      rows: [[a, '2024-01-01 00:00:10', 1]]\n      dropped: 1\n"
+    on_time = "      rows: [[a, '2024-01-01 00:00:10', 2]]\n"
+    of = case("idle", "X").replace("X", "").replace("    expect:", "    SETTINGS\n    expect:")
+    advancing = of.replace("SETTINGS", "settings: {sqlwin.watermark.idle-advance: 15 s}")
+    code, out, _ = run(file(tmp_path, advancing + late, tables=table))
+    assert code == 0, out
+    longer = of.replace("SETTINGS", "settings: {sqlwin.watermark.idle-advance: 30 s}")
+    code, out, _ = run(file(tmp_path, longer + on_time, tables=table))
+    assert code == 0, out
+
+
 def test_update_rewrites_failed_expectations_and_keeps_comments(tmp_path):
     path = file(tmp_path, case("first", WRONG), case("second", RIGHT))
     code, _, err = run(path, "--update")
