@@ -62,10 +62,10 @@ def _run(what: str, directory: Path) -> Run:
 
 def _queries(roads: Roads) -> Run:
     def run(number: int) -> tuple[str, Outcome]:
-        n_spark = roads.counts["spark"]
+        before = roads.counts.copy()
         fault = roads.check(number)
-        is_left = roads.counts["spark"] > n_spark
-        kind = "fault" if fault else "spark" if is_left else "rows"
+        left = [kind for kind in ("spark", "limit") if roads.counts[kind] > before[kind]]
+        kind = "fault" if fault else left[0] if left else "rows"
         return "", Outcome(kind, fault or "")
 
     return run

@@ -1,94 +1,226 @@
-"""Runs random queries in this process and as simulated streams, and compares their rows."""
+"""Runs random queries in several ways and compares their rows with those of their definition."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from runtime.compute.arrow.types import spark_type
+from runtime.errors import ErrorKind, SqlwinError
 from runtime.simulator.arrivals import cut_at_every_row
-from runtime.simulator.check import final_rows_of
-from runtime.simulator.compare import Row, difference
+from runtime.simulator.compare import Row, difference, final_rows
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.tables import GivenTable, create_tables
+from tests.fuzz.choices import Choices, shrink_choices
 from tests.fuzz.outcome import HangError, limited
-from tests.fuzz.queries import COLUMNS, SECOND_US, Draw, RandomQuery
+from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
+from tests.fuzz.values import COLUMNS, SECOND_US, table_of
+from tests.fuzz.windows import draw_window
+from tests.slt.modes import BATCH_RULES, DISABLED, STREAM_RULES
 from tests.unstarted import NeedsSparkError, unstarted_spark
 
-# Random histories of each stream, besides the one that is cut at every row
-N_HISTORIES = 1
+ONE_PHASE = ("table.optimizer.agg-phase-strategy", "ONE_PHASE")
+
+
+class FaultError(Exception):
+    """A query has other rows than its definition."""
 
 
 class Roads:
-    """Runs random queries on all roads without Spark.
+    """Runs random queries in every way that needs no Spark.
+
+    Args:
+        directory: Directory for files.
+        runs_all: Whether each query runs in all ways. Otherwise one history of the stream runs,
+            and one variant of some queries.
 
     Attributes:
-        counts: Queries compared, by road.
+        counts: Number of results compared, by way.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, runs_all: bool = False) -> None:
         self.directory = directory
+        self.runs_all = runs_all
         self.session = Session(unstarted_spark(), settings={})
-        self.counts = {"batch": 0, "stream": 0, "spark": 0}
+        self.control = SessionControl(self.session)
+        self.counts: Counter[str] = Counter()
+        self._n_sets = 0
 
     def check(self, seed: int) -> str | None:
-        """Return the fault of the query with a seed, or None."""
-        drawn = Draw(seed).query()
+        """Return the fault of the query with a seed, shrunk, or None."""
+        draw = Choices(seed)
+        fault = self.fault_of(draw)
+        if fault is None:
+            return None
+        words = fault.split(":")[0]
+
+        def fails(made: Sequence[int]) -> Sequence[int] | None:
+            again = Choices(seed, made)
+            text = self.fault_of(again)
+            return again.made if text is not None and text.split(":")[0] == words else None
+
+        smallest = shrink_choices(draw.made, fails)
+        return f"seed {seed}: {self.fault_of(Choices(seed, smallest)) or fault}"
+
+    def fault_of(self, draw: Choices) -> str | None:
+        """Return the fault of a draw, or None."""
+        given = draw_input(draw)
+        queries = [draw_query(draw, given)]
+        if draw.chance(20):
+            window = given.window if given.is_extreme else draw_window(draw)
+            queries.append(draw_query(draw, given, window))
         try:
             with limited():
-                fault = self._check(drawn, seed)
+                self.run(draw, given, queries)
+            return None
         except NeedsSparkError:
             self.counts["spark"] += 1
             return None
+        except FaultError as error:
+            fault = str(error)
         except (Exception, HangError) as error:
+            if given.is_extreme and isinstance(error, SqlwinError) and _is_limit(error):
+                self.counts["limit"] += 1
+                return None
             fault = f"{type(error).__name__}: {error}"
-        if fault is None:
-            return None
-        return f"seed {seed}, zone {drawn.zone}: {fault}\n{drawn.sql}\n{_shown(drawn.rows)}"
+        tables = "\n".join(f"{name}: {_shown(rows)}" for name, rows in given.tables.items())
+        listed = ";\n".join(query.sql for query in queries)
+        return f"{fault}\nzone {given.zone}\n{listed}\n{tables}"
 
-    def _check(self, drawn: RandomQuery, seed: int) -> str | None:
-        times = [row["ts"] for row in drawn.rows if row["ts"] is not None]
-        delay = (max(times, default=0) - min(times, default=0)) // SECOND_US + 1
-        column = "tz" if "DESCRIPTOR(tz)" in drawn.sql else "ts"
-        mark = (column, f"`{column}` - INTERVAL '{delay}' SECOND")
-        given = GivenTable("t", drawn.table, COLUMNS, mark)
-        self.session.execute(f"SET 'table.local-time-zone' = '{drawn.zone}'")
-        create_tables(self.session, [given], self.directory)
-        (result,) = self.session.execute(drawn.sql)
-        fault = _differs(drawn.expected, _rows([result.to_arrow()]))
-        if fault is not None:
-            return f"in process: {fault}"
-        self.counts["batch"] += 1
-        if not drawn.is_stream:
-            return None
-        simulated = SessionControl(self.session).simulated(parse_statement(drawn.sql))
+    def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
+        """Run queries over the same tables, and raise `FaultError` if rows differ."""
+        self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+        schemas = [self.run_query(draw, given, query) for query in queries]
+        if len(queries) > 1:
+            self._run_set(queries, schemas)
+
+    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema:
+        """Run a query and return the columns of its result."""
+        self.create_tables(given, query)
+        seed = draw.pick(1 << 30)
+        rows = self._run_batch("in process", query)
+        runs_as_stream = query.is_stream and self._run_stream("stream", query, given, seed)
+        if not self.runs_all and draw.chance(50):
+            return rows
+        batch, stream = self._variants(query)
+        variants = [(name, setting, self._run_batch) for name, setting in batch]
+        if runs_as_stream:
+            run = self._stream_of(given, seed)
+            variants += [(name, setting, run) for name, setting in stream]
+        if not self.runs_all and variants:
+            variants = [draw.one_of(variants)]
+        for name, setting, run_variant in variants:
+            try:
+                with self._setting(*setting):
+                    run_variant(name, query)
+            except NeedsSparkError:
+                self.counts[f"{name} on Spark"] += 1
+        return rows
+
+    def create_tables(self, given: Input, query: RandomQuery) -> None:
+        """Create the tables, with watermarks behind which no row is late."""
+        tables = []
+        for name, rows in given.tables.items():
+            times = [row["ts"] for row in rows if row["ts"] is not None]
+            delay = (max(times, default=0) - min(times, default=0)) // SECOND_US + 1
+            mark = (query.time, f"`{query.time}` - INTERVAL '{delay}' SECOND")
+            tables.append(GivenTable(name, table_of(rows), COLUMNS, mark))
+        create_tables(self.session, tables, self.directory)
+
+    # -- ways of running -------------------------------------------------------------------------
+
+    def _run_batch(self, way: str, query: RandomQuery) -> pa.Schema:
+        (result,) = self.session.execute(query.sql)
+        table = result.to_arrow()
+        compare(way, query, rows_of([table]))
+        self.counts[way.split(" (")[0]] += 1
+        return table.schema
+
+    def _stream_of(self, given: Input, seed: int) -> Callable[[str, RandomQuery], Any]:
+        return lambda way, query: self._run_stream(way, query, given, seed)
+
+    def _run_stream(self, way: str, query: RandomQuery, given: Input, seed: int) -> bool:
+        """Run a query as a stream, unless only Spark can."""
+        try:
+            simulated = self.control.simulated(parse_statement(query.sql))
+        except SqlwinError as error:
+            if error.kind is ErrorKind.STREAM:
+                self.counts["no stream"] += 1
+                return False
+            raise
         if isinstance(simulated, str):
-            return None
-        stream = simulated.stream({"t": drawn.table})
-        histories = [cut_at_every_row(stream.order, stream.shape)]
-        histories += [stream.history(seed * 10 + n) for n in range(N_HISTORIES)]
-        for number, history in enumerate(histories):
-            rows = [_plain(row) for row in final_rows_of(stream.run(history))]
-            fault = _differs(drawn.expected, rows)
-            if fault is not None:
-                return f"stream, history {number}: {fault}"
-        self.counts["stream"] += 1
-        return None
+            self.counts["no stream"] += 1
+            return False
+        stream = simulated.stream({name: table_of(r) for name, r in given.tables.items()})
+        histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
+        if not self.runs_all:
+            histories = [histories[seed % 2]]
+        for history in histories:
+            rows = final_rows(rows_of(output.rows for output in stream.run(history).batches))
+            compare(way, query, rows)
+            self.counts["histories"] += 1
+        self.counts[way.split(" (")[0]] += 1
+        return True
+
+    def _variants(
+        self, query: RandomQuery
+    ) -> tuple[list[tuple[str, tuple[str, str]]], list[tuple[str, tuple[str, str]]]]:
+        """Return settings under which the query has another plan, for batch and for streams."""
+        documents = self.session.explain_queries(query.sql)
+        applied = {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
+        off = [(f"rule off ({rule})", (DISABLED, rule)) for rule in BATCH_RULES if rule in applied]
+        stream = [(f"stream, rule off ({rule})", (DISABLED, rule)) for rule in STREAM_RULES]
+        return [("one phase", ONE_PHASE), *off], stream
+
+    @contextmanager
+    def _setting(self, name: str, value: str) -> Iterator[None]:
+        self.session.execute(f"SET '{name}' = '{value}'")
+        try:
+            yield
+        finally:
+            self.session.execute(f"RESET '{name}'")
+
+    def _run_set(self, queries: Sequence[RandomQuery], schemas: Sequence[pa.Schema]) -> None:
+        """Run the queries as INSERTs of one statement set, and read the files."""
+        self._n_sets += 1
+        paths = [self.directory / f"set{self._n_sets}_{i}" for i in range(len(queries))]
+        inserts = []
+        for number, (query, schema, path) in enumerate(zip(queries, schemas, paths, strict=True)):
+            columns = ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+            self.session.execute(
+                f"CREATE OR REPLACE TABLE o{number} ({columns}) WITH ('connector' = 'filesystem', "
+                f"'path' = '{path}', 'format' = 'parquet')"
+            )
+            inserts.append(f"INSERT INTO o{number} {query.sql};")
+        self.session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
+        for query, path in zip(queries, paths, strict=True):
+            tables = [pq.read_table(file) for file in sorted(path.glob("*.parquet"))]
+            compare("statement set", query, rows_of(tables))
+        self.counts["statement set"] += 1
 
 
-def _differs(expected: list[Row], rows: list[Row]) -> str | None:
-    found = difference([_plain(row) for row in expected], rows)
-    if found is None:
-        return None
-    return f"missing {_shown(found.missing)}\nunexpected {_shown(found.unexpected)}"
+def compare(way: str, query: RandomQuery, rows: list[Row]) -> None:
+    """Raise `FaultError` if rows are not the expected ones, in any order."""
+    mismatch = difference([_plain(row) for row in query.expected], rows)
+    if mismatch is not None:
+        missing, unexpected = _shown(mismatch.missing), _shown(mismatch.unexpected)
+        raise FaultError(f"{way}: missing {missing}\nunexpected {unexpected}")
 
 
-def _rows(tables: Iterable[pa.Table]) -> list[Row]:
+def _is_limit(error: SqlwinError) -> bool:
+    return "limit" in error.message or "out of range" in error.message
+
+
+def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
     """Return rows with times in microseconds, which need not fit Python's datetime."""
     result: list[Row] = []
     for table in tables:
@@ -98,25 +230,16 @@ def _rows(tables: Iterable[pa.Table]) -> list[Row]:
             else column
             for column in table.columns
         ]
-        result += pa.table(columns, table.column_names).to_pylist()
+        result += pa.table(columns, names=table.schema.names).to_pylist()
     return [_plain(row) for row in result]
 
 
 def _plain(row: Row) -> Row:
-    """Return a row in the order of its names, without -0.0, and with datetimes in microseconds."""
-    return {name: _value(row[name]) for name in sorted(row)}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isnan(value) else value + 0.0
-    if hasattr(value, "tzinfo"):
-        return (
-            pa.scalar(value, pa.timestamp("us", "UTC" if value.tzinfo else None))
-            .cast(pa.int64())
-            .as_py()
-        )
-    return value
+    """Return a row in the order of its names, without -0.0."""
+    return {
+        name: value + 0.0 if isinstance(value, float) and not math.isnan(value) else value
+        for name, value in sorted(row.items())
+    }
 
 
 def _shown(rows: Iterable[Row]) -> str:

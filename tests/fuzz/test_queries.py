@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz.choices import Choices, shrink_choices
 from tests.fuzz.differences import Roads
+from tests.fuzz.values import draw_rows
 
 
 @pytest.mark.parametrize(
@@ -27,5 +30,24 @@ def test_a_random_query_has_the_rows_of_its_definition(seeds: range, tmp_path: P
         fault = roads.check(seed)
         assert fault is None, fault
     # Spark's share is not compared here
-    assert roads.counts["batch"] > len(seeds) * 2 // 3, roads.counts
+    assert roads.counts["in process"] > len(seeds) * 2 // 3, roads.counts
     assert roads.counts["stream"] > len(seeds) // 2, roads.counts
+    for way in ("one phase", "rule off", "stream, rule off", "statement set"):
+        assert roads.counts[way] > len(seeds) // 50, roads.counts
+
+
+def test_a_fault_is_shrunk() -> None:
+    def fails(made: Sequence[int]) -> Sequence[int] | None:
+        draw = Choices(0, made)
+        rows = draw_rows(draw, 0, 1_000_000, 0)
+        return draw.made if any(row["v"] == 3 for row in rows) else None
+
+    seed = next(seed for seed in range(99) if fails(_made(seed)))
+    (row,) = draw_rows(Choices(0, shrink_choices(_made(seed), fails)), 0, 1_000_000, 0)
+    assert (row["v"], row["k"], row["g"], row["d"]) == (3, "a", 0, 0.0)
+
+
+def _made(seed: int) -> list[int]:
+    draw = Choices(seed)
+    draw_rows(draw, 0, 1_000_000, 0)
+    return draw.made

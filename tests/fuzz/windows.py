@@ -1,0 +1,166 @@
+"""Random windows, and the rows in them by definition."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Tumble,
+    Window,
+)
+from tests.fuzz.choices import Choices
+from tests.fuzz.expressions import Aggregate
+from tests.fuzz.values import DAY_US, EPOCH, HOUR_US, MINUTE_US, MS_US, SECOND_US, Row, same
+from tests.reference import windows_of
+
+
+@dataclass(frozen=True)
+class DrawnWindow:
+    """A window table function.
+
+    Attributes:
+        kind: Name of the function.
+        lengths: Its arguments after the time column.
+        window: Windows, or the gap of SESSION in microseconds.
+        length_us: Length of a window, about.
+        is_calendar: Whether its units are months.
+    """
+
+    kind: str
+    lengths: str
+    window: Window | int
+    length_us: int
+    is_calendar: bool = False
+
+    def call(self, table: str, time: str, partition: Sequence[str] = ()) -> str:
+        """Return the function over a table."""
+        by = ", ".join(partition)
+        by = f" PARTITION BY ({by})" if len(partition) > 1 else by and f" PARTITION BY {by}"
+        return f"TABLE({self.kind}(TABLE {table}{by}, DESCRIPTOR({time}), {self.lengths}))"
+
+
+def draw_window(draw: Choices) -> DrawnWindow:
+    """Draw a window."""
+    kind = draw.one_of(["TUMBLE", "HOP", "HOP", "CUMULATE", "SESSION", "CALENDAR"])
+    if kind == "CALENDAR":
+        return _calendar(draw)
+    unit = draw.one_of([HOUR_US, MS_US, SECOND_US, MINUTE_US, DAY_US])
+    offset = draw.between(-3 * unit, 3 * unit) // MS_US * MS_US if draw.chance(40) else 0
+    last = [offset] if offset else []
+    if kind == "TUMBLE":
+        size = unit * draw.one_of([1, 7, 10, 90])
+        return DrawnWindow(kind, _lengths(size, *last), Tumble(size, offset % size), size)
+    if kind == "HOP":
+        slide = unit * draw.one_of([1, 2, 3, 5, 7, 20])
+        size = unit * draw.one_of([1, 2, 5, 10, 12, 21])
+        window = Hop(slide, size, offset % slide)
+        return DrawnWindow(kind, _lengths(slide, size, *last), window, size)
+    if kind == "CUMULATE":
+        step = unit * draw.one_of([1, 2, 5])
+        size = step * draw.one_of([1, 2, 3, 7])
+        cumulate = Cumulate(step, size, offset % size)
+        return DrawnWindow(kind, _lengths(step, size, *last), cumulate, size)
+    gap = unit * draw.one_of([1, 2, 10])
+    return DrawnWindow(kind, _lengths(gap), gap, gap)
+
+
+def _calendar(draw: Choices) -> DrawnWindow:
+    months = draw.one_of([1, 2, 3, 5, 12])
+    length = months * 31 * DAY_US
+    size = f"INTERVAL '{months}' MONTH"
+    match draw.pick(5):
+        case 0:
+            return DrawnWindow("TUMBLE", size, CalendarTumble(months), length, True)
+        case 1:
+            slide = draw.one_of([1, 2, 4])
+            sql = f"INTERVAL '{slide}' MONTH, {size}"
+            return DrawnWindow("HOP", sql, CalendarHop(slide, months), length, True)
+        case 2:
+            total = months * draw.one_of([1, 2, 3])
+            sql = f"{size}, INTERVAL '{total}' MONTH"
+            window = CalendarCumulate(total, months)
+            return DrawnWindow("CUMULATE", sql, window, length * (total // months), True)
+        case 3:
+            unit, months = draw.one_of([("QUARTER", 3), ("YEAR", 12)])
+            count = draw.one_of([1, 2])
+            window = CalendarTumble(count * months)
+            sql = f"INTERVAL '{count}' {unit}"
+            return DrawnWindow("TUMBLE", sql, window, count * months * 31 * DAY_US, True)
+        case _:
+            days = draw.one_of([1, 4, 7])
+            sql = f"INTERVAL '{days}' DAY, INTERVAL '1' MONTH"
+            window = CalendarCumulate(1, step_us=days * DAY_US)
+            return DrawnWindow("CUMULATE", sql, window, 31 * DAY_US, True)
+
+
+def _lengths(*lengths: int) -> str:
+    return ", ".join(map(interval, lengths))
+
+
+def interval(us: int) -> str:
+    """Return a length in microseconds as an interval.
+
+    Example:
+        >>> interval(90_000_000)
+        "INTERVAL '90.000000' SECOND"
+    """
+    sign = "-" if us < 0 else ""
+    return f"INTERVAL '{sign}{abs(us) // SECOND_US}.{abs(us) % SECOND_US:06}' SECOND"
+
+
+def local_us(time_us: int, zone: str) -> int:
+    """Return the wall clock of an instant in a zone, in microseconds."""
+    moment = (EPOCH + dt.timedelta(microseconds=time_us)).astimezone(ZoneInfo(zone))
+    return (moment.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(microseconds=1)
+
+
+def in_windows(
+    rows: list[Row], window: Window | int, time: str, zone: str, partition: Sequence[str]
+) -> list[Row]:
+    """Return a copy of each row for each of its windows; an integer is the gap of sessions."""
+    timed = [
+        (row[time] if time == "ts" else local_us(row[time], zone), row)
+        for row in rows
+        if row[time] is not None
+    ]
+    if not isinstance(window, int):
+        return [
+            {**row, "window_start": start, "window_end": end}
+            for t, row in timed
+            for start, end in windows_of(window, t)
+        ]
+    copies = []
+    parts = defaultdict(list)
+    for t, row in timed:
+        parts[tuple(same(row[name]) for name in partition)].append((t, row))
+    for members in parts.values():
+        session: list[tuple[int, Row]] = []
+        for t, row in [*sorted(members, key=lambda pair: pair[0]), (None, {})]:
+            if session and (t is None or t > session[-1][0] + window):
+                bounds = {"window_start": session[0][0], "window_end": session[-1][0] + window}
+                copies += [{**member, **bounds} for _, member in session]
+                session = []
+            session.append((t, row))  # type: ignore[arg-type]
+    return copies
+
+
+def group(rows: list[Row], keys: Sequence[str], calls: Sequence[Aggregate]) -> list[Row]:
+    """Return a row per group: its keys, and `a0`, `a1`, ... for the calls."""
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(same(row[key]) for key in keys)].append(row)
+    return [
+        {key: members[0][key] for key in keys}
+        | {f"a{i}": compute(members) for i, (_, compute) in enumerate(calls)}
+        for members in groups.values()
+    ]
