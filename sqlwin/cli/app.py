@@ -15,6 +15,7 @@ import click
 from sqlwin.cli.checkpoint import checkpoint
 from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.java import may_need_no_spark
+from sqlwin.cli.lsp import lsp
 from sqlwin.cli.options import (
     PageCommand,
     begin_java,
@@ -316,6 +317,7 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
 
 main.add_command(checkpoint)
 main.add_command(engine)
+main.add_command(lsp)
 main.add_command(repl)
 main.add_command(test)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.errors import QueryCancelled, SqlwinError
 from runtime.names import quote_name
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 _EAGER_TABLES = 20
 
 Columns = tuple[tuple[str, str], ...]
+
+
+class Names(Protocol):
+    """Tables and functions that may be completed."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of tables and views."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Names of functions."""
+
+    def columns(self, table: str) -> Columns:
+        """Return names and types of a table's columns, empty if unknown."""
 
 
 class SessionNames:

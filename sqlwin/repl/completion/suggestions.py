@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 
 from runtime.names import quote_name
 from sqlwin.repl.completion.context import Context, Kind, context_at
-from sqlwin.repl.completion.names import SessionNames
+from sqlwin.repl.completion.names import Names, SessionNames
 from sqlwin.repl.completion.tokens import with_backticks
 from sqlwin.repl.completion.words import (
     CLAUSES,
@@ -79,7 +79,7 @@ class SqlCompleter(Completer):
             )
 
 
-def suggestions(context: Context, names: SessionNames, *, asked: bool) -> list[Suggestion]:
+def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggestion]:
     """Return the suggestions for a context, the most likely first.
 
     Args:
@@ -133,33 +133,33 @@ def _keywords(words: Iterable[str]) -> Iterator[Suggestion]:
 # -- relations -------------------------------------------------------------------------------------
 
 
-def _tables(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _tables(context: Context, names: Names) -> Iterator[Suggestion]:
     for cte in context.ctes:
         yield Suggestion(_quote(cte), "WITH")
     for table in names.tables:
         yield Suggestion(".".join(_quote(part) for part in table.split(".")), "table")
 
 
-def _relations(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _relations(context: Context, names: Names) -> Iterator[Suggestion]:
     yield from _tables(context, names)
     yield from _window_functions(context, names)
 
 
-def _window_functions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _window_functions(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.help.functions import WINDOWS
 
     for name in WINDOW_FUNCTIONS:
         yield Suggestion(f"{name}(TABLE ", WINDOWS[name].summary, f"{name}( )", keeps_case=False)
 
 
-def _after_relation(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _after_relation(context: Context, names: Names) -> Iterator[Suggestion]:
     return _keywords((*CLAUSES[1:], "AS", "ON"))
 
 
 # -- columns and expressions -----------------------------------------------------------------------
 
 
-def _columns_of(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
     subject = context.subject.lower()
     for alias, table in context.tables:
         if alias.lower() == subject or table.lower() == subject:
@@ -172,7 +172,7 @@ def _columns_of(context: Context, names: SessionNames) -> Iterator[Suggestion]:
             yield Suggestion(_quote(rest), "table")
 
 
-def _expressions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
     for _, table in context.tables:
         yield from _table_columns(table, names, context)
     if not context.tables:  # FROM is not typed yet: any table is possible
@@ -188,7 +188,7 @@ def _expressions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
     yield from _keywords((*OPERATORS, *CLAUSES))
 
 
-def _functions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _functions(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS
 
     for name, function in (AGGREGATES | GROUP_WINDOWS).items():
@@ -199,7 +199,7 @@ def _functions(context: Context, names: SessionNames) -> Iterator[Suggestion]:
 
 
 def _table_columns(
-    table: str, names: SessionNames, context: Context, above: frozenset[str] = frozenset()
+    table: str, names: Names, context: Context, above: frozenset[str] = frozenset()
 ) -> Iterator[Suggestion]:
     """Yield the columns of a table, WITH query or subquery. `above`: queries that read it."""
     query = next(
@@ -225,7 +225,7 @@ _WINDOW_COLUMNS = (
 )
 
 
-def _time_columns(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _time_columns(context: Context, names: Names) -> Iterator[Suggestion]:
     tables = [context.subject] if context.subject else [table for _, table in context.tables]
     for table in tables:
         columns = list(_table_columns(table, names, context))
@@ -233,13 +233,13 @@ def _time_columns(context: Context, names: SessionNames) -> Iterator[Suggestion]
         yield from times or columns
 
 
-def _descriptors(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _descriptors(context: Context, names: Names) -> Iterator[Suggestion]:
     for column in _time_columns(context, names):
         yield Suggestion(f"DESCRIPTOR({column.text})", column.meta)
     yield Suggestion("DESCRIPTOR(", "the time column")
 
 
-def _durations(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _durations(context: Context, names: Names) -> Iterator[Suggestion]:
     parameter = context.subject.strip("[]")
     return (Suggestion(text, parameter, keeps_case=False) for text in DURATIONS)
 
@@ -247,7 +247,7 @@ def _durations(context: Context, names: SessionNames) -> Iterator[Suggestion]:
 # -- settings and options --------------------------------------------------------------------------
 
 
-def _settings(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _settings(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.config.settings import SETTINGS
 
     for setting in SETTINGS.values():
@@ -256,7 +256,7 @@ def _settings(context: Context, names: SessionNames) -> Iterator[Suggestion]:
             yield Suggestion(text, setting.doc.replace("`", ""), setting.name)
 
 
-def _setting_values(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _setting_values(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.config.settings import SETTINGS, Type
 
     setting = SETTINGS.get(context.subject)
@@ -278,7 +278,7 @@ def _setting_values(context: Context, names: SessionNames) -> Iterator[Suggestio
     yield from _quoted_suggestions(values, context, "default", setting.default)
 
 
-def _options(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _options(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import options_of
 
     options_typed = {name for name, _ in context.options}
@@ -288,7 +288,7 @@ def _options(context: Context, names: SessionNames) -> Iterator[Suggestion]:
             yield Suggestion(text, option.doc, option.name)
 
 
-def _option_values(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _option_values(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import values_of
 
     yield from _quoted_suggestions(values_of(context.subject, dict(context.options)), context)
@@ -305,7 +305,7 @@ def _quoted_suggestions(
 # -- commands --------------------------------------------------------------------------------------
 
 
-def _commands(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _commands(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.repl.commands import ALIASES, COMMANDS
 
     if context.prefix.startswith("."):
@@ -318,7 +318,7 @@ def _commands(context: Context, names: SessionNames) -> Iterator[Suggestion]:
         yield Suggestion(command.name + (" " if command.argument else ""), command.help, shown)
 
 
-def _command_arguments(context: Context, names: SessionNames) -> Iterator[Suggestion]:
+def _command_arguments(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.repl.commands import command_named
 
     command = command_named(context.subject)
@@ -368,7 +368,7 @@ def _quote(name: str) -> str:
     return name if is_plain else quote_name(name)
 
 
-_SOURCES: dict[Kind, Callable[[Context, SessionNames], Iterable[Suggestion]]] = {
+_SOURCES: dict[Kind, Callable[[Context, Names], Iterable[Suggestion]]] = {
     Kind.STATEMENT: lambda c, n: _keywords(STATEMENT_STARTS),
     Kind.COMMAND: _commands,
     Kind.COMMAND_ARGUMENT: _command_arguments,

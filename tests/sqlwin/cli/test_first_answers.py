@@ -40,7 +40,9 @@ SHOWN_ELSEWHERE = {"prompt_toolkit", "sqlwin.repl.app", "sqlwin.ui", "sqlwin.hel
 SHOWN_ELSEWHERE |= {"sqlwin.display.charts", "sqlwin.display.html_table", "sqlwin.notebook"}
 HEAVY = {"pandas", "polars", "pyarrow.dataset", "rich.progress", "rich.live", "asyncio", "unittest"}
 HEAVY |= {"http.client"}
-NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY
+# Other programs and protocols
+OUTSIDE = {"sqlwin.dbapi", "sqlwin.lsp", "sqlalchemy", "pygls", "lsprotocol"}
+NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY | OUTSIDE
 # For files only
 FILES = {"pyarrow.fs", "pyarrow.parquet", "runtime.connectors.filesystem"}
 PLANS = {"planner.explain.document", "sqlwin.execution.explain", "sqlwin.display.plan_page"}

@@ -1,0 +1,27 @@
+"""`sqlwin lsp`: the language server."""
+
+from __future__ import annotations
+
+import click
+
+from runtime.errors import MissingPackageError
+
+
+@click.command(short_help="Check and complete SQL in an editor.")
+def lsp() -> None:
+    """Serve an editor on standard input and output, with the Language Server Protocol.
+
+    It shows errors while you type, completes and explains names, finds the CREATE of a table or
+    view, and shows plans. It runs only the definitions of a script (CREATE, SET), and never starts
+    Spark. docs/editors.md has the configuration of editors.
+
+    Needs the extra `lsp`.
+    """
+    try:
+        from sqlwin.lsp.server import serve
+    except ImportError as error:
+        raise MissingPackageError(
+            f"sqlwin lsp needs the package {str(error.name).partition('.')[0]}",
+            hint="pip install 'sqlwin[lsp]'",
+        ) from error
+    serve()
