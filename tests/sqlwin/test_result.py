@@ -133,7 +133,11 @@ def test_a_struct_that_is_null_has_no_fields(spark: SparkSession, n_rows: int) -
     assert table.column(1).to_pylist()[:2] == [[None], [{"n": 1}]]
 
 
-@pytest.mark.parametrize("n_rows", [3, 150_000], ids=["at once", "fetched from tasks"])
+@pytest.mark.parametrize(
+    "n_rows",
+    [3, pytest.param(150_000, marks=pytest.mark.long)],
+    ids=["at once", "fetched from tasks"],
+)
 def test_a_struct_may_repeat_a_field_name(spark: SparkSession, n_rows: int) -> None:
     # PySpark refuses to convert such structs to Arrow, and Arrow casts their fields by name
     struct = "named_struct('n', id, 'n', timestamp_seconds(id))"

@@ -95,7 +95,9 @@ def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) ->
     assert "iconv" in failure(session, sql + "; SELECT * FROM u")[1]
 
 
-@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
+@pytest.mark.parametrize(
+    ("opening", "closing"), [('{"a":', "}"), pytest.param("[", "]", marks=pytest.mark.long)]
+)
 def test_json_nested_deep(
     fresh_session: sqlwin.Session, tmp_path: Path, opening: str, closing: str
 ) -> None:

@@ -58,6 +58,7 @@ def test_named_groups_are_columns_of_their_types(fresh_session: sqlwin.Session, 
     assert rows(fresh_session, "SELECT * FROM app WHERE ms > 10") == expected[:1]
 
 
+@pytest.mark.long
 def test_a_stream_of_logs_reads_the_rows_that_a_batch_reads(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:

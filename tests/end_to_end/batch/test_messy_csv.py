@@ -118,6 +118,7 @@ def test_fields_over_several_lines_below_a_preamble(
     assert actual == [("a\nb", 1), ('c "d"', 2)]
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_found_below_a_preamble(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:

@@ -197,7 +197,7 @@ def test_every_path_finds_the_same_rows(
     fresh_session.execute(BY_ARROW)
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@pytest.mark.parametrize("file_format", among(["parquet", "orc"], long=["orc"]))
 def test_streams_find_them_too(
     fresh_session: sqlwin.Session, tmp_path: Path, file_format: str
 ) -> None:

@@ -94,7 +94,7 @@ def test_a_stream_into_files_is_watched_as_it_runs(
     metrics = page.get("metrics")
     assert 'sqlwin_stream_up{into="counts",name="counts"' in metrics
     fresh_session.execute("STOP STREAM counts")
-    assert page.until(lambda found: found["streams"][0]["state"] == "stopped")
+    assert page.until(lambda state: state["streams"][0]["state"] == "stopped")
     # the page's own fetches are not in the result
     rows = fresh_session.spark.read.parquet(f"{tmp_path}/counts")
     assert rows.count() == fresh_session.streams.all()[0].run.n_rows
@@ -112,7 +112,7 @@ def test_rows_of_a_select_are_seen_too(fresh_session: sqlwin.Session, page: Page
     assert len(shown) >= first.num_rows
     assert stream["latest"][0]["columns"] == ["page", "window_start", "window_end", "n"]
     batches.close()  # type: ignore[attr-defined]
-    state = page.until(lambda found: found["streams"][0]["state"] == "stopped")
+    state = page.until(lambda state: state["streams"][0]["state"] == "stopped")
     assert state["statements"][0]["state"] == "done"
 
 
@@ -145,7 +145,7 @@ def test_a_batch_is_seen_by_its_stages_and_its_plan(
         assert statement["begun"] - 1 <= stage["begun"] <= stage["ended"] <= statement["ended"] + 1
     # without the jobs of other statements
     fresh_session.execute("SELECT 1")[0].rows  # noqa: B018
-    statements = page.until(lambda found: len(found["statements"]) == 2)["statements"]
+    statements = page.until(lambda state: len(state["statements"]) == 3)["statements"]
     numbers = [{stage["id"] for stage in item["stages"]} for item in statements[:2]]
     assert not numbers[0] & numbers[1]
     plan = page.get(f"plan/{statement['session']}.{statement['number']}")

@@ -127,6 +127,7 @@ def test_windows_are_the_same_whichever_local_stage_made_the_partials(spark, tab
     assert rows == sorted(map(repr, expected.collect()))
 
 
+@pytest.mark.long
 def test_a_tiny_buffer_and_many_keys_give_the_same_windows(spark, table):
     expected = rows_by_catalyst(spark, table, TS, KEYS)
     result = rows_by_scan(spark, table, TS, KEYS, "UTC", 1)

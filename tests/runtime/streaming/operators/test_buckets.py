@@ -17,6 +17,7 @@ from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
 from runtime.streaming.state.table_cache import CACHE
+from tests.marks import among
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.state.test_split import place_of, random_batches
@@ -92,7 +93,11 @@ def test_sessions() -> None:
     assert gives_the_same(whole, cut, batches)[-1] > 1
 
 
-@pytest.mark.parametrize("thresholds", [SPANS_FROM_THE_START, NO_SPANS], ids=["running", "slices"])
+@pytest.mark.parametrize(
+    "thresholds",
+    [pytest.param(SPANS_FROM_THE_START, marks=pytest.mark.long), NO_SPANS],
+    ids=["running", "slices"],
+)
 def test_slices_that_several_windows_share_and_late_rows(thresholds: Thresholds) -> None:
     windows = (
         Tumble(10_000 * MS),
@@ -130,7 +135,7 @@ def test_without_keys_there_is_nothing_to_be_cut() -> None:
     assert n_buckets(stream) == 1
 
 
-@pytest.mark.parametrize("into", [2, 4, 32])
+@pytest.mark.parametrize("into", among([2, 4, 32], long=[2, 32]))
 def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     batches = random_batches(7)
     stream = Stream(Hop(10_000 * MS, 60_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
