@@ -1,12 +1,11 @@
 """Lowering of streaming queries that the simulator runs without Spark.
 
-`lower_stream` has lowered the window operators of the plan. Expressions and whole windows are
-lowered as in a batch query in this process.
+`lower_stream` has lowered the window operators of the plan and the steps on whole windows.
+Expressions are lowered as in a batch query in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -15,25 +14,45 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
-from planner.arrow.scan_rows import Made, make_column
+from planner.arrow.scan_rows import Made, filter_rows, make_column, result_columns
 from planner.catalog import Catalog, column_named
 from planner.lowering.in_process.plan import PlanLowering
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.lowering.stream.steps import StreamSteps
-from planner.nodes.logical import Aggregate, Expand, Node, WindowRows
+from planner.lowering.stream.whole_windows import push_one_sided_conditions
+from planner.nodes.logical import (
+    Aggregate,
+    Expand,
+    Node,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+)
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import column, select_all_from
+from planner.sql.build import bare_column, column, select_all_from
 from planner.streams.delay import plain_delay_us
+from planner.streams.ranked_rows import rank_order, ranking
 from planner.streams.tables import stream_named
+from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Constant
-from runtime.spec.in_process.relations import GivenRows, MergedWindows, RepeatedRows, UnitedRows
+from runtime.spec.in_process.relations import (
+    GivenRows,
+    JoinedRows,
+    MergedWindows,
+    ProjectedRows,
+    RankedRows,
+    RepeatedRows,
+    UnitedRows,
+)
 from runtime.spec.in_process.simulated import (
     SimulatedOperator,
+    SimulatedPart,
     SimulatedQuery,
     SimulatedTable,
-    windows_of_operator,
+    SimulatedWholeWindows,
 )
-from runtime.spec.stream_steps import StreamWindowStep
+from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, WholeWindowsStep
 
 
 def lower_simulated(
@@ -50,14 +69,14 @@ def lower_simulated(
     assert steps.plan is not None, "only whole queries are simulated"
     if steps.limit is not None:
         return "LIMIT ends the stream after that many rows, whichever they are"
-    lowering = _SimulatedLowering(catalog, zone, types_of_local, steps.operators)
+    lowering = _SimulatedLowering(catalog, zone, types_of_local, steps)
     plan = steps.plan
     try:
         rows = lowering.project(lowering.node(plan), plan.schema)
     except NotEvaluated as reason:
         return str(reason).replace("by the scan", "in this process")
-    operators = [lowering.operators[number] for number in sorted(lowering.operators)]
-    return SimulatedQuery(rows, plan.schema, tuple(lowering.tables.values()), tuple(operators))
+    tables, parts = lowering.tables.values(), lowering.parts.values()
+    return SimulatedQuery(rows, plan.schema, tuple(tables), tuple(parts))
 
 
 class _SimulatedLowering(PlanLowering):
@@ -67,11 +86,11 @@ class _SimulatedLowering(PlanLowering):
         catalog: Catalog with the tables.
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
-        steps: Window operators by the `id` of their nodes.
+        steps: The lowered query.
 
     Attributes:
         tables: Streams by name.
-        operators: Window operators by number.
+        parts: Window operators and steps on whole windows by name. Each reads those before it.
     """
 
     def __init__(
@@ -79,12 +98,12 @@ class _SimulatedLowering(PlanLowering):
         catalog: Catalog,
         zone: str,
         types_of_local: TypesOfLocal,
-        steps: Mapping[int, StreamWindowStep],
+        steps: StreamSteps,
     ) -> None:
         super().__init__(catalog, zone, types_of_local, None)
         self._steps = steps
         self.tables: dict[str, SimulatedTable] = {}
-        self.operators: dict[int, SimulatedOperator] = {}
+        self.parts: dict[str, SimulatedPart] = {}
 
     def node(self, node: Node) -> Relation:
         """Return the rows of a node of the plan. See `SelectLowering`."""
@@ -93,6 +112,10 @@ class _SimulatedLowering(PlanLowering):
                 return self._operator(node)
             case Aggregate():
                 return self._regroup(node)
+            case WindowRank() | WindowDeduplicate() if self._step_of(node) is not None:
+                return self._rank(node)
+            case WindowJoin() if self._step_of(node) is not None:
+                return self._join_windows(node)
             case WindowRows():
                 return self._repeat(node)
             case Expand():
@@ -127,9 +150,61 @@ class _SimulatedLowering(PlanLowering):
         """Return the windows that an operator emits in a micro-batch."""
         below = self._windows(node)
         assert isinstance(below.below, MergedWindows)
-        step = self._steps[id(node)]
-        self.operators[step.number] = SimulatedOperator(step, below.below)
-        return replace(below, below=GivenRows(windows_of_operator(step.number), of=below.below))
+        part = SimulatedOperator(self._steps.operators[id(node)], below.below)
+        return replace(below, below=self._rows_of(part))
+
+    def _rows_of(self, part: SimulatedPart) -> GivenRows:
+        """Add a part to the query, and return its rows in a micro-batch."""
+        self.parts[part.name] = part
+        return GivenRows(part.name, of=part.rows)
+
+    def _step_of(self, node: Node) -> WholeWindowsStep | None:
+        """Return the step of a node over whole windows. None if it reads no stream."""
+        return self._steps.steps_on_windows.get(id(node))
+
+    def _rank(self, node: WindowRank | WindowDeduplicate) -> Relation:
+        """Return the rows of a Top-N or a deduplication in a micro-batch."""
+        step = self._step_of(node)
+        assert isinstance(step, StreamRankStep)
+        below = self.node(node.input)
+        assert below.below is not None, "streams have no files"
+        columns = list(result_columns(below.scan, node.input.schema))
+        function, first, last, order = ranking(node)
+        orders = []
+        for key, ordered in zip(step.order, order, strict=True):
+            orders.append(rank_order(key.column, ordered))
+            if bare_column(ordered.this) is None:
+                columns.append((key.column, below.scan.expression(ordered.this)))
+        projection = WindowProjection(tuple(columns), below.scan.filters)
+        ranked = RankedRows(
+            ProjectedRows(below.below, projection),
+            function,
+            (first, last),
+            (*node.window_columns, *node.partition_by),
+            tuple(orders),
+            node.rank_column,
+        )
+        return self.relation_of(self._whole_windows(step, ranked), node.schema)
+
+    def _join_windows(self, node: WindowJoin) -> Relation:
+        """Return the rows of a join of windows in a micro-batch."""
+        step = self._step_of(node)
+        assert isinstance(step, StreamJoinStep)
+        node = push_one_sided_conditions(node)
+        joined = self._join(node).below
+        assert isinstance(joined, JoinedRows)
+        is_inner = step.join_type == "Inner"
+        joined = replace(joined, condition=None) if is_inner else joined
+        rows = self.relation_of(self._whole_windows(step, joined), node.schema)
+        if not is_inner or node.condition is None:
+            return rows
+        return replace(rows, scan=filter_rows(rows.scan, (node.condition,)))
+
+    def _whole_windows(
+        self, step: WholeWindowsStep, rows: RankedRows | JoinedRows | MergedWindows
+    ) -> GivenRows:
+        """Add a step on whole windows to the query, and return its rows in a micro-batch."""
+        return self._rows_of(SimulatedWholeWindows(len(self.parts), step, rows))
 
     def _regroup(self, node: Aggregate) -> Relation:
         """Return windows that are grouped again."""
@@ -140,6 +215,10 @@ class _SimulatedLowering(PlanLowering):
             refuse(str(reason))
         keys = tuple((key.name, below.scan.expression(key.expr)) for key in node.keys)
         groups = self.grouped(below, keys, plans)
+        step = self._step_of(node)
+        if step is not None:
+            assert isinstance(groups.below, MergedWindows)
+            groups = replace(groups, below=self._whole_windows(step, groups.below))
         finishes = {plan.call.name: plan.finish for plan in plans}
         made: dict[str, Made] = {
             c.name.lower(): make_column(finishes.get(c.name, column(c.name)), groups.scan)

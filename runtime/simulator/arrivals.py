@@ -18,6 +18,8 @@ from runtime.simulator.tables import TableRows
 _SECOND_US = 1_000_000
 # Approximate numbers of micro-batches: each costs some milliseconds
 _CUTS = (1, 2, 4, 8, 8, 16)
+# Rows of a record batch: few, so that tasks get several
+_BATCH_ROWS = (3, 16, 16, 64)
 # Watermarks fire windows a millisecond before their end
 _FIRE_LAG_US = 1_000
 
@@ -109,7 +111,7 @@ def random_history(
             steps.append(Restart(random.choice((1, 2, 3)) if is_rescaled else None))
     crash = _random_crash(shape, random) if random.random() < 0.2 else None
     steps.append(Batch((), clock_us, has_ended=True, crash=crash))
-    return StreamHistory(tuple(steps), key_groups, partitions)
+    return StreamHistory(tuple(steps), key_groups, partitions, random.choice(_BATCH_ROWS))
 
 
 def fire_lag_us(table: TableRows) -> int:

@@ -14,7 +14,7 @@ from runtime.simulator.compare import Difference, Row, difference, final_rows, r
 from runtime.simulator.histories import StreamHistory
 from runtime.simulator.run import HistoryOutcome, run_history
 from runtime.simulator.tables import TableRows
-from runtime.spec.in_process.simulated import SimulatedQuery, windows_of_operator
+from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
 
 
@@ -51,9 +51,8 @@ class SimulatedStream:
             ExecutionError: An expression fails, or a sum overflows its type.
         """
         given = {name: [table.of(rows)] for name, table in self.tables.items()}
-        for operator in self.query.operators:
-            windows = list(computed_batches(operator.windows, given))
-            given[windows_of_operator(operator.step.number)] = windows
+        for part in self.query.parts:
+            given[part.name] = list(computed_batches(part.rows, given))
         schema = schema_of(self.query.rows)
         return rows_of([pa.Table.from_batches(computed_batches(self.query.rows, given), schema)])
 
@@ -114,8 +113,10 @@ def disagreement(
                 f"micro-batch {repeated.number} has other rows when it runs again after a crash"
             )
             return Disagreement(history, changed, reason, seed)
-    if outcome.batches and outcome.batches[-1].n_state_rows:
-        return Disagreement(history, None, "state is left after the end of the input", seed)
+    for output in outcome.batches:
+        if output.needless is not None:
+            reason = f"after micro-batch {output.number} {output.needless}"
+            return Disagreement(history, None, reason, seed)
     if len(outcome.batches) != len(outcome.planned):
         return Disagreement(history, None, "a micro-batch has no output", seed)
     return None

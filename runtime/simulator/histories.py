@@ -82,11 +82,13 @@ class StreamHistory:
         steps: Events in order. The input has ended in the last micro-batch.
         key_groups: Number of key groups at the first start.
         partitions: Number of tasks at the first start.
+        batch_rows: Rows of a record batch, which a task of the local stage processes together.
     """
 
     steps: tuple[Step, ...]
     key_groups: int = 1
     partitions: int = 1
+    batch_rows: int = 16
 
     @property
     def batches(self) -> tuple[Batch, ...]:

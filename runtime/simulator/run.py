@@ -59,7 +59,7 @@ def run_history(
             owner=_OWNER,
             first_batches=storage.first_batches,
         )
-        return RunningQuery(query, tables, at_start, storage)
+        return RunningQuery(query, tables, at_start, storage, history.batch_rows)
 
     running = start()
     # rows of a micro-batch that was never planned arrive with the next one

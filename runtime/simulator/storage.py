@@ -37,7 +37,7 @@ class BatchOutput:
         n_late: Number of rows that were dropped because all their windows were closed.
         n_null_times: Number of rows that were dropped because their time is NULL.
         watermark_us: Watermark of the first operator at the end. None before the first.
-        n_state_rows: Number of partials in state at the end.
+        needless: What the state keeps at the end although no window needs it. None if nothing.
     """
 
     number: int
@@ -46,7 +46,7 @@ class BatchOutput:
     n_late: int
     n_null_times: int
     watermark_us: int | None
-    n_state_rows: int
+    needless: str | None
 
 
 @dataclass

@@ -184,7 +184,8 @@ class StreamRowsStep:
     is_cascade: bool = False
 
 
-StreamStep: TypeAlias = StreamWindowStep | StreamRegroupStep | StreamRankStep | StreamJoinStep
+WholeWindowsStep: TypeAlias = StreamRegroupStep | StreamRankStep | StreamJoinStep
+StreamStep: TypeAlias = StreamWindowStep | WholeWindowsStep
 
 
 def watermarked_rows(step: Any) -> Iterator[WatermarkedRowsStep]:

@@ -15,7 +15,15 @@ from runtime.simulator.compare import Row, difference
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
 from tests.reference import windows_of
-from tests.runtime.simulator.queries import START, WINDOWS, of_window, rows_table, simulated, stream
+from tests.runtime.simulator.queries import (
+    ON_WHOLE_WINDOWS,
+    START,
+    WINDOWS,
+    of_window,
+    rows_table,
+    simulated,
+    stream,
+)
 
 SECOND = 1_000_000
 SPECS: dict[str, Window] = {
@@ -45,6 +53,15 @@ UNION = """
     SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(TUMBLE((
       SELECT ts, k FROM t UNION ALL SELECT ts, k FROM u WHERE v >= 0
     ), DESCRIPTOR(ts), INTERVAL '5' SECONDS)) GROUP BY window_start, window_end"""
+JOIN = """
+    SELECT a.window_end, a.n, b.n AS m FROM (
+      SELECT window_start, window_end, k, COUNT(*) AS n
+      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+      GROUP BY window_start, window_end, k) AS a
+    FULL JOIN (SELECT window_start, window_end, k, COUNT(*) AS n
+      FROM TABLE(TUMBLE(TABLE u, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+      GROUP BY window_start, window_end, k) AS b
+    ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.k = b.k"""
 
 Settings = tuple[tuple[str, str], ...]
 # A row: time in ms, key, and two values
@@ -129,7 +146,8 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
     sections: dict[str, Callable[[], Iterator[str]]] = {}
     for name in ("tumble", "hop", "cumulate", "session"):
         sections[f"late {name}"] = partial(_of_late_rows, name)
-    sections["union"] = _of_union
+    sections["union"] = partial(_of_two_tables, "union", UNION)
+    sections["join"] = partial(_of_two_tables, "join", JOIN)
     for name in WINDOWS:
         sections[name] = partial(_of_window, name, name, rows)
     for name in ("tumble", "hop", "cumulate", "hop_many"):
@@ -139,7 +157,8 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
     for name in ("hop_many", "tumble", "session", "cumulate"):
         title = f"small {name}"
         sections[title] = partial(_of_window, title, name, rows, is_small=True)
-    sections["cascade"] = partial(_of_cascade, rows)
+    for title, sql in {"cascade": CASCADE, **ON_WHOLE_WINDOWS}.items():
+        sections[title] = partial(_of_query, title, sql, rows)
     return sections
 
 
@@ -151,9 +170,9 @@ def _of_window(
     yield from _of_stream(title, of, expected_rows(name, rows))
 
 
-def _of_cascade(rows: list[Input]) -> Iterator[str]:
-    of = stream(CASCADE, rows)
-    yield from _of_stream("cascade", of, of.batch_rows(of.order))
+def _of_query(title: str, sql: str, rows: list[Input]) -> Iterator[str]:
+    of = stream(sql, rows)
+    yield from _of_stream(title, of, of.batch_rows(of.order))
 
 
 def _with_thresholds(of: SimulatedStream) -> SimulatedStream:
@@ -244,19 +263,19 @@ def _joins(sessions: list[list[object]], row: Input, watermark: float) -> bool:
     return True
 
 
-def _of_union() -> Iterator[str]:
+def _of_two_tables(name: str, sql: str) -> Iterator[str]:
     """Two tables; one lags behind the other."""
-    of = simulated(UNION, tables=("t", "u"))
+    of = simulated(sql, tables=("t", "u"))
     first, second = rows_of(6), rows_of(7, 30)
-    stream_of_both = of.stream({"t": rows_table(first), "u": rows_table(second)})
-    expected = stream_of_both.batch_rows(stream_of_both.order)
+    both = of.stream({"t": rows_table(first), "u": rows_table(second)})
+    expected = both.batch_rows(both.order)
     for seed in range(N_HISTORIES):
-        found = disagreement(stream_of_both, stream_of_both.history(seed), expected, seed)
+        found = disagreement(both, both.history(seed), expected, seed)
         if found is not None:
-            yield f"union, seed {seed}: {found.reason}"
+            yield f"{name}, seed {seed}: {found.reason}"
     # all rows of one table first: the other one holds the watermark back
-    order = (*stream_of_both.tables["t"].numbers, *stream_of_both.tables["u"].numbers)
-    lagging = replace(stream_of_both, order=order)
+    order = (*both.tables["t"].numbers, *both.tables["u"].numbers)
+    lagging = replace(both, order=order)
     found = disagreement(lagging, cut_at_every_row(order, lagging.shape), expected)
     if found is not None:
-        yield f"union of a table that lags: {found.reason}"
+        yield f"{name} of a table that lags: {found.reason}"

@@ -36,6 +36,9 @@ _SPLIT = "runtime.streaming.state.split"
 _EVEN = "runtime.compute.windows.even"
 _PROGRESS = "runtime.local.streaming.progress"
 _MESSAGES = "runtime.local.streaming.messages"
+_STREAM_TABLES = "planner.streams.tables"
+_ON_WINDOWS = "planner.lowering.stream.whole_windows"
+_WHOLE_WINDOWS = "runtime.streaming.operators.whole_windows"
 _TASK = "runtime.streaming.task"
 
 FAULTS = [
@@ -275,6 +278,42 @@ FAULTS = [
         "return [SessionMetadata(own) for own in self._sessions(chunks)]",
         "return [SessionMetadata(self._sessions(chunks)[0])] * self._split.into",
         "session",
+    ),
+    # -- steps on whole windows --
+    Fault(
+        "rows of a window over windows arrive together",
+        _STREAM_TABLES,
+        "    if isinstance(node, WindowTableFunction):\n        return False\n",
+        "",
+        "group of a window over windows",
+    ),
+    Fault(
+        "a Top-N ranks the rows of all windows together",
+        _ON_WINDOWS,
+        "by = (*node.window_columns, *node.partition_by)",
+        "by = node.partition_by",
+        "top by an expression",
+    ),
+    Fault(
+        "the sides of a join do not wait for each other",
+        _ON_WINDOWS,
+        "self._followed = (*before, *stream_tables(node, self._catalog))",
+        "self._followed = before",
+        "join",
+    ),
+    Fault(
+        "a step on whole windows swallows watermarks",
+        _WHOLE_WINDOWS,
+        "if n_passing := passing.num_rows:",
+        "if n_passing := 0:",
+        "window over a top",
+    ),
+    Fault(
+        "an outer join of windows loses a row without a match",
+        _WHOLE_WINDOWS,
+        "lone_left = np.setdiff1d(np.arange(n_left), left)",
+        "lone_left = np.setdiff1d(np.arange(n_left - 1), left)",
+        "full join",
     ),
     # -- kernels: batch and streams alike --
     Fault(

@@ -13,6 +13,7 @@ SOME = [
     "windows are emitted twice",
     "metadata is not written",
     "rows exactly a gap apart are two sessions",
+    "rows of a window over windows arrive together",
 ]
 
 

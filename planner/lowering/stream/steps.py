@@ -59,7 +59,7 @@ from runtime.spec.expressions import RankOrder
 from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
+from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import LATE_ROWS
 from runtime.spec.windows import SessionWindow
 
@@ -77,6 +77,7 @@ class StreamSteps:
         limit: Number of rows after which the stream ends. None without LIMIT.
         plan: The plan without the ORDER BY and LIMIT of the stream. None for a part of a plan.
         operators: Window operator of each window aggregate in `plan`, by `id(node)`.
+        steps_on_windows: Step of each node over whole windows in `plan`, by `id(node)`.
     """
 
     rows: Step
@@ -85,6 +86,9 @@ class StreamSteps:
     limit: int | None = None
     plan: Node | None = field(default=None, compare=False, repr=False)
     operators: Mapping[int, StreamWindowStep] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    steps_on_windows: Mapping[int, WholeWindowsStep] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -157,10 +161,14 @@ def lower_stream(
         raise refusal.place_in(sql) from refusal
     try:
         late = late_source(plan, catalog)
-        with_late = None if late is None else lowering(late).with_late_rows(plan)
+        with_late: Step | StreamRefusal | None = None
+        if late is not None:
+            with_late = lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
-        return StreamSteps(rows, refusal.place_in(sql), order, limit, plan, of_rows.operators)
-    return StreamSteps(rows, with_late, order, limit, plan, of_rows.operators)
+        with_late = refusal.place_in(sql)
+    return StreamSteps(
+        rows, with_late, order, limit, plan, of_rows.operators, of_rows.steps_on_windows
+    )
 
 
 def lower_stream_rows(

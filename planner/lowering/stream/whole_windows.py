@@ -63,7 +63,12 @@ from runtime.spec.expressions import Expression
 from runtime.spec.local import LocalStep, SqlRows, Streaming
 from runtime.spec.steps import MeasuredStep
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
+from runtime.spec.stream_steps import (
+    StreamJoinStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    WholeWindowsStep,
+)
 from runtime.spec.windows import Tumble
 
 # These nodes count their own rows
@@ -79,6 +84,9 @@ class WholeWindowsLowering(OperatorLowering):
 
     Takes the arguments of `planner.lowering.stream.steps.lower_stream`. `late` is the table
     whose late rows are kept, if any.
+
+    Attributes:
+        steps_on_windows: Step of each node over whole windows, by `id(node)`.
     """
 
     def __init__(
@@ -100,6 +108,7 @@ class WholeWindowsLowering(OperatorLowering):
         self._late = late
         # tables whose watermarks the operators below wait for as well
         self._followed: tuple[StreamPlace, ...] = ()
+        self.steps_on_windows: dict[int, WholeWindowsStep] = {}
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """Return the node's columns with KEEP, SOURCE and WATERMARK, and the watermark's source.
@@ -169,7 +178,9 @@ class WholeWindowsLowering(OperatorLowering):
             "$window_start",
             "$window_end",
         )
-        grouped = self.select_all(StreamRegroupStep(local, aggregation, self.label(node)))
+        step = StreamRegroupStep(local, aggregation, self.label(node))
+        self.steps_on_windows[id(node)] = step
+        grouped = self.select_all(step)
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
         return self._select(items, grouped), source
@@ -202,10 +213,11 @@ class WholeWindowsLowering(OperatorLowering):
             self.label(node),
             is_spread=chooses_first_rows(node),
         )
+        self.steps_on_windows[id(node)] = step
         return self._select(_columns(node.schema), self.select_all(step)), source
 
     def _join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
-        node = _push_one_sided_conditions(node)
+        original, node = node, push_one_sided_conditions(node)
         condition = self._condition(node)
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
         places = node.key_places or (node.place,) * len(node.keys)
@@ -238,6 +250,7 @@ class WholeWindowsLowering(OperatorLowering):
             condition,
             self.label(node),
         )
+        self.steps_on_windows[id(original)] = step
         select = self.select_all(step)
         if node.condition is None or condition is not None:
             return self._select(_columns(node.schema), select), source
@@ -340,7 +353,7 @@ _FILTERED = {
 }
 
 
-def _push_one_sided_conditions(node: WindowJoin) -> WindowJoin:
+def push_one_sided_conditions(node: WindowJoin) -> WindowJoin:
     """Return the join with its one-sided conditions moved below it as filters."""
     sides = list(node.inputs)
     rest = []

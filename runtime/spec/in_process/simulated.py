@@ -1,16 +1,16 @@
 """A streaming query whose micro-batches one process computes without Spark.
 
-The steps of `runtime.spec.stream_steps` leave expressions and whole windows to Spark SQL. Here both
-are relations (`runtime.spec.in_process.relations`) over `GivenRows`: the rows of a table in the
-micro-batch, and the windows that an operator has emitted in it.
+The steps of `runtime.spec.stream_steps` leave expressions to Spark SQL. Here they are relations
+(`runtime.spec.in_process.relations`) over `GivenRows`: the rows that a table, a window operator or
+a step on whole windows has in the micro-batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import MergedWindows, Rows
-from runtime.spec.stream_steps import StreamWindowStep
+from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, Rows
+from runtime.spec.stream_steps import StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
 
 
@@ -46,25 +46,58 @@ class SimulatedOperator:
     step: StreamWindowStep
     windows: MergedWindows
 
+    @property
+    def name(self) -> str:
+        """Name of its windows in `GivenRows`."""
+        return f"$operator{self.step.number}"
+
+    @property
+    def rows(self) -> Rows:
+        """Its windows as a relation."""
+        return self.windows
+
+
+@dataclass(frozen=True)
+class SimulatedWholeWindows:
+    """A step on whole windows: a Top-N, a deduplication, a join or a regrouping.
+
+    Attributes:
+        number: Number of the step among those of the query.
+        step: Step as it runs on Spark. Its inputs are not used.
+        rows: The same rows as a relation over `GivenRows`.
+    """
+
+    number: int
+    step: WholeWindowsStep
+    rows: RankedRows | JoinedRows | MergedWindows
+
+    @property
+    def name(self) -> str:
+        """Name of its rows in `GivenRows`."""
+        return f"$step{self.number}"
+
+
+SimulatedPart = SimulatedOperator | SimulatedWholeWindows
+
 
 @dataclass(frozen=True)
 class SimulatedQuery:
     """A streaming query for the simulator.
 
     Attributes:
-        rows: Rows of the query, over the `GivenRows` of operators. A window is complete in one
-            micro-batch, so the relation needs no state.
+        rows: Rows of the query, over the `GivenRows` of parts.
         columns: Result columns.
         tables: Streams.
-        operators: Window operators, by number. Each reads only those before it.
+        parts: Window operators and steps on whole windows. Each reads only tables and the parts
+            before it.
     """
 
     rows: Rows
     columns: tuple[Column, ...]
     tables: tuple[SimulatedTable, ...]
-    operators: tuple[SimulatedOperator, ...]
+    parts: tuple[SimulatedPart, ...]
 
-
-def windows_of_operator(number: int) -> str:
-    """Return the name of an operator's windows in `GivenRows`."""
-    return f"$operator{number}"
+    @property
+    def operators(self) -> tuple[SimulatedOperator, ...]:
+        """The window operators."""
+        return tuple(part for part in self.parts if isinstance(part, SimulatedOperator))

@@ -33,6 +33,78 @@ WINDOWS = {
     "session": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECONDS)",
 }
 
+_NARROW = """SELECT window_time AS wt, k, COUNT(*) AS n, SUM(v) AS s
+          FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+          GROUP BY k, window_start, window_end, window_time"""
+_WIDE = f"TABLE(TUMBLE(({_NARROW}), DESCRIPTOR(wt), INTERVAL '20' SECONDS))"
+_WINDOWS_OF_K = """SELECT k, window_start, window_end, COUNT(*) AS n, MAX(v) AS hi
+          FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+          GROUP BY k, window_start, window_end"""
+_ON = "a.window_start = b.window_start AND a.window_end = b.window_end"
+# Steps on whole windows: groups, ranks and joins, alone and on top of each other
+ON_WHOLE_WINDOWS = {
+    "group of a window over windows": f"""
+        SELECT window_end, SUM(x) AS s, COUNT(*) AS c FROM (
+          SELECT window_start, window_end, n + 0 AS x FROM {_WIDE})
+        GROUP BY window_start, window_end""",
+    "top of a window over windows": f"""
+        SELECT window_end, n FROM (SELECT *, RANK() OVER (
+          PARTITION BY window_start, window_end ORDER BY n DESC) AS r FROM {_WIDE})
+        WHERE r = 1""",
+    "top by an expression": f"""
+        SELECT window_end, k, r FROM (SELECT *, DENSE_RANK() OVER (
+          PARTITION BY window_start, window_end ORDER BY n % 2, hi DESC NULLS LAST) AS r
+        FROM ({_WINDOWS_OF_K})) WHERE r BETWEEN 2 AND 3""",
+    "group of a top": f"""
+        SELECT window_end, COUNT(*) AS c FROM (
+          SELECT * FROM (SELECT *, RANK() OVER (
+            PARTITION BY window_start, window_end ORDER BY n DESC) AS r
+          FROM ({_WINDOWS_OF_K})) WHERE r <= 2)
+        GROUP BY window_start, window_end""",
+    "first rows": f"""
+        SELECT k, window_end, v FROM (SELECT *, ROW_NUMBER() OVER (
+          PARTITION BY window_start, window_end, k ORDER BY v, d, ts) AS rn
+        FROM TABLE({WINDOWS["hop"]})) WHERE rn = 1""",
+    "inner join": f"""
+        SELECT a.k, a.window_end, a.n, b.n AS m FROM ({_WINDOWS_OF_K}) AS a
+        JOIN ({_WINDOWS_OF_K}) AS b ON {_ON} AND a.hi = b.n AND a.n + b.n > 1""",
+    "full join": f"""
+        SELECT a.k, a.window_end, b.k AS l, b.window_end AS e FROM ({_WINDOWS_OF_K}) AS a
+        FULL JOIN ({_WINDOWS_OF_K}) AS b ON {_ON} AND a.k = b.k AND a.n < b.hi""",
+    "left join with conditions": f"""
+        SELECT a.k, a.window_end, b.hi FROM ({_WINDOWS_OF_K}) AS a
+        LEFT JOIN ({_WINDOWS_OF_K}) AS b ON {_ON} AND a.k = b.k AND b.hi > 0""",
+    "semi join": f"""
+        SELECT k, window_end FROM ({_WINDOWS_OF_K}) AS a WHERE EXISTS (
+          SELECT * FROM ({_WINDOWS_OF_K}) AS b WHERE {_ON} AND a.n = b.hi)""",
+    "anti join": f"""
+        SELECT k, window_end FROM ({_WINDOWS_OF_K}) AS a WHERE NOT EXISTS (
+          SELECT * FROM ({_WINDOWS_OF_K}) AS b WHERE {_ON} AND a.n = b.hi)""",
+    "join of windows of another width": f"""
+        SELECT a.window_end, a.n, b.n AS m FROM (
+          SELECT window_start, window_end, SUM(n) AS n FROM {_WIDE}
+          GROUP BY window_start, window_end) AS a
+        JOIN (SELECT window_start, window_end, COUNT(*) AS n
+          FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECONDS))
+          GROUP BY window_start, window_end) AS b ON {_ON}""",
+    "window over a join": f"""
+        SELECT window_end, SUM(m) AS m FROM TABLE(TUMBLE((
+          SELECT a.window_time AS wt, a.n * b.n AS m FROM (
+            SELECT window_start, window_end, window_time, k, COUNT(*) AS n
+            FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+            GROUP BY window_start, window_end, window_time, k) AS a
+          JOIN ({_WINDOWS_OF_K}) AS b ON {_ON} AND a.k = b.k
+        ), DESCRIPTOR(wt), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end""",
+    "window over a top": """
+        SELECT window_end, COUNT(*) AS c FROM TABLE(TUMBLE((
+          SELECT wt, k FROM (SELECT wt, k, RANK() OVER (
+            PARTITION BY window_start, window_end ORDER BY n DESC) AS r
+          FROM (SELECT window_start, window_end, window_time AS wt, k, COUNT(*) AS n
+            FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+            GROUP BY window_start, window_end, window_time, k)) WHERE r = 1
+        ), DESCRIPTOR(wt), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end""",
+}
+
 
 @cache
 def session() -> Session:

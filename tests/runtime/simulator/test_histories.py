@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from runtime.batch.in_process import computed_batches
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
 from runtime.simulator.compare import difference
+from runtime.simulator.flows import Mark, TaskRows
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, StreamHistory, Write
+from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.shrink import shrink
+from runtime.simulator.state_size import needless_state
+from runtime.simulator.storage import Storage
 from runtime.simulator.timeline import timeline
-from tests.runtime.simulator.queries import WINDOWS, of_window, stream
+from runtime.simulator.whole_windows import RunningWholeWindows
+from runtime.spec.in_process.simulated import SimulatedWholeWindows
+from runtime.spec.windows import Tumble
+from runtime.streaming.state.blobs import METADATA
+from runtime.streaming.state.codec import decode_metadata, encode_metadata
+from tests.runtime.simulator.queries import ON_WHOLE_WINDOWS, WINDOWS, of_window, stream
 
 KEYS = st.sampled_from(["a", "b", None])
 # the first two windows, edges of windows, and times before 1970
@@ -112,6 +124,36 @@ def test_every_history_of_other_queries_gives_the_rows_of_batch(name, rows, seed
     check(stream(QUERIES[name], in_order), 2, seed)
 
 
+# times of several windows with ties and NULLs, in order
+_STEPS = [(i * 650 - i % 4, "abc"[i % 3] if i % 7 else None, i % 5 - 1, i / 2) for i in range(50)]
+
+
+@pytest.mark.parametrize("name", ON_WHOLE_WINDOWS)
+def test_steps_on_whole_windows_give_the_rows_of_batch(name):
+    of = stream(ON_WHOLE_WINDOWS[name], sorted(_STEPS, key=lambda row: row[0]))
+    assert any(isinstance(part, SimulatedWholeWindows) for part in of.query.parts)
+    assert of.batch_rows(of.order)
+    assert disagreement(of, cut_at_every_row(of.order, of.shape), of.batch_rows(of.order)) is None
+    check(of, 3, 0)
+
+
+def test_the_rows_of_a_step_are_spread_over_tasks():
+    of = stream(ON_WHOLE_WINDOWS["full join"], sorted(_STEPS, key=lambda row: row[0]))
+    (part,) = (part for part in of.query.parts if isinstance(part, SimulatedWholeWindows))
+    step = RunningWholeWindows(part, 3)
+    windows = list(computed_batches(of.query.parts[0].rows, _given(of)))
+    flow = [TaskRows(windows, [Mark("window operator 0", 7)]), TaskRows([], [Mark("", 0)])]
+    tasks = step.run(dict.fromkeys(("$operator0", "$operator1"), flow))
+    assert sum(bool(task.rows) for task in tasks) > 1
+    # the watermarks of the left side pass through
+    marks = [mark for task in tasks for mark in task.marks]
+    assert marks == [Mark("window operator 0", 7), Mark("", 0)]
+
+
+def _given(of):
+    return {name: [table.of(of.order)] for name, table in of.tables.items()}
+
+
 LATENESS = (("table.exec.emit.allow-lateness", "5 s"),)
 EARLY = (
     *LATENESS,
@@ -130,7 +172,9 @@ def test_the_final_state_of_updated_windows_is_that_of_batch(window, config, row
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sql", [*map(of_window, WINDOWS), *QUERIES.values()])
+@pytest.mark.parametrize(
+    "sql", [*map(of_window, WINDOWS), *QUERIES.values(), *ON_WHOLE_WINDOWS.values()]
+)
 @settings(max_examples=300)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))
 def test_many_histories_give_the_rows_of_batch(sql, rows, seed):
@@ -207,3 +251,35 @@ def test_equal_rows_are_compared_as_often_as_they_occur():
     assert difference(rows, [{"k": "a", "x": 0.3}, {"k": "a", "x": 0.3}]) is None
     found = difference(rows, [{"k": "a", "x": 0.3}])
     assert found is not None and len(found.missing) == 1 and not found.unexpected
+
+
+def test_closed_slices_in_state_are_needless():
+    state = _state_after([Batch((Arrival(0),)), Batch((Arrival(1),))])
+    # row 1 (12 s) closes the window of row 0
+    assert needless_state(state, Tumble(5_000_000)) is None
+    (metadata,) = (blob for name, blob in state.items() if name == METADATA)
+    group = decode_metadata(metadata)
+    late = encode_metadata(
+        replace(group, closed_us=group.contents.slices.levels[0].slabs[0].end_us)
+    )
+    text = needless_state({**state, METADATA: late}, Tumble(5_000_000))
+    assert text == "slices are in state after their last window has closed"
+
+
+def test_any_blob_after_the_end_of_the_input_is_needless():
+    state = _state_after([Batch((Arrival(0),)), Batch((Arrival(1),), has_ended=True)])
+    assert needless_state(state, Tumble(5_000_000)) is None
+    text = needless_state({**state, "c7": b""}, Tumble(5_000_000))
+    assert text == "state is left after the end of the input"
+
+
+def _state_after(batches):
+    """Return the blobs of the only key group after some micro-batches."""
+    of = stream(of_window("tumble"), [(0, "a", 1, 0.0), (12_000, "b", 2, 0.0)])
+    storage = Storage(1, 1)
+    options = replace(of.options, key_groups=1, partitions=1)
+    running = RunningQuery(of.query, of.tables, options, storage, 16)
+    for batch in batches:
+        number = storage.plan(batch)
+        running.run(number, batch)
+    return storage.state(0, 0, len(batches)).blobs

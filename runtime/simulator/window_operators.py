@@ -1,0 +1,274 @@
+"""A window operator of a simulated stream: its local stage, the exchange and its key groups.
+
+Spark's tasks evaluate, aggregate, encode and merge with the same functions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.batch.in_process import schema_of
+from runtime.batch.projection import with_window_time
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.streaming.messages import LateRows, Message, decode
+from runtime.local.streaming.plan import local_plan
+from runtime.local.streaming.stage import LocalPlan, LocalTask
+from runtime.simulator.carried import carry
+from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of
+from runtime.simulator.histories import Batch
+from runtime.simulator.state_size import needless_state
+from runtime.simulator.storage import KeyGroupState, Storage
+from runtime.spec.in_process.relations import GivenRows, Rows, RowScan
+from runtime.spec.in_process.simulated import SimulatedOperator
+from runtime.spec.local import ArrowBuffer, LocalStep, is_local
+from runtime.spec.stream import (
+    ALL_SOURCES,
+    KEEP,
+    LATE_ROW,
+    PROCESSING_TIME,
+    ROW_KIND,
+    SOURCE,
+    TIME,
+    WATERMARK,
+)
+from runtime.streaming.operator_specs import operator_spec
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.key_groups import spark_partition
+from runtime.streaming.task import KeyGroupTask, TaskSpec
+
+# Name of a source that is a window operator, followed by its number; see `StreamSource`
+_OPERATOR = "window operator"
+
+
+@dataclass(frozen=True)
+class OperatorOutput:
+    """Output of a window operator in a micro-batch.
+
+    Attributes:
+        flow: Windows of each task, as the relation of the operator, and the watermarks of its key
+            groups.
+        late: Numbers of late rows.
+        statuses: Status of each key group.
+        needless: What a key group keeps in state although no window needs it; see
+            `needless_state`.
+    """
+
+    flow: Flow
+    late: list[int]
+    statuses: list[Status]
+    needless: str | None
+
+
+class RunningOperator:
+    """A window operator between a start of its stream and the next.
+
+    Args:
+        operator: Operator.
+        options: Options of the stream, with the current number of tasks.
+        batch_rows: Rows of a record batch.
+    """
+
+    def __init__(
+        self, operator: SimulatedOperator, options: StreamOptions, batch_rows: int
+    ) -> None:
+        self._batch_rows = batch_rows
+        self._operator = operator
+        self.number = operator.step.number
+        self.name = operator.name
+        local, mode = operator.windows.local, operator.step.input.mode
+        assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
+        carried = carry(local.source.input)
+        self._keeps_late_rows = carried is not None
+        self._input: Rows = carried or local.source.input
+        # the expressions of `local`, with the sources of the stream
+        self._local = LocalStep(
+            local.source,
+            mode,
+            local.window,
+            local.time_column,
+            local.time_type,
+            local.slice_end,
+        )
+        plan = local_plan(self._local, *scan_projection(local.source), ())
+        numbers, heads = options.numbers_of_groups(bool(plan.hashed_columns))
+        self._plan: LocalPlan = replace(
+            plan,
+            numbers=numbers,
+            heads=heads,
+            delay_us=None,
+            keeps_late_rows=self._keeps_late_rows,
+            carries_late_rows=False,
+        )
+        self._sources = mode.sources
+        self._partitions = options.partitions
+        self._task = TaskSpec(
+            operator_spec(operator.step, self._plan, options),
+            tuple(source.time_type for source in mode.sources),
+            mode.time_zone,
+            numbers,
+            heads,
+            options.bucket_bytes,
+        )
+
+    def messages(self, flows: Mapping[str, Flow], batch: Batch) -> dict[int, list[Message]]:
+        """Run the local stage and return its messages by key group.
+
+        Args:
+            flows: Rows of tables and of the parts before it.
+            batch: Micro-batch.
+
+        Raises:
+            ExecutionError: An expression fails.
+        """
+        tasks = flow_of(self._input, flows)
+        read = {rows.name for rows in self._input.walk() if isinstance(rows, GivenRows)}
+        # tables whose watermarks the operator follows without reading their rows
+        tasks += [
+            TaskRows([], task.marks)
+            for source in self._sources
+            if source.name in flows and source.name not in read
+            for task in flows[source.name]
+        ]
+        by_group: dict[int, list[Message]] = defaultdict(list)
+        for task in tasks:
+            self._send(self._marks(task.marks), task.rows, by_group)
+        if not self._operator.step.input.mode.is_cascade:
+            # control rows are in a task of their own; a cascade gets its end from the part below
+            self._send(_control_rows(batch), [], by_group)
+        return by_group
+
+    def _send(
+        self,
+        marks: Sequence[pa.RecordBatch],
+        batches: Sequence[pa.RecordBatch],
+        by_group: dict[int, list[Message]],
+    ) -> None:
+        """Run a task of the local stage and add its messages to those of the key groups."""
+        local = LocalTask(self._plan)
+        for encoded in local.run([*marks, *self._rows(batches, local)]):
+            for row in encoded.to_pylist():
+                by_group[row["key_group"]].append(decode(SimpleNamespace(**row)))
+
+    def _rows(
+        self, batches: Sequence[pa.RecordBatch], local: LocalTask
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield rows of the local stage: TIME, keys, arguments, conditions and control columns."""
+        scan = ScanRows(self._local)
+        for batch in batches:
+            rows = scan.filter_rows(batch)
+            if scan.n_null_times:
+                local.progress.observe_totals(0, scan.n_null_times, None, None)
+                scan.n_null_times = 0
+            if rows.num_rows == 0:
+                continue
+            columns = scan.columns(rows)
+            n_rows = len(columns[TIME])
+            columns[KEEP] = pa.repeat(pa.scalar(True), n_rows)
+            columns[SOURCE] = pa.nulls(n_rows, pa.int32())
+            columns[WATERMARK] = pa.nulls(n_rows, pa.int64())
+            if self._keeps_late_rows:
+                columns[LATE_ROW] = rows.column(LATE_ROW)
+            yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+    def _marks(self, marks: Sequence[Mark]) -> list[pa.RecordBatch]:
+        """Return rows that only carry watermarks."""
+        numbers = {source.name: number for number, source in enumerate(self._sources)}
+        numbers[""] = ALL_SOURCES
+        pairs = [(numbers[mark.source], mark.watermark_us) for mark in marks]
+        starts = range(0, len(pairs), self._batch_rows)
+        return [_mark_rows(pairs[start : start + self._batch_rows]) for start in starts]
+
+    def run(
+        self, messages: Mapping[int, list[Message]], storage: Storage, number: int
+    ) -> OperatorOutput:
+        """Run the operator of each key group, task by task, and write the state."""
+        flow: list[TaskRows] = []
+        late: list[int] = []
+        statuses: list[Status] = []
+        needless = None
+        by_task: dict[int, list[int]] = defaultdict(list)
+        for group in sorted(self._task.numbers):
+            by_task[spark_partition(group, self._partitions)].append(group)
+        for groups in by_task.values():
+            task = KeyGroupTask(self._task, number)
+            windows: list[pa.RecordBatch] = []
+            of_task: list[Status] = []
+            for group in groups:
+                state = storage.state(self.number, group, number)
+                batch, late_rows = task.receive(group, messages.get(group, []))
+                late += _numbers(late_rows)
+                self._run_group(task, group, batch, state, (windows, late, of_task))
+                needless = needless or needless_state(state.blobs, self._local.window)
+                storage.write_state(self.number, group, number, state)
+            flow.append(TaskRows(list(map(self._as_relation, windows)), self._emitted(of_task)))
+            statuses += of_task
+        return OperatorOutput(flow, late, statuses, needless)
+
+    def _emitted(self, statuses: Sequence[Status]) -> list[Mark]:
+        """Return the watermarks of an operator's windows in one task."""
+        name = f"{_OPERATOR} {self.number}"
+        return [
+            Mark("" if status.watermarks.has_ended else name, status.emitted_us)
+            for status in statuses
+        ]
+
+    @staticmethod
+    def _run_group(
+        task: KeyGroupTask,
+        group: int,
+        batch: MicroBatch,
+        state: KeyGroupState,
+        into: tuple[list[pa.RecordBatch], list[int], list[Status]],
+    ) -> None:
+        windows, late, statuses = into
+        for output in task.run(group, batch, state):
+            match output.result:
+                case Status() as status:
+                    statuses.append(status)
+                case LateRows() as late_rows:
+                    late += _numbers([late_rows])
+                case result:
+                    windows.append(result)
+
+    def _as_relation(self, windows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return emitted windows with the columns of their relation, and ROW_KIND if present."""
+        of = self._operator.windows
+        if of.window_time is not None:
+            windows = with_window_time(windows, of.window_time, of.aggregation.window_end)
+        names = schema_of(of).names
+        if ROW_KIND in windows.schema.names:
+            names = [*names, ROW_KIND]
+        return windows.select(names)
+
+
+def _control_rows(batch: Batch) -> list[pa.RecordBatch]:
+    """Return rows with the processing time and, if the input has ended, its end."""
+    marks: list[tuple[int, int | None]] = [(ALL_SOURCES, None)]
+    if batch.has_ended:
+        marks.append((ALL_SOURCES, 0))
+    clock = pa.array(np.full(len(marks), batch.clock_us))
+    return [_mark_rows(marks).append_column(PROCESSING_TIME, clock)]
+
+
+def _mark_rows(marks: Sequence[tuple[int, int | None]]) -> pa.RecordBatch:
+    """Return rows that only carry watermarks: source and watermark of each row."""
+    n_rows = len(marks)
+    columns = {
+        KEEP: pa.repeat(pa.scalar(False), n_rows),
+        SOURCE: pa.array([source for source, _ in marks], pa.int32()),
+        WATERMARK: pa.array([mark for _, mark in marks], pa.int64()),
+        TIME: pa.nulls(n_rows, pa.int64()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _numbers(late: Sequence[LateRows]) -> list[int]:
+    """Return the numbers of late rows."""
+    return [number for rows in late for number in rows.rows.column(LATE_ROW).to_pylist()]
