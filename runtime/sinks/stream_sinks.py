@@ -212,8 +212,25 @@ def _start_arranged(
     if run.late is not None:
         return _start_with_late_rows(rows, run, write_arranged)
     if run.order:
-        return start_for_each(rows, run, write_arranged)
+        return start_for_each(rows, run, _persisting(write_arranged))
     return start_for_each(arrange(rows), run, write)
+
+
+def _persisting(write: WriteBatch) -> WriteBatch:
+    """Return a write function that computes the rows of a micro-batch once.
+
+    Spark sorts by ranges, for which it reads a sample in a job of its own. The state of the stream
+    must be written by only one job.
+    """
+
+    def write_persisted(rows: DataFrame, batch: int) -> int | None:
+        rows.persist()
+        try:
+            return write(rows, batch)
+        finally:
+            rows.unpersist()
+
+    return write_persisted
 
 
 def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:

@@ -1,0 +1,133 @@
+"""Streams and batches into PostgreSQL, also killed ones and with a full disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlwin
+from runtime.errors import SqlwinError
+from tests.end_to_end.recovery.kills import kill
+from tests.end_to_end.recovery.test_full_disk import result_on_a_small_disk
+from tests.end_to_end.recovery.test_killed import write_input
+from tests.end_to_end.sinks.killed_postgres import QUERY, UPDATES, tables
+from tests.postgres import rows, run
+
+PROGRAM = Path(__file__).with_name("killed_postgres.py")
+FULL_DISK = Path(__file__).with_name("full_postgres.py")
+# Late rows: a stream drops them, a batch does not
+ON_TIME = "WHERE k >= 0"
+
+
+@pytest.fixture
+def streaming(fresh_session: sqlwin.Session, database: str, tmp_path: Path) -> sqlwin.Session:
+    write_input(tmp_path, 6)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    for name, value in UPDATES.items():
+        fresh_session.execute(f"SET '{name}' = '{value}'")
+    fresh_session.execute(tables(tmp_path, database))
+    return fresh_session
+
+
+def final_rows(session: sqlwin.Session, query: str = QUERY) -> list[tuple[Any, ...]]:
+    """Return the rows of a query in batch."""
+    session.execute("SET 'execution.runtime-mode' = 'batch'")
+    return sorted(map(tuple, session.sql(f"SELECT * FROM ({query}) {ON_TIME}").collect()))
+
+
+def written(url: str) -> list[tuple[Any, ...]]:
+    return sorted(rows(url, f"SELECT * FROM totals {ON_TIME}"))
+
+
+def test_rows_that_a_stream_corrects_are_those_of_the_batch_in_the_end(
+    streaming: sqlwin.Session, database: str
+) -> None:
+    # a row that no longer satisfies the condition is deleted
+    query = f"{QUERY} HAVING COUNT(*) BETWEEN 10 AND 90"
+    (result,) = streaming.execute(f"INSERT INTO totals {query}")
+    expected = final_rows(streaming, query)
+    assert len(expected) > 20
+    assert written(database) == expected
+    assert result.row_count is not None and result.row_count > len(expected), "corrections count"
+
+
+def test_a_key_without_the_window_keeps_the_last_row_in_the_order_of_the_query(
+    streaming: sqlwin.Session, database: str
+) -> None:
+    streaming.execute("RESET 'table.exec.emit.early-fire.enabled'")
+    streaming.execute(f"""CREATE TABLE latest (
+          k INT, window_end TIMESTAMP(6), n BIGINT, total BIGINT, PRIMARY KEY (k) NOT ENFORCED
+        ) WITH ('connector' = 'postgres', 'url' = '{database}', 'table-name' = 'latest',
+          'create-table' = 'true')""")
+    streaming.execute(f"INSERT INTO latest {QUERY} ORDER BY window_end")
+    latest = {row[0]: row for row in sorted(final_rows(streaming), key=lambda row: row[1])}
+    assert rows(database, f"SELECT * FROM latest {ON_TIME} ORDER BY k") == [
+        latest[k] for k in sorted(latest)
+    ]
+    streaming.execute("SET 'execution.runtime-mode' = 'streaming'")
+    with pytest.raises(SqlwinError, match="several rows of micro-batch") as raised:
+        streaming.execute(f"INSERT INTO latest {QUERY}")
+    assert "ORDER BY window_end" in str(raised.value.hint)
+
+
+def test_an_insert_of_spark_that_fails_in_a_task_leaves_no_row(
+    fresh_session: sqlwin.Session, database: str
+) -> None:
+    run(database, "CREATE TABLE numbers (id bigint, text text)")
+    fresh_session.execute(f"""CREATE TABLE numbers (id BIGINT, text STRING) WITH (
+        'connector' = 'postgres', 'url' = '{database}', 'table-name' = 'numbers')""")
+    rows_of_spark = "SELECT id, STRING(100 / (id - {})) FROM RANGE(0, 20000, 1, 4)"
+    with pytest.raises(SqlwinError, match="zero"):
+        fresh_session.execute(f"INSERT INTO numbers {rows_of_spark.format(19_999)}")
+    assert rows(database, "SELECT COUNT(*) FROM numbers") == [(0,)]
+    (result,) = fresh_session.execute(f"INSERT INTO numbers {rows_of_spark.format(-1)}")
+    assert result.row_count == 20_000
+    assert rows(database, "SELECT COUNT(*), SUM(id) FROM numbers") == [(20_000, 199_990_000)]
+
+
+def run_until(directory: Path, url: str, stops: str) -> bool:
+    """Run until the program has ended, or stops and is killed. Return whether it has ended."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(directory), url, stops],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    lines = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if line == "stopped\n":
+                return False
+    finally:
+        kill(process)
+    assert lines[-1:] == ["done\n"], "".join(lines)
+    return True
+
+
+@pytest.mark.long
+def test_a_stream_that_is_killed_around_its_commits_corrects_each_row_once(
+    fresh_session: sqlwin.Session, database: str, tmp_path: Path
+) -> None:
+    write_input(tmp_path, 6)
+    for stops in ("written:0", "committed:1", "written:1"):
+        assert not run_until(tmp_path, database, stops)
+    assert run_until(tmp_path, database, "never")
+    fresh_session.execute(tables(tmp_path, database))
+    expected = final_rows(fresh_session)
+    assert len(expected) > 50
+    assert written(database) == expected
+
+
+@pytest.mark.long
+def test_a_full_disk_of_the_database_is_named_and_the_stream_goes_on_when_it_has_room(
+    tmp_path: Path,
+) -> None:
+    result = result_on_a_small_disk(FULL_DISK, tmp_path, 400, "-m")
+    assert "could not extend file" in result["error"] and "No space left" in result["error"]
+    assert "\n" not in result["error"]
+    assert result["rows_when_full"] == 10
+    assert result["rows"] == 200_010
