@@ -52,11 +52,13 @@ class Server:
         directory: Directory of its socket and data.
         bin: Directory of its programs.
         prefix: Command prefix that runs its programs as its user.
+        user: Id of that user. None for the user of the tests.
     """
 
     directory: Path
     bin: Path
     prefix: list[str]
+    user: int | None
     n_schemas: int = 0
 
     def url(self, database: str = "postgres") -> str:
@@ -68,6 +70,11 @@ class Server:
         self.n_schemas += 1
         run(self.url(), f"CREATE SCHEMA s{self.n_schemas}")
         return f"{self.url()}&options=-csearch_path%3Ds{self.n_schemas}"
+
+    def run_alone(self, statement: str) -> None:
+        """Run a statement that cannot be in a transaction."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -107,7 +114,7 @@ def server() -> Iterator[Server]:
         )  # fmt: skip
         with (directory / "data/postgresql.conf").open("a") as settings:
             settings.write(_SETTINGS)
-        running = Server(directory, directory_of_programs, prefix)
+        running = Server(directory, directory_of_programs, prefix, user)
         running.start()
         try:
             yield running

@@ -18,16 +18,21 @@ PROGRAM = Path(__file__).with_name("full_disk.py")
 NO_ROOM = "no space left on the device"
 
 
-def result_on_a_small_disk(program: Path, directory: Path, timeout_s: int) -> Any:
-    """Run a program that mounts file systems and return its JSON. Skip the test without that right."""
+def result_on_a_small_disk(
+    program: Path, directory: Path, timeout_s: int, namespaces: str = "-rm"
+) -> Any:
+    """Run a program that mounts file systems and return its JSON. Skip the test without that right.
+
+    With the namespaces `-rm` the program's only user is root; with `-m` this user must be root.
+    """
     command = "mount -t tmpfs -o size=1m none /mnt"
     process = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", command], capture_output=True, check=False
+        ["unshare", namespaces, "sh", "-c", command], capture_output=True, check=False
     )
     if process.returncode:
-        pytest.skip("unshare -rm, which a small file system needs, is not allowed here")
+        pytest.skip(f"unshare {namespaces}, which a small file system needs, is not allowed here")
     run = subprocess.run(
-        ["unshare", "-rm", sys.executable, str(program), str(directory)],
+        ["unshare", namespaces, sys.executable, str(program), str(directory)],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
         timeout=timeout_s, check=False,
     )  # fmt: skip
