@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.source import SplitTable
@@ -88,6 +89,16 @@ class Catalog(Protocol):
             columns: Columns to read, with Spark types.
             filters: Conditions over the columns that a row must all satisfy. Files in which no row
                 can satisfy them may be skipped.
+        """
+
+    def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | str | None:
+        """Return the text files of a session table that this process reads, or why it cannot.
+
+        None if the table has no text files.
+
+        Args:
+            name: Name of the table.
+            columns: Columns to read, with Spark types.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:

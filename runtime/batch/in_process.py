@@ -24,7 +24,7 @@ from runtime.batch.in_process_order import (
     plain_batches,
     sort_rows,
 )
-from runtime.batch.in_process_scan import RowCounts, StoreOf, map_splits, no_store
+from runtime.batch.in_process_scan import RowCounts, StoreOf, map_in_threads, map_splits, no_store
 from runtime.batch.projection import projection_schema, window_projector, with_window_time
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
@@ -49,6 +49,7 @@ from runtime.spec.in_process.relations import (
     RankedRows,
     RepeatedRows,
     Rows,
+    TextRows,
     UnitedRows,
     WindowedRows,
 )
@@ -57,6 +58,7 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.scan.splits import Split
+    from runtime.text.lines import FilePart
 
 # Type of window bounds
 _BOUND_TYPE = pa.timestamp("us")
@@ -177,6 +179,8 @@ class _Run:
                 yield from self._given[rows.name]
             case FileRows():
                 yield from self._of_files(rows, None)
+            case TextRows():
+                yield from self._of_text(rows)
             case MergedWindows():
                 yield from self._windows(rows)
             case ProjectedRows(input=FileRows() as files):
@@ -228,6 +232,17 @@ class _Run:
 
         for batches in map_splits(rows.files, rows.filters, store, read):
             yield from batches
+
+    def _of_text(self, rows: TextRows) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of text files that pass the filters."""
+        from runtime.text.read import read_part, text_parts
+
+        def read(part: FilePart) -> pa.RecordBatch:
+            batch, n_rows = read_part(rows.files, part, rows.filters)
+            self._counts.add_rows(n_rows)
+            return batch
+
+        yield from map_in_threads(text_parts(rows.files), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
         from runtime.batch.in_process_partials import partials_of
@@ -290,6 +305,10 @@ def schema_of(rows: Rows) -> pa.Schema:
         case FileRows():
             columns = (*rows.files.columns, *rows.files.partition_columns)
             return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+        case TextRows():
+            from runtime.text.read import text_schema
+
+            return text_schema(rows.files)
         case MergedWindows():
             from runtime.batch.in_process_partials import schema_of_partials
             from runtime.compute.kernels.merge import merged_schema

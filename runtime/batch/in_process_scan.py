@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from runtime.scan.splits import Split
     from runtime.scan.stores import Store
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 # Returns the store of a scan's files; None for this machine
@@ -51,8 +53,12 @@ class RowCounts:
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches of files unchanged, and count their rows."""
         for batch in batches:
-            self._n_rows.append(batch.num_rows)  # atomic, because several threads read
+            self.add_rows(batch.num_rows)
             yield batch
+
+    def add_rows(self, n_rows: int) -> None:
+        """Count rows of files."""
+        self._n_rows.append(n_rows)  # atomic, because several threads read
 
     def rows_read(self) -> int:
         """Return the number of rows read."""
@@ -106,17 +112,30 @@ def map_splits(
     """
     from runtime.scan.splits import plan_splits
 
+    n_splits = len(os.sched_getaffinity(0)) * per_core
+    yield from map_in_threads(plan_splits(files, filters, n_splits, store=store), read)
+
+
+def map_in_threads(parts: Iterable[P], read: Callable[[P], T]) -> Iterator[T]:
+    """Yield the result of a function for each part, in order, computed on all cores.
+
+    A single part is computed in the calling thread. Few results wait for the caller.
+    """
     n_cores = len(os.sched_getaffinity(0))
-    splits = deque(plan_splits(files, filters, n_cores * per_core, store=store))
-    if len(splits) < 2:
-        yield from map(read, splits)
+    left = iter(parts)
+    first = list(islice(left, 2))
+    if len(first) < 2:
+        yield from map(read, first)
         return
+    left = chain(first, left)
     with ThreadPoolExecutor(n_cores) as readers:
         pending: deque[Future[T]] = deque()
         try:
-            while splits or pending:
-                while splits and len(pending) <= n_cores:
-                    pending.append(readers.submit(read, splits.popleft()))
+            while True:
+                for part in islice(left, n_cores + 1 - len(pending)):
+                    pending.append(readers.submit(read, part))
+                if not pending:
+                    return
                 yield pending.popleft().result()
         finally:
             for future in pending:

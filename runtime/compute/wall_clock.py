@@ -77,6 +77,26 @@ def wall_clock_us(instants_us: Int64Array, zone: str) -> Int64Array:
     return local_us
 
 
+def instants_us(local_us: Int64Array, zone: str) -> Int64Array:
+    """Convert wall-clock microseconds in `zone` to instants, the inverse of `wall_clock_us`.
+
+    As in java.time, a time that occurs twice is the earlier instant, and a skipped time moves
+    forward by the length of the gap: both use the offset before the change.
+
+    Raises:
+        ExecutionError: The zone is unknown on this machine.
+    """
+    before, after = (
+        wall_clock_us(local_us + days * _DAY_S * _SECOND_US, zone)
+        - (local_us + days * _DAY_S * _SECOND_US)
+        for days in (-1, 1)
+    )
+    earlier, later = local_us - before, local_us - after
+    is_earlier = wall_clock_us(earlier, zone) == local_us
+    is_later = ~is_earlier & (wall_clock_us(later, zone) == local_us)
+    return np.where(is_later, later, earlier)
+
+
 @lru_cache(maxsize=8)
 def _zone(zone: str) -> ZoneInfo | int:
     """Return the rules of a zone, or the offset in seconds east of UTC of a fixed one."""

@@ -10,6 +10,7 @@ from runtime.errors import SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spark.errors import translate
 from runtime.spec.expressions import Expression
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
@@ -78,6 +79,8 @@ class Connector:
         has_splits: Whether tasks that read a table themselves know that number.
         scan: Returns what tasks read of a table in batch without Spark, for some columns and
             filters, or the reason why they cannot. None if Spark reads the tables.
+        text: Returns the text files of a table that this process reads, for some columns, or the
+            reason why it cannot; None for tables of other formats. None if there are no text files.
         stream_scan: Returns what tasks read of a stream without Spark, for some columns, or the
             reason why they cannot. None if Spark reads the streams.
         splits: Returns how tasks read a table split by split. None if they do not.
@@ -110,6 +113,9 @@ class Connector:
     split: Callable[[TableSpec], str] | None = None
     has_splits: Callable[[TableSpec], bool] = lambda spec: False
     scan: Scan | None = None
+    text: Callable[[SparkSession, TableSpec, Sequence[Column]], TextSource | str | None] | None = (
+        None
+    )
     stream_scan: Callable[[SparkSession, TableSpec, Sequence[Column]], SplitTable | str] | None = (
         None
     )

@@ -16,6 +16,7 @@ from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import bad_option, duration, option_values, wrong_value
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
@@ -164,6 +165,17 @@ def scan_of(
     if scan is None:
         return f"Spark reads tables of connector '{spec.connector}'"
     return scan(spark, spec, columns, filters)
+
+
+def text_of(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> TextSource | str | None:
+    """Return the text files of a table that this process reads, or why it cannot.
+
+    None if the table has no text files. The arguments are those of `scan_of`.
+    """
+    text = connector_of(spec).text
+    return None if text is None else text(spark, spec, columns)
 
 
 def stream_scan_of(

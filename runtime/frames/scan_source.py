@@ -45,6 +45,16 @@ SETTINGS_OF_SCANS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
 }
 
+# Settings that change how Spark reads text files, with the values that `runtime.text` implements
+SETTINGS_OF_TEXT = {
+    **_SETTINGS_OF_EXPRESSIONS,
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoredPathSegmentRegex": "^[._]",
+    "spark.sql.csv.parser.columnPruning.enabled": "true",
+}
+
 
 def scan_source(
     spark: SparkSession, path: str, columns: Sequence[Column], find: Find = find_source

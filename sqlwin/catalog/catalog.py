@@ -25,6 +25,7 @@ from runtime.connectors.registry import (
     split_sql,
     stream_scan_of,
     streams_bounded,
+    text_of,
 )
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
@@ -38,6 +39,7 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
@@ -503,6 +505,13 @@ class SessionCatalog:
         if entry.connector.lower() != "filesystem":
             self.start_spark()
         return scan_of(self._spark, entry, columns, filters)
+
+    def text_source(self, name: Name, columns: Schema) -> TextSource | str | None:
+        """Return the text files of a session table. See `planner.catalog.Catalog`."""
+        table = self._table(name)
+        if table is None or self.stream(name) is not None:
+            return None
+        return text_of(self._spark, table, columns)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
         """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""

@@ -154,7 +154,7 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
             "1 gb",
-            "maximum bytes of rows in Parquet files that a query reads in this process, "
+            "maximum bytes of rows in Parquet and CSV files that a query reads in this process, "
             "without Spark; 0: never. The default is lower on a machine with less than 16 GB, and "
             "off in a session with its own Spark (`--master`, `master=`, `spark=`)",
         ),

@@ -33,6 +33,7 @@ from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -444,7 +445,7 @@ class Plans:
             here=ProcessRows(computed.schema, computed.batches),
         )
 
-    def _store(self, source: ScanSource) -> Store | None:
+    def _store(self, source: ScanSource | TextSource) -> Store | None:
         """Return how this process opens the files of a scan, None if they are local."""
         if all(is_local_path(file.path) for file in source.files):
             return None

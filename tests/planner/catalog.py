@@ -52,6 +52,9 @@ class Catalog:
     def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> object:
         return "its files are read by Spark"
 
+    def text_source(self, name: tuple[str, ...], columns: Schema) -> None:
+        return None
+
     def stream_splits(self, name: tuple[str, ...], columns: Schema) -> str:
         return "its files are read by Spark"
 

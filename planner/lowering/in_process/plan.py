@@ -65,6 +65,7 @@ from runtime.spec.in_process.relations import (
     WindowedRows,
 )
 from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import ArrowBuffer, FileScan, GroupingSets, LocalStep, SliceRows, is_local
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
@@ -133,11 +134,11 @@ class PlanLowering(SelectLowering):
         self._file_bytes = file_bytes
         self._n_bytes = 0
 
-    def check_files(self, files: ScanSource) -> None:
+    def check_files(self, files: ScanSource | TextSource) -> None:
         """Check that this process may read files. See `SelectLowering`."""
         if self._file_bytes is None:
             refuse(FILES_ON_SPARK)
-        if files.others:
+        if isinstance(files, ScanSource) and files.others:
             refuse(_ONLY_SPARK_READS)
         self._n_bytes += files.bytes_of_rows
         if self._n_bytes > self._file_bytes:

@@ -33,7 +33,9 @@ from runtime.spec.in_process.relations import (
     ProjectedRows,
     Rows,
     RowScan,
+    TextRows,
 )
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import (
     ArrowBuffer,
     FileScan,
@@ -97,7 +99,7 @@ class RelationLowering(ABC):
         self.types_of_local = types_of_local
 
     @abstractmethod
-    def check_files(self, files: ScanSource) -> None:
+    def check_files(self, files: ScanSource | TextSource) -> None:
         """Check that this process may read files.
 
         Raises:
@@ -120,23 +122,35 @@ class RelationLowering(ABC):
         """Return the rows of a relation with the columns that expressions read."""
         below = relation.below
         if below is None:
-            return FileRows(self._files(relation, read), relation.scan.filters)
+            columns = self._columns(relation, read)
+            text = self.catalog.text_source(relation.scan.table, columns)
+            if isinstance(text, str):
+                refuse(text)
+            if text is not None:
+                self.check_files(text)
+                return TextRows(text, relation.scan.filters)
+            return FileRows(self._files(relation, columns), relation.scan.filters)
         if isinstance(below, MergedWindows) and is_local(below.input, SliceRows, ArrowBuffer):
             local, aggregation = read_alone(below.input, below.aggregation, read)
             return replace(below, input=local, aggregation=aggregation)
         return below
 
-    def _files(self, relation: Relation, read: Sequence[Expression]) -> ScanSource:
-        """Return the files of a table, with the columns that expressions read."""
+    def _columns(self, relation: Relation, read: Sequence[Expression]) -> tuple[Column, ...]:
+        """Return the columns of a table's files that expressions read."""
         scan = relation.scan
         names = {ref.name: ref for expression in read for ref in column_refs(expression)}
         places = {name: place for place, name in enumerate(scan.of_table)}
         columns = [Column(ref.name, ref.type) for ref in names.values()]
         columns.sort(key=lambda c: (places[c.name.partition(".")[0].lower()], c.name))
+        return tuple(columns)
+
+    def _files(self, relation: Relation, columns: tuple[Column, ...]) -> ScanSource:
+        """Return the files of a table with some columns."""
+        scan = relation.scan
         if not columns:
             # rows are counted by any column
-            columns = [c for c in scan.schema if is_flat_type(c.type)][:1]
-        source = self.catalog.scan_source(scan.table, tuple(columns), scan.filters)
+            columns = tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
+        source = self.catalog.scan_source(scan.table, columns, scan.filters)
         if isinstance(source, str):
             refuse(source)
         if not isinstance(source, ScanSource):

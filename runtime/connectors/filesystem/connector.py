@@ -37,15 +37,19 @@ from runtime.options.formats import (
     spark_options,
 )
 from runtime.options.known import FILESYSTEM
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.source import FileLog
-from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.connectors.filesystem.splits import FileSplits
     from runtime.frames.arrow_rows import BatchRows
+
+# Formats that this process can read
+TEXT_FORMATS = ("csv",)
 
 
 def validate(spec: TableSpec) -> None:
@@ -198,6 +202,16 @@ def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     return stream(spark, spec)
 
 
+def _text(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> TextSource | str | None:
+    if format_of(option_values(spec)) not in TEXT_FORMATS:
+        return None
+    from runtime.connectors.filesystem.text_source import text_source
+
+    return text_source(spark, spec, columns)
+
+
 def _splits(spark: SparkSession, spec: TableSpec) -> FileSplits:
     from runtime.connectors.filesystem.splits import FileSplits
 
@@ -244,6 +258,7 @@ CONNECTOR = Connector(
     idle_options=idle_options(FILESYSTEM),
     file_format=lambda spec: format_of(option_values(spec)),
     scan=scan,
+    text=_text,
     stream_scan=stream_scan,
     splits=_splits,
     check_input=FileChecks.of,

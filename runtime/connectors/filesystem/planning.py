@@ -30,7 +30,7 @@ METADATA = {
 }
 # Options that do not affect how a batch reads files. Spark's file stream source uses its options to
 # decide in which order, and how many at a time, a stream reads them.
-_OPTIONS = frozenset(
+PASSIVE_OPTIONS = frozenset(
     (
         "path",
         "format",
@@ -53,7 +53,9 @@ def not_scannable(
     if is_stream and spec.late_rows is not None:
         return f"late rows go to {spec.late_rows} with all columns of the table"
     options = {name.lower(): value for name, value in spec.options}
-    others = sorted(set(options) - (_OPTIONS | _STREAM_OPTIONS if is_stream else _OPTIONS))
+    others = sorted(
+        set(options) - (PASSIVE_OPTIONS | _STREAM_OPTIONS if is_stream else PASSIVE_OPTIONS)
+    )
     if others:
         return f"the table has the option '{others[0]}'"
     if options.get("format", "").lower() != "parquet" and not options["path"].endswith(".parquet"):

@@ -334,7 +334,8 @@ def _time(text: Column, type_: DataType, pattern: str) -> Column:
     if pattern in TIME_UNITS:
         unit = F.lit(Decimal(TIME_UNITS[pattern]))
         micros = (text.try_cast("decimal(29,9)") * unit).try_cast("bigint")
-        return from_micros(micros, is_instant=isinstance(type_, TimestampType))
+        time = from_micros(micros, is_instant=isinstance(type_, TimestampType))
+        return time.cast("date") if isinstance(type_, DateType) else time
     if pattern and pattern != ISO:
         if isinstance(type_, TimestampType):
             return _instant(text, pattern)

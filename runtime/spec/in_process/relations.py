@@ -13,6 +13,7 @@ from typing import TypeAlias
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.exchange import SliceLevel, WindowProjection
 from runtime.spec.expressions import Expression, RankOrder, column_refs
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import (
     ArrowBuffer,
     FileLocalStep,
@@ -66,6 +67,19 @@ class FileRows(Rows):
     """
 
     files: ScanSource
+    filters: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class TextRows(Rows):
+    """Rows of text files.
+
+    Attributes:
+        files: Files and how to read them.
+        filters: Conditions, joined by AND. Only rows that satisfy them are read.
+    """
+
+    files: TextSource
     filters: tuple[Expression, ...] = ()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import FileRows, MergedWindows, Rows, RowScan
+from runtime.spec.in_process.relations import FileRows, MergedWindows, Rows, RowScan, TextRows
+from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import SliceRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
@@ -23,11 +24,11 @@ class InProcessStep:
     columns: tuple[Column, ...]
 
     @property
-    def scans(self) -> tuple[ScanSource, ...]:
+    def scans(self) -> tuple[ScanSource | TextSource, ...]:
         """Files that are read, slices first."""
-        scans: list[ScanSource] = []
+        scans: list[ScanSource | TextSource] = []
         for rows in self.rows.walk():
-            if isinstance(rows, FileRows):
+            if isinstance(rows, FileRows | TextRows):
                 scans.append(rows.files)
             elif isinstance(rows, MergedWindows):
                 source = rows.local.source

@@ -1,0 +1,270 @@
+"""Describe CSV files that a process reads without Spark, or why only Spark reads them.
+
+Imports no PySpark. `runtime.text` reads the files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from runtime.connectors.declarations import DECIMAL, TEXT
+from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
+from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading
+from runtime.detection.times import ISO
+from runtime.errors import ExecutionError
+from runtime.files import is_local_path
+from runtime.frames.scan_source import SETTINGS_OF_TEXT, unlike_spark
+from runtime.options.checks import option_values
+from runtime.options.formats import TIME_UNITS, column_formats, spark_options
+from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files
+from runtime.scan.paths import expand
+from runtime.spark.files import resolve
+from runtime.spark.session import is_remote
+from runtime.spark.settings import settings_of
+from runtime.spec.in_process.text import CsvRecords, Notation, TextColumn, TextSource
+from runtime.spec.scan import ScanFile
+from runtime.spec.table import Column, TableColumn, TableSpec
+from runtime.text.csv_fields import header_of
+from runtime.text.csv_record import split_record
+from runtime.text.lines import FilePart, read_lines
+from runtime.text.patterns import pattern_regex
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS = (*PASSIVE_OPTIONS, "connector")
+# Options of CSV that this process implements, in lower case
+_CSV_OPTIONS = frozenset(
+    "csv.field-delimiter csv.quote-character csv.disable-quote-character csv.null-literal "
+    "csv.allow-comments csv.comment csv.null-literals csv.decimal-separator "
+    "csv.thousands-separator csv.number-symbols header sep delimiter quote comment "
+    "nullvalue csv.header csv.sep csv.delimiter csv.quote csv.nullvalue".split()
+)
+_TYPES = frozenset(
+    "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
+)
+_ALIASES = {"integer": "int", "timestamp_ltz": "timestamp"}
+_COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
+# Bytes of a file in which the header must end
+_HEADER_BYTES = 1 << 20
+
+
+class _OnlySpark(Exception):
+    """Only Spark reads a table. The message is the reason."""
+
+
+def text_source(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
+) -> TextSource | str:
+    """Return the files of a table for this process, or why only Spark reads them.
+
+    Args:
+        spark: Session whose settings and directory apply.
+        spec: Table.
+        columns: Columns to read, with the types that Spark reports.
+    """
+    try:
+        return _source(spark, spec, columns)
+    except _OnlySpark as reason:
+        return str(reason)
+
+
+def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
+    values = option_values(spec)
+    if is_remote(spark):
+        raise _OnlySpark("the files are on the host of the Spark Connect server")
+    if (reason := unlike_spark(spark, SETTINGS_OF_TEXT)) is not None:
+        raise _OnlySpark(reason)
+    if not spec.columns:
+        raise _OnlySpark("the table declares no columns")
+    _check_options(spec)
+    root = resolve(spark, values["path"])
+    if not is_local_path(root):
+        raise _OnlySpark(f"Spark reads text at {values['path']}")
+    listing = list_files(expand(root))
+    if isinstance(listing, NotScannable):
+        is_unwritten = listing.reason == NO_FILES
+        raise _OnlySpark("the table has no files" if is_unwritten else listing.reason)
+    if listing.partition_columns or spec.partitioned_by:
+        raise _OnlySpark("Spark reads text with partitions")
+    files = _files(listing)
+    options = spark_options(spec, "csv")
+    records = _records(spec, options)
+    zone = settings_of(spark).get("spark.sql.session.timeZone")
+    notation = Notation(
+        nulls=_words(values, "csv.null-literals"),
+        thousands=(group := values.get("csv.thousands-separator", "")),
+        decimal=values.get("csv.decimal-separator", "," if group == "." else "."),
+        symbols=_words(values, "csv.number-symbols"),
+        zone=zone,
+    )
+    fields = _field_names(spec, records, files)
+    reading = _file_reading(spec, options, notation)
+    n_fields = len(fields)
+    records = CsvRecords(
+        n_fields,
+        records.delimiter,
+        records.quote,
+        records.comment,
+        records.null,
+        records.has_header,
+    )
+    formats = column_formats(spec)
+    read = tuple(_column(spec, column, fields, formats, reading) for column in columns)
+    broken = f"{RECORD}{BETWEEN}{reading.text()}"
+    return TextSource(values["path"], files, read, records, notation, broken=broken)
+
+
+def _words(values: Mapping[str, str], option: str) -> tuple[str, ...]:
+    return tuple(filter(None, values.get(option, "").split("|")))
+
+
+def _check_options(spec: TableSpec) -> None:
+    """Check that this process implements all options of a table."""
+    for name, value in spec.options:
+        lower_name = name.lower()
+        if lower_name in _SETTINGS or lower_name in _CSV_OPTIONS:
+            continue
+        if lower_name.startswith("fields.") and lower_name.endswith(".format"):
+            if value not in TIME_UNITS and value != ISO and pattern_regex(value) is None:
+                raise _OnlySpark(f"Spark reads times in the format {value!r}")
+            continue
+        raise _OnlySpark(f"the table has the option '{name}'")
+    for column in spec.columns:
+        if column.metadata is not None:
+            raise _OnlySpark(f"{column.name} is metadata of the files")
+
+
+def _files(listing: Listing) -> tuple[ScanFile, ...]:
+    files = []
+    for path, _ in listing.files:
+        if path.lower().endswith(_COMPRESSED):
+            raise _OnlySpark(f"Spark decompresses {path}")
+        try:
+            files.append(ScanFile(path, n_bytes=os.path.getsize(path)))
+        except OSError as error:
+            raise _OnlySpark(f"{path}: {error.strerror or error}") from error
+    return tuple(files)
+
+
+def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
+    """Return how CSV is split, with the number of fields still unknown."""
+    delimiter = options.get("sep", options.get("delimiter", ","))
+    quote, comment = options.get("quote", '"'), options.get("comment", "")
+    for name, sign in (("delimiter", delimiter), ("quote", quote), ("comment", comment)):
+        is_plain = len(sign) == 1 and " " < sign < "\x7f" and not sign.isalnum() and sign != "\\"
+        is_tab = name == "delimiter" and sign in ("\t", " ")
+        if not (is_plain or is_tab) and (sign or name == "delimiter"):
+            raise _OnlySpark(f"Spark reads CSV with the {name} {sign!r}")
+    if len({delimiter, quote, comment} - {""}) < 1 + bool(quote) + bool(comment):
+        raise _OnlySpark("delimiter, quote and comment are not different characters")
+    values = option_values(spec)
+    if len(values.get("csv.comment", "")) > 1:
+        raise _OnlySpark("the table has the option 'csv.comment' with several characters")
+    if "escape" in {name.lower() for name, _ in spec.options}:
+        raise _OnlySpark("the table has the option 'escape'")
+    if quote not in ("", '"') and options.get("escape", '"') == '"':
+        # Spark then has another escape character than its quote
+        raise _OnlySpark(f"Spark reads CSV with the quote {quote!r}")
+    header = options.get("header", "false").lower()
+    return CsvRecords(0, delimiter, quote, comment, options.get("nullValue", ""), header == "true")
+
+
+def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]) -> list[str]:
+    """Return the lower-case names of the fields of a record."""
+    declared = [column.name.lower() for column in spec.physical_columns]
+    if not records.has_header:
+        return declared
+    headers = {header for file in files if (header := _header(file, records)) is not None}
+    if len(headers) > 1:
+        raise _OnlySpark("its files have different headers")
+    if not headers:
+        return declared
+    (header,) = headers
+    fields = split_record(header, records.delimiter, records.quote)
+    names = [field.lower() for field in fields if field and field != records.null]
+    if len(names) < len(fields) or len(set(names)) < len(names):
+        raise _OnlySpark("fields of its header have no name or the same name")
+    if missing := [name for name in declared if name not in names]:
+        raise _OnlySpark(f"its header has no field {missing[0]}")
+    return names
+
+
+def _header(file: ScanFile, records: CsvRecords) -> str | None:
+    """Return the header of a file, None if it has no line."""
+    n_bytes = min(file.n_bytes, _HEADER_BYTES)
+    try:
+        lines = read_lines(FilePart(file, 0, n_bytes))
+    except ExecutionError as error:
+        raise _OnlySpark(error.message) from error
+    header = header_of(lines, records.comment)
+    if n_bytes < file.n_bytes and (header is None or b"\n" not in lines.data):
+        raise _OnlySpark(f"the header of {file.path} has more than {_HEADER_BYTES} bytes")
+    return header
+
+
+def _column(
+    spec: TableSpec,
+    column: Column,
+    fields: Sequence[str],
+    formats: Mapping[str, str],
+    reading: FileReading,
+) -> TextColumn:
+    name = column.name.lower()
+    declared = {c.name.lower(): c for c in spec.physical_columns}.get(name)
+    if declared is None:
+        raise _OnlySpark(f"{column.name} is not stored in the files")
+    type_ = _spark_type(declared)
+    if type_ != column.type:
+        raise _OnlySpark(f"Spark reads {column.name} as {column.type.upper()}")
+    pattern = formats.get(name, "")
+    place = fields.index(name)
+    shown = pattern if pattern != ISO else ""
+    of_column = FileReading(
+        **{
+            **reading.__dict__,
+            "column": declared.name,
+            "type": _shown_type(type_),
+            "pattern": shown,
+            "index": place,
+        }
+    )
+    misfit = f"{VALUE}{BETWEEN}{of_column.text()}"
+    return TextColumn(column.name, type_, place, pattern=pattern, misfit=misfit)
+
+
+def _spark_type(column: TableColumn) -> str:
+    """Return Spark's name of a declared type."""
+    text = (column.type or "").lower()
+    if (decimal := DECIMAL.fullmatch(text.upper())) is not None:
+        return f"decimal({decimal[1]},{decimal[2] or 0})"
+    type_ = "string" if TEXT.fullmatch(text.upper()) else _ALIASES.get(text, text)
+    if type_ not in _TYPES:
+        raise _OnlySpark(f"Spark reads {column.name} as {text.upper()}")
+    return type_
+
+
+def _shown_type(type_: str) -> str:
+    """Return a type as in CREATE TABLE."""
+    shown = {"timestamp_ntz": "TIMESTAMP", "timestamp": "TIMESTAMP_LTZ"}
+    return shown.get(type_, type_.upper())
+
+
+def _file_reading(spec: TableSpec, options: Mapping[str, str], notation: Notation) -> FileReading:
+    """Return what messages need to find a line; see `text.TextReading`."""
+    get = options.get
+    fields = tuple((c.name, _shown_type(_spark_type(c))) for c in spec.physical_columns)
+    return FileReading(
+        table=spec.name,
+        format="csv",
+        fields=fields,
+        delimiter=get("sep", get("delimiter", ",")),
+        quote=get("quote", '"'),
+        escape=get("escape", '"'),
+        comment=get("comment", ""),
+        has_header=get("header", "false").lower() == "true",
+        nulls="|".join([*filter(None, [get("nullValue", "")]), *notation.nulls]),
+        by_name=spec.name.startswith("'"),
+    )

@@ -1,0 +1,104 @@
+"""Text files that this process reads with the rows of Spark's readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.spec.scan import ScanFile
+from runtime.spec.table import Column
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """Column of text files.
+
+    Attributes:
+        name: Name of the column.
+        type: Spark's name of its type.
+        field: Position of the field in a CSV record.
+        key: Name of the field in JSON. Empty if no file has it.
+        pattern: Time pattern; empty for the forms that a cast accepts.
+        misfit: Task message for a value that does not fit, up to the file; see
+            `runtime.detection.places`.
+    """
+
+    name: str
+    type: str
+    field: int = 0
+    key: str = ""
+    pattern: str = ""
+    misfit: str = ""
+
+    @property
+    def column(self) -> Column:
+        """Name and type."""
+        return Column(self.name, self.type)
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How values are written.
+
+    Attributes:
+        nulls: Texts that stand for NULL in any column.
+        decimal: Decimal separator.
+        thousands: Thousands separator, empty for none.
+        symbols: Texts around numbers that are ignored.
+        zone: Session time zone, for TIMESTAMP_LTZ.
+    """
+
+    nulls: tuple[str, ...] = ()
+    decimal: str = "."
+    thousands: str = ""
+    symbols: tuple[str, ...] = ()
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class CsvRecords:
+    """How CSV is split into records and fields.
+
+    Attributes:
+        n_fields: Fields of a record.
+        delimiter: Separator of fields, one ASCII character.
+        quote: Character around fields, doubled inside them. Empty if fields are not quoted.
+        comment: First character of comment lines. Empty without comments.
+        null: Text of a field that is NULL. Empty fields are NULL, too, unless they are quoted.
+        has_header: Whether the first line of a file names the columns.
+    """
+
+    n_fields: int
+    delimiter: str = ","
+    quote: str = '"'
+    comment: str = ""
+    null: str = ""
+    has_header: bool = False
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Text files of a table.
+
+    Attributes:
+        path: Path as written by the user.
+        files: Files with their sizes, in the order of their paths.
+        columns: Columns to read.
+        records: How lines become records. None: each line is a JSON object.
+        notation: How values are written.
+        partition_columns: Columns to read that come from directory names.
+        broken: Task message for a record that does not fit, up to the file; see
+            `runtime.detection.places`.
+    """
+
+    path: str
+    files: tuple[ScanFile, ...]
+    columns: tuple[TextColumn, ...]
+    records: CsvRecords | None
+    notation: Notation
+    partition_columns: tuple[Column, ...] = ()
+    broken: str = ""
+
+    @property
+    def bytes_of_rows(self) -> int:
+        """Estimated bytes of the rows in memory."""
+        return sum(file.n_bytes for file in self.files)

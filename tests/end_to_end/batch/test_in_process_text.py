@@ -1,0 +1,324 @@
+"""CSV files that this process reads have the rows and errors of Spark's reader."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sqlwin
+from runtime.compute.arrow.parse_text import BLANKS
+from runtime.spec.in_process.text import Notation, TextColumn
+from runtime.text.csv_record import split_record
+from runtime.text.values import convert
+from sqlwin.result.in_process import InProcessRows
+from sqlwin.session import Session
+from tests.unstarted import NeedsSparkError, unstarted_spark
+
+SETTING = "sqlwin.in-process.max-bytes"
+LETTERS = [
+    '"',
+    '"',
+    '"',
+    ",",
+    ",",
+    ",",
+    "a",
+    "b",
+    " ",
+    "\t",
+    "\\",
+    "'",
+    "é",
+    "\x01",
+    "#",
+    "n/a",
+    "😀",
+]
+# Texts of which many are changed by a character
+VALUES = {
+    "BIGINT": ["1", "-12", "+7", " 8 ", "9223372036854775807", "1.5", "0x1", "٣", "", "1,000"],
+    "TINYINT": ["1", "127", "128", "-128", "\t5\x01"],
+    "DOUBLE": ["1.5", "-.5", "1e5", "NaN", "inf", "1d", "0x1p3", "1e400", "4.9e-324", "-0", "1."],
+    "FLOAT": ["0.1", "3.4028236e38", "16777217", "1f"],
+    "DECIMAL(10, 2)": ["1.005", "1e3", "99999999.995", "-0.004", "1.", ".5", "１"],
+    "BOOLEAN": ["true", "FALSE", " True ", "1", "t"],
+    "DATE": ["2024-01-31", "2024-2-9", "0001-01-01", "-0044-03-15", "+12024-01-01", "2024-01"],
+    "TIMESTAMP(3)": ["2024-01-31 10:00:00", "2024-1-1T1:2:3.1234567", "1969-12-31 23:59:59.9"],
+    "TIMESTAMP_LTZ(3)": [
+        "2024-03-31 02:30:00",
+        "2024-10-27 02:30:00",
+        "2024-01-01 10:00:00Z",
+        "2024-01-01 10:00:00+05:30",
+        "2024-01-01 10:00:00 Europe/Paris",
+    ],
+    "STRING": ["a", " b ", "", "n/a", "é😀"],
+}
+PATTERNS = {
+    "d.M.yyyy H:mm:ss": ["1.2.2024 3:04:05", "31.12.1969 23:59:59", "001.02.2024 00:00:00"],
+    "yyyy-MM-dd'T'HH:mm:ss.SSS": [
+        "2024-01-31T10:00:00.5",
+        "2024-01-31t10:00:00.123",
+        "+12024-01-31T",
+    ],
+    "yyyy/MM/dd": ["2024/01/31", "-2024/02/29", "2023/02/29", "+2024/01/01", "12024/01/01"],
+    "epoch-millis": ["0", "-1", "1700000000123.5", "9223372036854775807", "1e3"],
+    "epoch-seconds": ["1700000000.123456789", "-0.5"],
+}
+
+
+def without_spark() -> Session:
+    return Session(unstarted_spark(), settings={})
+
+
+def nasty_lines(n_fields: int, n_lines: int, seed: int) -> list[str]:
+    """Return lines of CSV with that number of fields, many with stray quotes."""
+    draw = random.Random(seed)
+    lines: list[str] = []
+    while len(lines) < n_lines:
+        line = "".join(draw.choices(LETTERS, k=draw.randrange(1, 16)))
+        if line.strip(BLANKS) and len(split_record(line, ",", '"')) == n_fields:
+            lines.append(line)
+    return lines
+
+
+def changed_texts(texts: list[str], n_texts: int, seed: int) -> list[str]:
+    """Return texts with characters added, removed or replaced."""
+    draw, others = random.Random(seed), "0123456789.eE+-:/ TZxdf\t"
+    result = list(texts)
+    while len(result) < n_texts:
+        letters = list(draw.choice(texts))
+        for _ in range(draw.randrange(3)):
+            place = draw.randrange(len(letters) + 1)
+            letters[place : place + draw.randrange(2)] = draw.choice(["", draw.choice(others)])
+        result.append("".join(letters))
+    return result
+
+
+def fitting(texts: list[str], column: TextColumn, notation: Notation) -> list[str]:
+    """Return the texts that fit a column."""
+
+    def fits(text: str) -> bool:
+        try:
+            _, is_misfit = convert(pa.array([text or None], pa.string()), column, notation)
+        except sqlwin.SqlwinError:
+            return False  # a zone that only Spark knows
+        return not is_misfit[0].as_py()
+
+    return list(filter(fits, texts))
+
+
+def create(session: Session, path: Path, columns: str, options: str = "") -> None:
+    session.execute(
+        f"CREATE OR REPLACE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{path}', "
+        f"'format' = 'csv'{options})"
+    )
+
+
+def as_numbers(rows: pa.Table) -> pa.Table:
+    """Return rows with dates and times as numbers, because Python has fewer years."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_temporal(field.type):
+            number = pa.int32() if pa.types.is_date(field.type) else pa.int64()
+            rows = rows.set_column(place, field.name, rows.column(place).cast(number))
+    return rows
+
+
+Compare = Callable[[str], list[dict[str, object]] | str]
+
+
+@pytest.fixture
+def compare(fresh_session: Session) -> Iterator[Compare]:
+    """Return the rows of a query, or the message of its error, from both executors."""
+
+    def outcome(sql: str, *, in_process: bool) -> list[dict[str, object]] | str:
+        fresh_session.execute(f"SET '{SETTING}' = '{'1 gb' if in_process else '0'}'")
+        try:
+            (result,) = fresh_session.execute(sql)
+            assert isinstance(result.data, InProcessRows) is in_process
+            return as_numbers(result.to_arrow()).to_pylist()
+        except sqlwin.SqlwinError as error:
+            return f"{error.message}\n{error.hint}"
+
+    def both(sql: str) -> list[dict[str, object]] | str:
+        here, there = (outcome(sql, in_process=in_process) for in_process in (True, False))
+        assert sorted(map(repr, here)) == sorted(map(repr, there)), sql
+        return here
+
+    yield both
+
+
+@pytest.mark.long
+def test_nasty_files_have_the_rows_of_spark(
+    fresh_session: Session, compare: Compare, tmp_path: Path
+) -> None:
+    fresh_session.execute("SET 'table.local-time-zone' = 'Europe/Berlin'")
+    # quotes, line ends, blank lines, a byte order mark, bytes that are not UTF-8
+    for n_fields, options in ((1, ""), (3, ""), (3, ", 'csv.null-literal' = 'n/a'")):
+        lines = nasty_lines(n_fields, 3000, n_fields)
+        draw = random.Random(5)
+        ends = draw.choices(["\n", "\r\n", "\r", "\n\n", "\n \t\n"], k=len(lines))
+        data = "".join(line + end for line, end in zip(lines, ends, strict=True)).encode()
+        bad = data.replace("é".encode(), "é".encode() + b"\xff\xe2\x82") if options else data
+        path = tmp_path / f"{n_fields}{len(options)}"
+        path.mkdir()
+        (path / "a.csv").write_bytes(b"\xef\xbb\xbf" + bad)
+        (path / "b.csv").write_bytes(b"")
+        create(fresh_session, path, ", ".join(f"c{i} STRING" for i in range(n_fields)), options)
+        rows = compare("SELECT * FROM t")
+        assert len(rows) == len(lines)
+        for sign in ("", "''"):
+            compare(f"SELECT COUNT(*) AS n FROM t WHERE c0 <> '{sign}'")
+    for options in (", 'csv.comment' = '#'", ", 'csv.disable-quote-character' = 'true'"):
+        lines = [line for line in nasty_lines(1, 500, 3) if "," not in line]
+        (tmp_path / "c.csv").write_text("\n".join(lines))
+        create(fresh_session, tmp_path / "c.csv", "c STRING", options)
+        compare("SELECT * FROM t")
+    # records with another number of fields
+    for line in ("1", "1,2,3", '1,"2', "1,2,", ',,"'):
+        (tmp_path / "r.csv").write_text(f"0,0\n{line}\n")
+        create(fresh_session, tmp_path / "r.csv", "a STRING, b STRING")
+        compare("SELECT COUNT(*) AS n FROM t")
+        compare("SELECT b FROM t WHERE a = '0'")
+
+
+@pytest.mark.long
+def test_values_are_read_like_spark(
+    fresh_session: Session, compare: Compare, tmp_path: Path
+) -> None:
+    fresh_session.execute("SET 'table.local-time-zone' = 'Europe/Berlin'")
+    words = ", 'csv.null-literals' = 'n/a|-'"
+    for number, (type_, texts) in enumerate(VALUES.items()):
+        spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "TIMESTAMP_LTZ(3)": "timestamp"}.get(type_)
+        column = TextColumn("v", spark_type or type_.lower().replace(" ", ""))
+        notation = Notation(nulls=("n/a", "-"), zone="Europe/Berlin")
+        changed = changed_texts([*texts, "n/a", "-"], 600, number)
+        fit = [text for text in fitting(changed, column, notation) if '"' not in text]
+        (tmp_path / "v.csv").write_text("".join(f'{i},"{text}"\n' for i, text in enumerate(fit)))
+        create(fresh_session, tmp_path / "v.csv", f"i INT, v {type_}", words)
+        rows = compare("SELECT i, v FROM t")
+        assert len(rows) == len(fit) > 100
+        for text in [text for text in changed if text not in fit][:4]:
+            (tmp_path / "v.csv").write_text(f'1,\n2,"{text}"\n')
+            assert isinstance(compare("SELECT v FROM t"), str), text
+            compare("SELECT v FROM t WHERE i = 1")
+            compare("SELECT COUNT(*) AS n FROM t")
+    for pattern, texts in PATTERNS.items():
+        for type_ in ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"):
+            spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "DATE": "date"}.get(type_, "timestamp")
+            column = TextColumn("v", spark_type, pattern=pattern)
+            changed = changed_texts(texts, 200, 7)
+            fit = fitting(changed, column, Notation(zone="Europe/Berlin"))
+            (tmp_path / "p.csv").write_text("".join(f'{i},"{t}"\n' for i, t in enumerate(fit)))
+            quoted = pattern.replace("'", "''")
+            option = f", 'fields.v.format' = '{quoted}'"
+            create(fresh_session, tmp_path / "p.csv", f"i INT, v {type_}", option)
+            assert len(compare("SELECT * FROM t")) == len(fit) > 20
+            for text in [text for text in changed if text not in fit][:2]:
+                (tmp_path / "p.csv").write_text(f'2,"{text}"\n')
+                assert isinstance(compare("SELECT v FROM t"), str), text
+    # numbers as in German spreadsheets
+    texts = ["1.234,5", "1,5 €", "€ 2", "-€3", "1.23", "12.34.5", "1.234.567", "5%", "1,2,3", "7."]
+    notation = Notation(decimal=",", thousands=".", symbols=("€", "%"))
+    fit = fitting(changed_texts(texts, 400, 9), TextColumn("v", "double"), notation)
+    (tmp_path / "g.csv").write_text("i;v\n" + "".join(f"{i};{t}\n" for i, t in enumerate(fit)))
+    create(
+        fresh_session,
+        tmp_path / "g.csv",
+        "v DOUBLE, i INT",
+        ", 'header' = 'true', 'csv.field-delimiter' = ';', 'csv.thousands-separator' = '.', "
+        "'csv.number-symbols' = '€|%'",
+    )
+    assert len(compare("SELECT * FROM t")) == len(fit)
+
+
+def test_clean_files_have_the_rows_of_the_csv_module(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    fields = ["", "a", 'say "hi"', "x,y", "é", " spaced ", "0", "None", '"']
+    rows = [[str(i), draw.choice(fields), draw.choice(fields[1:])] for i in range(2000)]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    session = without_spark()
+    create(session, tmp_path / "a.csv", "i INT, a STRING, b STRING")
+    (result,) = session.execute("SELECT * FROM t")
+    expected = [{"i": int(i), "a": a or None, "b": b} for i, a, b in rows]
+    assert result.to_arrow().to_pylist() == expected
+    (counted,) = session.execute("SELECT a, COUNT(*) AS n FROM t WHERE i < 1000 GROUP BY a")
+    by_hand = {a: sum(row["a"] == a for row in expected[:1000]) for a in {e["a"] for e in expected}}
+    assert {row["a"]: row["n"] for row in counted.to_arrow().to_pylist()} == by_hand
+
+
+def test_parts_of_a_file_are_read_in_parallel(tmp_path: Path) -> None:
+    n_rows = 1_200_000
+    lines = "".join(f"{i},{i % 7}\r\n" for i in range(n_rows))
+    (tmp_path / "big.csv").write_text("id,k\n" + lines, newline="")
+    session = without_spark()
+    create(session, tmp_path / "big.csv", "k INT, id BIGINT", ", 'header' = 'true'")
+    (result,) = session.execute("SELECT k, COUNT(*) AS n, SUM(id) AS s FROM t GROUP BY k")
+    sums = {row["k"]: (row["n"], row["s"]) for row in result.to_arrow().to_pylist()}
+    assert sums == {k: (len(range(k, n_rows, 7)), sum(range(k, n_rows, 7))) for k in range(7)}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("3,x", "column `n`: 'x' is not a valid INT"),
+        ("3", "'3' has 1 fields instead of 2"),
+        ("3,4,5", "'3,4,5' has 3 fields instead of 2"),
+    ],
+)
+def test_a_misfit_is_an_error_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    (tmp_path / "a.csv").write_text(f"1,1\n2,2\n{line}\n")
+    session = without_spark()
+    create(session, tmp_path / "a.csv", "k STRING, n INT")
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        session.execute("SELECT SUM(n) AS s FROM t")[0].to_arrow()
+    assert f"a.csv, line 3{',' if ',x' in line else ':'} {expected}" in caught.value.message
+
+
+def test_only_values_that_are_needed_must_fit(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,x\n2,2\n")
+    session = without_spark()
+    create(session, tmp_path / "a.csv", "k INT, n INT")
+    for sql, expected in (
+        ("SELECT COUNT(*) AS n FROM t", [{"n": 2}]),
+        ("SELECT SUM(k) AS n FROM t", [{"n": 3}]),
+        ("SELECT n FROM t WHERE k > 1", [{"n": 2}]),
+        ("SELECT n FROM t WHERE k > 1 AND n = 2", [{"n": 2}]),
+    ):
+        assert session.execute(sql)[0].to_arrow().to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (", 'csv.escape-character' = '~'", "the table has the option 'csv.escape-character'"),
+        (", 'multiLine' = 'true'", "the table has the option 'multiLine'"),
+        (", 'encoding' = 'windows-1252'", "the table has the option 'encoding'"),
+        (", 'csv.ignore-parse-errors' = 'true'", "the option 'csv.ignore-parse-errors'"),
+        (", 'csv.skip-lines' = '1'", "the table has the option 'csv.skip-lines'"),
+        (", 'csv.field-delimiter' = '||'", "Spark reads CSV with the delimiter '||'"),
+        (", 'fields.t.format' = 'dd. MMM yyyy'", "Spark reads times in the format 'dd. MMM yyyy'"),
+        (", 'header' = 'true'", "its header has no field t"),
+    ],
+)
+def test_explain_says_which_option_needs_spark(tmp_path: Path, options: str, reason: str) -> None:
+    (tmp_path / "a.csv").write_text("1,2\n")
+    session = without_spark()
+    create(session, tmp_path / "a.csv", "t TIMESTAMP(3), n INT", options)
+    place = session.explain("SELECT t, n FROM t").partition("== Execution ==\n")[2]
+    assert place.startswith("on Spark: ") and reason in place
+    with pytest.raises(NeedsSparkError):
+        session.execute("SELECT t, n FROM t")[0].to_arrow()
+
+
+def test_files_with_different_headers_are_left_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,n\n1,2\n")
+    (tmp_path / "b.csv").write_text("n,k\n1,2\n")
+    session = without_spark()
+    create(session, tmp_path, "k INT, n INT", ", 'header' = 'true'")
+    assert "on Spark: its files have different headers" in session.explain("SELECT k FROM t")
