@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
+from runtime.spec.steps import DEFAULT_MAX_WINDOWS
 from runtime.spec.windows import window_kind
 
 
@@ -42,6 +43,7 @@ class Options:
         strict_flink: Whether to reject SQL that Flink rejects.
         rewrites_to_slices: Whether materialized slices may answer queries over their base tables.
         reads_stale: Whether slices may answer without the base rows that they do not cover yet.
+        fill_max_windows: Maximum windows that FILL makes for a key.
         refused_slices: Name of a materialized table and the reason why it cannot answer this query.
     """
 
@@ -53,6 +55,7 @@ class Options:
     strict_flink: bool = False
     rewrites_to_slices: bool = True
     reads_stale: bool = False
+    fill_max_windows: int = DEFAULT_MAX_WINDOWS
     refused_slices: tuple[tuple[str, str], ...] = ()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.binder.binder import bind
+from planner.binder.fill.clause import FillOptions
 from planner.binder.strict_flink import check_plan
 from planner.materialized.unanswered import check_inserted_rows, too_wide
 from planner.nodes.logical import LeftToSpark, Node, Sink
@@ -89,7 +90,8 @@ def draft_plan(
     `sink` is the target table of an INSERT and whether it is overwritten. It is only shown in
     plans.
     """
-    bound = bind(query, sql, options.catalog, options.strict_flink)
+    fill = FillOptions(options.time_zone, options.fill_max_windows)
+    bound = bind(query, sql, options.catalog, options.strict_flink, fill)
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
     if options.strict_flink:

@@ -111,7 +111,7 @@ MAY_IMPORT = {
         "runtime.errors runtime.spec sqlglot"
     ),
     "planner.binder": (
-        "planner.aggregates planner.catalog planner.nodes planner.sql planner.streams "
+        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
         "runtime.errors runtime.spec sqlglot"
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.spec",

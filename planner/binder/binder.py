@@ -19,6 +19,7 @@ from planner.aggregates.calls import (
     mark_user_aggregates,
     skip_nulls,
 )
+from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.laterals import join_laterals
@@ -108,7 +109,13 @@ class BoundQuery:
     is_rewritten: bool
 
 
-def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> BoundQuery:
+def bind(
+    query: exp.Query,
+    sql: str,
+    catalog: Catalog,
+    strict: bool = False,
+    fill: FillOptions = DEFAULT_FILL,
+) -> BoundQuery:
     """Bind a query to a logical plan.
 
     Args:
@@ -116,11 +123,12 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         sql: Text from which the tree was parsed, for error positions.
         catalog: Catalog that resolves names.
         strict: Whether to reject SQL that Flink rejects.
+        fill: Settings of FILL.
 
     Raises:
         AnalysisError: A name, a type or a window is invalid.
     """
-    binder = _Binder(sql, catalog, strict)
+    binder = _Binder(sql, catalog, strict, fill)
     if strict:
         check_query(query, sql)
     original, query = query, query.copy()
@@ -168,9 +176,10 @@ def _rewrite(query: exp.Query, sql: str | None, strict: bool) -> bool:
 
 
 class _Binder(Relations):
-    def __init__(self, sql: str, catalog: Catalog, strict: bool) -> None:
+    def __init__(self, sql: str, catalog: Catalog, strict: bool, fill: FillOptions) -> None:
         super().__init__(sql, catalog)
         self.strict = strict
+        self.fill = fill
         self.notes: list[LeftToSpark] = []
         self._views: list[str] = []  # names of the views being bound
         self.views_ask_watermark = False
@@ -195,6 +204,8 @@ class _Binder(Relations):
         if self._checks_quotes and has_double_quotes(query):
             self._check_double_quotes(query, scope)
         if isinstance(query, exp.Select):
+            if fill_clause(query) is not None:
+                return self._lift_filled(query, scope)
             query = self._without_qualify(query, scope)
             self._join_laterals(query, scope)
             rewrite_group_windows(query, self.sql)
@@ -224,6 +235,19 @@ class _Binder(Relations):
         if function is not None:
             return self._lift_block(query, function, scope)
         return self._lift_joins_and_ranks(query, scope)
+
+    def _lift_filled(self, query: exp.Select, scope: Scope) -> exp.Query:
+        """Replace a SELECT with FILL by a SELECT over its filled windows."""
+        scope = self._lift_ctes(query, scope)
+        ctes = query.args.get("with_")
+        query.set("with_", None)
+        outer = bind_fill(query, self, scope, self.bind_query, self.fill)
+        if ctes is not None:
+            outer.set("with_", ctes)
+            outer = without_unused_ctes(outer)
+        if query.parent is not None:
+            query.replace(outer)
+        return outer
 
     def _check_double_quotes(self, query: exp.Query, scope: Scope) -> None:
         """Reject text in double quotes that may be meant as a name."""

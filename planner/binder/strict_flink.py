@@ -12,6 +12,7 @@ from planner.sql.intervals import render_duration
 from planner.sql.nodes import (
     BEHIND,
     LENIENCIES,
+    FillClause,
     Leniency,
     WindowFunctionCall,
     error_at,
@@ -37,6 +38,9 @@ def check_query(query: exp.Query, sql: str) -> None:
     Raises:
         AnalysisError: Flink rejects the query. Has a source position.
     """
+    fill = query.find(FillClause)
+    if fill is not None:
+        raise strict_error("FILL is not supported", fill, sql, "remove it")
     behind = query.meta.get(BEHIND)
     if isinstance(behind, Leniency):
         raise _lenient(behind, sql)

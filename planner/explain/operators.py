@@ -26,8 +26,10 @@ from planner.materialized.windows import range_of_slices
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
     Aggregate,
+    AttachedWindow,
     Expand,
     Filter,
+    GapFill,
     NamedExpr,
     Node,
     Project,
@@ -174,6 +176,9 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                 )
             ]
+        case GapFill():
+            distribution = _hash(node.filling.keys)
+            return [_same_operator(node, ""), operator("Exchange", distribution=distribution)]
         case WindowRank() | WindowDeduplicate():
             distribution = _hash((*node.window_columns, *node.partition_by))
             return [_same_operator(node, ""), operator("Exchange", distribution=distribution)]
@@ -190,6 +195,19 @@ def _same_operator(node: Node, prefix: str) -> Operator:
     match node:
         case Expand():
             return operator(f"{prefix}Expand", projects=_projects(node))
+        case GapFill():
+            filling = node.filling
+            window = attached_text(AttachedWindow(filling.window, filling.start, filling.end, None))
+            bounds = (filling.from_us, filling.to_us)
+            first, last = (None if us is None else time_text(us) for us in bounds)
+            return operator(
+                f"{prefix}GapFill",
+                window=window,
+                partitionBy=filling.keys,
+                fill=list(node.texts),
+                **{"from": first},
+                to=last,
+            )
         case WindowRows():
             names = [column.name for column in node.schema]
             return operator(f"{prefix}WindowRows", select=names, copies=node.copies)

@@ -25,6 +25,7 @@ from planner.nodes.logical import (
     Aggregate,
     Expand,
     Filter,
+    GapFill,
     NamedExpr,
     Node,
     Project,
@@ -82,7 +83,7 @@ from runtime.spec.local import (
     SqlRows,
     is_local,
 )
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.steps import ExpandStep, GapFillStep, MeasuredStep, SqlStep, Step
 
 # Names inside a step. Columns of tables and queries never begin with a dollar sign.
 START, END, TIME = "$window_start", "$window_end", "$window_time"
@@ -180,6 +181,8 @@ class Lowering:
                 columns = node.columns
                 names = (columns.start, columns.end, columns.time)
                 return self.select_all(self._expand_step(node, names))
+            case GapFill():
+                return self.select_all(GapFillStep(self._below(node.input), node.filling))
             case WindowRows():
                 return repeat_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():

@@ -16,6 +16,7 @@ from planner.catalog import Schema
 from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
+from runtime.spec.steps import GapFilling
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -404,6 +405,19 @@ class WindowDeduplicate(UnaryNode):
     order_key: str
     keep: str
     rank_column: str
+
+
+@dataclass(frozen=True)
+class GapFill(UnaryNode):
+    """The input's rows, and a row for every window that a key has no row for.
+
+    Attributes:
+        filling: Columns, windows and values.
+        texts: Column and value of each filled column, as in FILL.
+    """
+
+    filling: GapFilling
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from planner.nodes.logical import (
     AttachedWindow,
     Expand,
     Filter,
+    GapFill,
     Node,
     Project,
     SqlQuery,
@@ -57,6 +58,8 @@ def window_properties(node: Node) -> AttachedWindow | None:
             return _through([(bare_column(i.expr), i.name) for i in node.items], node.input)
         case Filter() | Expand() | WindowRank() | WindowDeduplicate() | WindowRows():
             return window_properties(node.input)
+        case GapFill():
+            return AttachedWindow(node.filling.window, node.filling.start, node.filling.end, None)
         case WindowJoin():
             return _join_windows(node)
         case SqlQuery():

@@ -156,6 +156,32 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         return str(self.this.name).upper()
 
 
+class FillItem(exp.Expression):
+    """`price = LOCF` in a FILL clause.
+
+    Arguments:
+        this: Identifier of the column. None: all columns that no other item names.
+        expression: An `exp.Var` LOCF or LINEAR, or the value as an expression.
+    """
+
+    arg_types = {"this": False, "expression": True}
+
+
+class FillClause(exp.Expression):
+    """`FILL (n = 0, price = LOCF) FROM ... TO ... KEYS (SELECT ...)` after GROUP BY.
+
+    It is the argument `fill` of the `exp.Group`.
+
+    Arguments:
+        expressions: Items.
+        start: Time after FROM.
+        end: Time after TO.
+        keys: Query after KEYS, an `exp.Subquery`.
+    """
+
+    arg_types = {"expressions": True, "start": False, "end": False, "keys": False}
+
+
 class UserAggregateCall(exp.Anonymous):
     """`weighted_mean(price, volume)`: a call of a user-defined aggregate function.
 

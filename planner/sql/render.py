@@ -16,6 +16,8 @@ from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
 from planner.sql.nodes import (
+    FillClause,
+    FillItem,
     KeywordCall,
     MultiUnitInterval,
     UserAggregateCall,
@@ -163,6 +165,25 @@ class SparkSqlGenerator(SparkGenerator):
         parts = zip(expression.args["words"], expression.expressions, strict=True)
         arguments = " ".join(f"{word} {self.sql(node)}".strip() for word, node in parts)
         return f"{expression.name}({arguments})"
+
+    def group_sql(self, expression: exp.Group) -> str:
+        """Render GROUP BY, and FILL after it."""
+        fill = expression.args.get("fill")
+        text = super().group_sql(expression)
+        return text if fill is None else f"{text}{self.sep()}{self.sql(fill)}"
+
+    def fillclause_sql(self, expression: FillClause) -> str:
+        """Render FILL with its bounds and keys."""
+        text = f"FILL ({self.expressions(expression, flat=True)})"
+        for word, key in (("FROM", "start"), ("TO", "end"), ("KEYS", "keys")):
+            if expression.args.get(key):
+                text += f" {word} {self.sql(expression, key)}"
+        return text
+
+    def fillitem_sql(self, expression: FillItem) -> str:
+        """Render an item of FILL."""
+        value = self.sql(expression, "expression")
+        return f"{self.sql(expression, 'this')} = {value}" if expression.this else value
 
     def windowfunctioncall_sql(self, expression: WindowFunctionCall) -> str:
         """Render `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which only sqlwin can read."""

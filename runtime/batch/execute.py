@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from runtime.batch.gap_fill import gaps_filled
 from runtime.batch.global_aggregate import windows_of
 from runtime.batch.local_stage import LocalStage, local_stage
 from runtime.batch.projection import projection_schema, window_projector
@@ -34,7 +35,7 @@ from runtime.spec.exchange import (
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import Catalyst, LocalStep, SqlRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.steps import ExpandStep, GapFillStep, MeasuredStep, SqlStep, Step
 
 # A task of the global stage holds one bucket in memory. More buckets than tasks keep buckets small.
 BUCKETS_PER_PARTITION = 4
@@ -175,6 +176,8 @@ class _Building:
                 with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))
                 return self._observe(partials, step.label)
+            case GapFillStep():
+                return gaps_filled(self.spark, self.dataframe(step.input), step.filling)
             case MeasuredStep():
                 return self._observe(self.dataframe(step.input), step.label)
             case GlobalStep():

@@ -40,6 +40,7 @@ from runtime.spec.aggregates import (
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
     FileRows,
+    FilledRows,
     GivenRows,
     InlineRows,
     JoinedRows,
@@ -196,6 +197,8 @@ class _Run:
             case RepeatedRows():
                 for batch in self.batches(rows.input):
                     yield _repeat_rows(batch, rows)
+            case FilledRows():
+                yield from _fill_gaps(self._whole(rows.input), rows)
             case RankedRows():
                 yield from _rank_rows(self._whole(rows.input), rows)
             case OrderedRows() if rows.order and rows.limit is not None:
@@ -327,6 +330,8 @@ def schema_of(rows: Rows) -> pa.Schema:
             return pa.schema([f for f in schema_of(rows.input) if f.name != rows.copies])
         case RankedRows():
             return schema_of(rows.input).append(pa.field(rows.column, pa.int32()))
+        case FilledRows():
+            return schema_of(rows.input)
         case OrderedRows():
             schema = schema_of(rows.input)
             return pa.schema([schema.field(i) for i in range(len(schema) - rows.hidden)])
@@ -408,6 +413,14 @@ def _repeat_rows(rows: pa.RecordBatch, of: RepeatedRows) -> pa.RecordBatch:
     copies = int64_values(rows.column(of.copies))
     places = np.repeat(np.arange(rows.num_rows), copies)
     return rows.take(numbers(places)).drop_columns([of.copies])
+
+
+def _fill_gaps(rows: pa.RecordBatch, of: FilledRows) -> Iterator[pa.RecordBatch]:
+    """Add rows for windows without rows."""
+    from runtime.compute.kernels.gap_fill import fill_gaps
+
+    for batch in fill_gaps(rows, of.filling, of.time_zone):
+        yield from plain_batches(batch, schema_of(of))
 
 
 def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from runtime.spec.windows import Window
+from runtime.spec.expressions import Constant
+from runtime.spec.windows import AlignedWindow, Window
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,75 @@ class ExpandStep(Step):
     window_start: str
     window_end: str
     window_time: str
+
+
+# Default of 'sqlwin.fill.max-windows'
+DEFAULT_MAX_WINDOWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class FillConstant:
+    """The same value in every added window; NULL for `Constant(None, type)`."""
+
+    value: Constant
+
+
+@dataclass(frozen=True)
+class FillLocf:
+    """The key's last value before the window that is not NULL; NULL before the first one."""
+
+
+@dataclass(frozen=True)
+class FillLinear:
+    """A line between the nearest values that are not NULL before and after the window.
+
+    NULL before the first and after the last value. Integers, decimals and times are rounded half
+    away from zero.
+    """
+
+
+Filler: TypeAlias = FillConstant | FillLocf | FillLinear
+
+
+@dataclass(frozen=True)
+class GapFilling:
+    """Adds a row for every window that a key has no row for. Rows that exist are unchanged.
+
+    Windows are added from the first to the last window of a key, or up to the bounds. A row whose
+    window end is NULL only declares its key and is removed.
+
+    Attributes:
+        window: Windows.
+        keys: Key columns; none for a single key.
+        start: Column with the start of the window, TIMESTAMP_NTZ; None if there is none.
+        end: Column with the end of the window, TIMESTAMP_NTZ.
+        fillers: Other columns and their values in added windows.
+        order: Column that orders rows of the same window; None if it does not matter.
+        from_us: Added windows do not start before this time on the wall clock. None: before the
+            key's first window.
+        to_us: Added windows do not end after this time. None: after the key's last window.
+        is_of_instants: Whether the wall clock of the windows skips times, as with summer time.
+        max_windows: Maximum windows from the first to the last one of a key.
+    """
+
+    window: AlignedWindow
+    keys: tuple[str, ...]
+    start: str | None
+    end: str
+    fillers: tuple[tuple[str, Filler], ...]
+    order: str | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    is_of_instants: bool = False
+    max_windows: int = DEFAULT_MAX_WINDOWS
+
+
+@dataclass(frozen=True)
+class GapFillStep(Step):
+    """The input's rows, and a row for every window that a key has no row for."""
+
+    input: Step
+    filling: GapFilling
 
 
 @dataclass(frozen=True)

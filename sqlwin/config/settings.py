@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runtime.spec.steps import DEFAULT_MAX_WINDOWS
+
 AUTO = "auto"
 DEFAULT = "default"
 
@@ -136,6 +138,12 @@ SETTINGS: dict[str, Setting] = {
             AUTO,
             "parallelism of the global stage of a window aggregation; `auto` depends on the "
             "number of rows in the files, up to spark.sql.shuffle.partitions",
+        ),
+        Setting(
+            "sqlwin.fill.max-windows",
+            Type.INT,
+            str(DEFAULT_MAX_WINDOWS),
+            "maximum number of windows that FILL and GAP_FILL make for a key",
         ),
         Setting(
             "sqlwin.local.buffer-size",

@@ -29,9 +29,10 @@ STATEMENTS = (
         "SELECT expression [AS name], ...\n"
         "FROM table | TABLE(window function) | (query) [AS name] [JOIN ... ON ...]\n"
         "[WHERE condition] [GROUP BY expression, ...] [HAVING condition]\n"
+        "[FILL (name = value | LOCF | LINEAR, ...) [FROM time] [TO time] [KEYS (query)]]\n"
         "[ORDER BY expression, ...] [LIMIT n]",
         "Runs a query in Spark SQL, with window functions in FROM. Types, functions, joins, casts\n"
-        "and NULLs follow Spark in ANSI mode.",
+        "and NULLs follow Spark in ANSI mode. FILL adds windows without rows.",
         "SELECT window_start, window_end, item, SUM(price) AS total\n"
         "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
         "GROUP BY window_start, window_end, item;",

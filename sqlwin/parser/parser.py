@@ -29,6 +29,7 @@ from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
 from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
+from sqlwin.parser.fill import add_fill, is_fill, parse_fill
 from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
@@ -297,7 +298,22 @@ class SqlWinParser(TokenParser):
         return table
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:
-        return None if is_emit(self) else super()._parse_table_alias(alias_tokens)
+        if is_emit(self) or is_fill(self):
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        group: exp.Group | None = super()._parse_group(skip_group_by_token)
+        if group is not None and is_fill(self):
+            group.set("fill", parse_fill(self))
+        return group
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        if isinstance(this, exp.Select) and is_fill(self):
+            add_fill(self, this)
+            this = super()._parse_query_modifiers(this)
+        return this
 
     def _is_table_query(self) -> bool:
         return self._curr.token_type == TokenType.TABLE and (

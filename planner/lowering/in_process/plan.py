@@ -32,6 +32,7 @@ from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
     Expand,
     Filter,
+    GapFill,
     NamedExpr,
     Node,
     Project,
@@ -57,6 +58,7 @@ from planner.sql.build import column
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.in_process.relations import (
+    FilledRows,
     JoinedRows,
     LocalRows,
     MergedWindows,
@@ -169,6 +171,9 @@ class PlanLowering(SelectLowering):
                 return self._one_phase(node)
             case WindowTableFunction():
                 return self._window_rows(node)
+            case GapFill():
+                rows = self.project(self.node(node.input), node.input.schema)
+                return self.relation_of(FilledRows(rows, node.filling, self.zone), node.schema)
             case WindowRank() | WindowDeduplicate():
                 return self._ranks(node)
             case WindowJoin():

@@ -23,6 +23,7 @@ from runtime.spec.local import (
     TaskScan,
 )
 from runtime.spec.scan import ScanSource
+from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow
 
@@ -289,6 +290,26 @@ class RepeatedRows(Rows):
     @property
     def inputs(self) -> tuple[Rows, ...]:
         """The relation whose rows are repeated."""
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class FilledRows(Rows):
+    """Rows, and a row for every window that a key has no row for.
+
+    Attributes:
+        input: Relation.
+        filling: Windows and values.
+        time_zone: Session time zone, for windows of instants.
+    """
+
+    input: Rows
+    filling: GapFilling
+    time_zone: str
+
+    @property
+    def inputs(self) -> tuple[Rows, ...]:
+        """The relation whose gaps are filled."""
         return (self.input,)
 
 

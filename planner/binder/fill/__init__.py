@@ -1,0 +1,1 @@
+"""Gap filling: the FILL clause of a window aggregation, and the table function GAP_FILL."""

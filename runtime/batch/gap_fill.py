@@ -1,0 +1,47 @@
+"""Gap filling on Spark: all rows of a key in one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from runtime.batch.in_process_order import as_batch, plain_batches
+from runtime.names import quote_name
+from runtime.spec.steps import GapFilling
+
+
+def gaps_filled(spark: SparkSession, rows: DataFrame, filling: GapFilling) -> DataFrame:
+    """Return the rows, and a row for every window that a key has no row for.
+
+    A task holds the rows of its keys in memory.
+
+    Args:
+        spark: Spark session, for its time zone.
+        rows: Rows with the columns of `filling`.
+        filling: Windows and values.
+    """
+    may_be_null = {name for name, _ in filling.fillers}
+    may_be_null |= {field.name for field in rows.schema.fields if field.nullable}
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+
+    def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from runtime.compute.kernels.gap_fill import fill_gaps
+
+        rows = list(batches)
+        if rows:
+            whole = as_batch(pa.Table.from_batches(rows))
+            fields = [field.with_nullable(field.name in may_be_null) for field in rows[0].schema]
+            for batch in fill_gaps(whole, filling, zone):
+                for part in plain_batches(batch, rows[0].schema):
+                    yield pa.RecordBatch.from_arrays(part.columns, schema=pa.schema(fields))
+
+    fields = rows.schema.fields
+    schema = StructType(
+        [StructField(f.name, f.dataType, f.name in may_be_null, f.metadata) for f in fields]
+    )
+    keys = [quote_name(name) for name in filling.keys]
+    placed = rows.repartition(*keys) if keys else rows.repartition(1)
+    return placed.mapInArrow(fill, schema)
