@@ -158,8 +158,7 @@ class SparkAnalyzer:
                 error = unknown_column_error(unknown.name, unknown.suggestions)
                 raise PlacedError(error, unknown.span)
             return
-        settings = settings_of(self._spark)
-        if settings.get(_CATALOG, _OWN) != _OWN or not is_as_usual(self._spark, settings):
+        if not self._lists_all_tables():
             return
         names = {name.lower() for name in (*self._names(), *relations)}
         names |= {cte.alias.lower() for cte in query.find_all(exp.CTE)}
@@ -168,6 +167,23 @@ class SparkAnalyzer:
             if is_plain and table.name.isidentifier() and table.name.lower() not in names:
                 error = unknown_table_error(quote_name(table.name))
                 raise PlacedError(self.suggest_nearest_name(error), span_of(table.this))
+
+    def require_table(self, name: str) -> None:
+        """Check that a table of Spark may exist.
+
+        Args:
+            name: Name without a database.
+
+        Raises:
+            AnalysisError: It certainly does not exist.
+        """
+        if self._lists_all_tables() and name.lower() not in map(str.lower, self._names()):
+            raise self.suggest_nearest_name(unknown_table_error(quote_name(name)))
+
+    def _lists_all_tables(self) -> bool:
+        """Return whether Spark has no tables but those of its own list."""
+        settings = settings_of(self._spark)
+        return settings.get(_CATALOG, _OWN) == _OWN and is_as_usual(self._spark, settings)
 
     def suggest_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """Suggest the most similar name in an error about an unknown table, database or catalog."""

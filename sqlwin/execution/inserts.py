@@ -56,11 +56,14 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
 
     Raises:
         CatalogError: The name is not a table, the table is only a source, or an option is invalid.
-        AnalysisError: The table's rows cannot be replaced, or a Spark table is given options.
+        AnalysisError: The table does not exist, its rows cannot be replaced, or a Spark table is
+            given options.
     """
     table = insert_target(catalog, insert.name)
     if table is not None:
         check_writable(table, overwrite=insert.overwrite)
+    elif len(insert.name) == 1:
+        catalog.analyzer.require_table(insert.name[0])
     if insert.options is None:
         return table
     try:

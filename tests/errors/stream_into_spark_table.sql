@@ -1,3 +1,3 @@
 CREATE TABLE clicks (page STRING, tags ARRAY<STRING>, n INT, ts TIMESTAMP_LTZ(3), seen TIMESTAMP_LTZ(3), pt AS PROCTIME(),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'datagen');
-INSERT INTO somewhere SELECT page FROM clicks;
+INSERT INTO default.somewhere SELECT page FROM clicks;

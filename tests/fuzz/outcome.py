@@ -127,7 +127,7 @@ def fault_of(error: sqlwin.SqlwinError, text: str) -> str | None:
             if match[0] not in words and match[0] not in text:
                 return f"internal word {match[0]!r}"
     if error.position is None:
-        if error.kind is ErrorKind.SYNTAX and "nested too deeply" not in error.message:
+        if error.kind is ErrorKind.SYNTAX:
             return "syntax error without a place"
         names = re.findall(r"`((?:[^`]|``)+)`", error.message)
         if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names):

@@ -221,7 +221,18 @@ def test_a_thousand_operators_are_not_too_deep(query: Callable[[int], str]) -> N
     assert sys.getrecursionlimit() == limit
 
 
-def test_what_is_too_deep_says_so_in_one_line() -> None:
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        (f"SELECT {'(' * 2000}1{')' * 2000}", 7 + 2000),
+        (f"SELECT (1), {'NOT ' * 5000}TRUE, (2)", 13 + 4 * 4999),
+        (f"SELECT '((((', {'CASE WHEN TRUE THEN ' * 2000}1{' END' * 2000}", 16 + 20 * 1999),
+    ],
+    ids="parentheses not case".split(),
+)
+def test_what_is_too_deep_says_so_with_the_deepest_place(sql: str, column: int) -> None:
     with pytest.raises(SqlSyntaxError) as raised:
-        parse_query(f"SELECT {'(' * 2000}1{')' * 2000}")
+        parse_query(sql)
     assert raised.value.message == "the statement is nested too deeply"
+    assert raised.value.position is not None
+    assert (raised.value.position.line, raised.value.position.column) == (1, column)

@@ -80,3 +80,21 @@ def test_a_column_that_a_view_does_not_have() -> None:
     session.execute("CREATE TEMPORARY VIEW v AS SELECT 1 AS x")
     with pytest.raises(sqlwin.SqlwinError, match="column `y` does not exist"):
         session.execute("SELECT y FROM v")
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("EXPLAIN INSERT INTO flihgts SELECT * FROM flights", 21),
+        ("INSERT INTO flihgts SELECT * FROM flights", 13),
+        ("EXPLAIN STATEMENT SET BEGIN INSERT INTO flihgts SELECT * FROM flights; END", 41),
+    ],
+)
+def test_a_target_that_does_not_exist(sql: str, column: int) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(FLIGHTS)
+    with pytest.raises(sqlwin.SqlwinError, match="table `flihgts` does not exist") as caught:
+        session.execute(sql)
+    assert caught.value.position is not None
+    assert caught.value.position.column == column
+    assert caught.value.hint == "did you mean `flights`?"
