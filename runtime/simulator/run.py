@@ -10,6 +10,7 @@ from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.storage import BatchOutput, CrashError, Storage
 from runtime.simulator.tables import TableRows
 from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.streaming.operator_specs import operator_run
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.blobs import Owner
 
@@ -51,15 +52,7 @@ def run_history(
     storage = Storage(history.key_groups, history.partitions)
 
     def start() -> RunningQuery:
-        storage.start()
-        at_start = replace(
-            options,
-            key_groups=storage.key_groups,
-            partitions=storage.partitions,
-            owner=_OWNER,
-            first_batches=storage.first_batches,
-        )
-        return RunningQuery(query, tables, at_start, storage, history.batch_rows)
+        return start_query(query, tables, options, storage, history.batch_rows)
 
     running = start()
     # rows of a micro-batch that was never planned arrive with the next one
@@ -80,29 +73,57 @@ def run_history(
             crash = replace(crash, number=crash.number % n_groups)
         storage.begin(crash)
         try:
-            _run_batch(running, storage, batch)
+            run_batch(running, storage, batch)
         except CrashError:
             running = start()
             storage.begin(None)
             if len(storage.planned) > storage.n_committed:
-                _run_again(running, storage)
+                run_again(running, storage)
             elif storage.planned and storage.planned[-1] is batch:
                 pass  # it crashed after the commit
             elif steps and any(isinstance(later, Batch) for later in steps):
                 unplanned = (replace(batch, crash=None),)
             else:
-                _run_batch(running, storage, replace(batch, crash=None))
+                run_batch(running, storage, replace(batch, crash=None))
     outputs = tuple(storage.outputs[number] for number in sorted(storage.outputs))
     return HistoryOutcome(outputs, tuple(storage.planned), tuple(storage.repeated))
 
 
-def _run_batch(running: RunningQuery, storage: Storage, batch: Batch) -> None:
+def start_query(
+    query: SimulatedQuery,
+    tables: Mapping[str, TableRows],
+    options: StreamOptions,
+    storage: Storage,
+    batch_rows: int = StreamHistory.batch_rows,
+) -> RunningQuery:
+    """Start a run of a stream.
+
+    Args:
+        query: Query.
+        tables: Rows of its streams, by name.
+        options: Options of the stream. The storage decides key groups and tasks.
+        storage: Storage.
+        batch_rows: Rows of a record batch.
+    """
+    steps = sorted((operator.step for operator in query.operators), key=lambda step: step.number)
+    storage.start(tuple(operator_run(step.input.mode, options) for step in steps))
+    at_start = replace(
+        options,
+        key_groups=storage.key_groups,
+        partitions=storage.partitions,
+        owner=_OWNER,
+        runs=storage.runs,
+    )
+    return RunningQuery(query, tables, at_start, storage, batch_rows)
+
+
+def run_batch(running: RunningQuery, storage: Storage, batch: Batch) -> None:
     """Plan a micro-batch and run it."""
     number = storage.plan(batch)
     _finish(running, storage, number, batch)
 
 
-def _run_again(running: RunningQuery, storage: Storage) -> None:
+def run_again(running: RunningQuery, storage: Storage) -> None:
     """Run the last planned micro-batch again, which has no commit."""
     number = storage.n_committed
     _finish(running, storage, number, storage.planned[number])

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from runtime.simulator.histories import Batch, Crash, Write
-from runtime.streaming.checkpoint import with_start
+from runtime.streaming.operators.base import OperatorRun, RunStart
+from runtime.streaming.runs import with_run
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.state.split import Split, key_columns, split_group
 
@@ -60,7 +61,7 @@ class Storage:
         n_committed: Commit log: number of micro-batches that are complete.
         outputs: Sink: output by number of the micro-batch.
         repeated: Outputs of micro-batches that ran again, in order.
-        first_batches: First micro-batches of the runs, see `runtime.streaming.run_starts`.
+        runs: The runs, see `runtime.streaming.runs`.
     """
 
     key_groups: int
@@ -69,15 +70,15 @@ class Storage:
     n_committed: int = 0
     outputs: dict[int, BatchOutput] = field(default_factory=dict)
     repeated: list[BatchOutput] = field(default_factory=list)
-    first_batches: tuple[int, ...] = ()
+    runs: tuple[RunStart, ...] = ()
     _states: dict[tuple[int, int], dict[int, Blobs]] = field(default_factory=dict)
     _crash: Crash | None = None
     _n_writes: int = 0
 
-    def start(self) -> None:
-        """Record that a run starts."""
-        committed = self.n_committed - 1
-        self.first_batches = with_start(self.first_batches, committed, len(self.planned))
+    def start(self, operators: tuple[OperatorRun, ...]) -> None:
+        """Record that a run starts, with the rules of its operators."""
+        run = RunStart(len(self.planned), operators)
+        self.runs = with_run(self.runs, self.n_committed - 1, run)
 
     def begin(self, crash: Crash | None) -> None:
         """Begin an attempt at a micro-batch, which crashes at a write or not at all."""

@@ -289,11 +289,13 @@ def _with_partition(window: Window, names: dict[str, str]) -> Window:
 
 def _width(slices: _Slices) -> str:
     unit, width, _, _ = slices
-    return _duration(width) if unit == "us" else f"{width} month{'s' * (width > 1)}"
+    return duration_text(width) if unit == "us" else f"{width} month{'s' * (width > 1)}"
 
 
-def _duration(length_us: int) -> str:
-    """Format a length in the largest unit that divides it: `90 s`."""
+def duration_text(length_us: int) -> str:
+    """Format a length in the largest unit that divides it: `90 s`, `0 s`."""
+    if not length_us:
+        return "0 s"
     unit, name = next(entry for entry in _UNITS if length_us % entry[0] == 0)
     return f"{length_us // unit} {name}"
 
@@ -305,7 +307,7 @@ def _text(window: Window) -> str:
         if not value or not isinstance(value, int):
             continue
         if name.endswith("_us"):
-            arguments.append(f"{name.removesuffix('_us')}={_duration(value)}")
+            arguments.append(f"{name.removesuffix('_us')}={duration_text(value)}")
         elif name.endswith("_months"):
             arguments.append(f"{name.removesuffix('_months')}={value} months")
     return f"{window_kind(window)}({', '.join(arguments)})"

@@ -5,7 +5,7 @@
     spark/          Spark's checkpoint: offsets, commits, state. `sqlwin.json` gives another name if
                     it has been rescaled (`runtime.streaming.rescale`)
     end-of-input/   a file in this directory marks the end of the input
-    runs.json       numbers of the first micro-batches of the last runs
+    runs.json       the last runs and the rules of their watermarks (`runtime.streaming.runs`)
 
 Secrets in table options are not stored, so they may change. A local directory is accessible to its
 owner only.
@@ -38,8 +38,8 @@ from runtime.streaming.state.blobs import Owner
 
 # Format of sqlwin.json. 0.2.0 wrote the first one.
 _VERSION = 4
-_RUNS = "runs.json"
-_RUNS_VERSION = 1
+# File with the runs, see `runtime.streaming.runs`
+RUNS = "runs.json"
 _END_MARK = "end-of-input/end.json"
 # Maximum number of checkpoint names in a hint
 _MANY = 8
@@ -79,13 +79,6 @@ class _Content:
     has_ended: bool
     spark: str
     next: _Next | None
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """Content of `runs.json`: ascending numbers, as far back as a micro-batch may be repeated."""
-
-    first_batches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -330,7 +323,7 @@ def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
     if is_new:
         files.make_private(new.directory)
     files.make_directory(new.end_of_input)
-    for leftover in (new.spark_directory, new.file_lists, f"{new.directory}/{_RUNS}"):
+    for leftover in (new.spark_directory, new.file_lists, f"{new.directory}/{RUNS}"):
         files.delete(leftover)
     files.make_directory(new.spark_directory)
     # Spark chooses an id if it finds none. Written before the file that refers to it.
@@ -433,48 +426,6 @@ def begin_with(
             _replace(files, checkpoint, before)
 
     return restore
-
-
-def record_start(files: Files, checkpoint: Checkpoint) -> tuple[int, ...]:
-    """Add a start of a stream to its checkpoint, and return the first micro-batches of its runs.
-
-    A source is idle only from the start of a run. A later run may repeat a micro-batch of an
-    earlier one, and must then find the same sources idle. So each start records the first
-    micro-batch that it can plan, before Spark plans any. A run that ends before it plans one leaves
-    the number to the next run.
-
-    Raises:
-        ExecutionError: The file is damaged.
-    """
-    path = f"{checkpoint.directory}/{_RUNS}"
-    planned = SourceLog(files, checkpoint.spark_directory).planned_batches()
-    last = max(committed_batches(files, checkpoint), default=-1)
-    before: tuple[int, ...] = ()
-    if planned and files.exists(path):
-        try:
-            before = from_text(_Runs, files.read_text(path), _RUNS_VERSION).first_batches
-        except ValueError as error:
-            raise ExecutionError(
-                f"cannot read {path}: {error}",
-                hint="restore the checkpoint's directory from a backup",
-            ) from error
-    firsts = with_start(before, last, max(planned, default=-1) + 1)
-    files.write_text(path, to_text(_Runs(firsts), _RUNS_VERSION))
-    files.make_private(path)
-    return firsts
-
-
-def with_start(before: tuple[int, ...], committed: int, first: int) -> tuple[int, ...]:
-    """Return first micro-batches with another one, without those that are not needed any more.
-
-    Args:
-        before: First micro-batches of earlier runs, ascending.
-        committed: Last committed micro-batch, -1 without one. Later ones may be repeated.
-        first: First micro-batch that the run plans.
-    """
-    every = sorted({*before, first})
-    older = [number for number in every if number <= committed + 1]
-    return (*older[-1:], *(number for number in every if number > committed + 1))
 
 
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:

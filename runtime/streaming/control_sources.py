@@ -16,11 +16,11 @@ from pyspark.sql.types import LongType
 
 from runtime.connectors.registry import split_source
 from runtime.files import as_uri
+from runtime.frames.heartbeat import heartbeats
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
 from runtime.spec.source import SplitStream
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
-from runtime.streaming.heartbeat import heartbeats
 
 _END_OF_INPUT_DDL = "watermark_us bigint"
 

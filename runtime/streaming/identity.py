@@ -12,6 +12,11 @@ from runtime.redaction import Mask
 from runtime.spec.state_schema import OperatorSchema, RowOrigin, normalise_form, normalise_sql
 from runtime.streaming.changes import ResumedOperator, may_change, resume_operator
 
+# Watermark with a constant delay, in the description of a table
+_CONSTANT_DELAY = re.compile(
+    r"(watermark for (`[^`]+`|\S+))(?: as \2)?"
+    r"(?: - interval '[\d.]+' (?:week|day|hour|minute|second|millisecond|microsecond))?$"
+)
 # Start of an option in the description of a table
 _OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
 _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
@@ -285,7 +290,10 @@ def _normalized_lines(table: _TableIdentity) -> list[str]:
     for line in table.lines:
         word, _, rest = line.partition(" ")
         name, _, definition = rest.partition(" ")
-        if word == "connector" or word == "WATERMARK" or any_case:
+        if word == "WATERMARK":
+            # a constant delay may change
+            spelled_lines.append(_CONSTANT_DELAY.sub(r"\1", normalise_sql(line)))
+        elif word == "connector" or any_case:
             spelled_lines.append(normalise_sql(line))
         else:
             spelled_lines.append(f"{word} {name} {normalise_sql(definition)}")

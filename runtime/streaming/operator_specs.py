@@ -11,7 +11,7 @@ from runtime.spec.local import Streaming
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
-from runtime.streaming.operators.base import KeyGroupSpec
+from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
@@ -65,6 +65,24 @@ def common_spec(
         number: Number of the operator in the query.
         by: Columns that are hashed into key groups.
     """
+    return KeyGroupSpec(
+        len(step.sources),
+        operator_run(step, options),
+        secrets.token_hex(4),
+        options.owner_of(number),
+        by,
+        options.thresholds,
+        tuple((run.first_batch, run.operators[number]) for run in options.runs),
+    )
+
+
+def operator_run(step: Streaming | StreamRowsStep, options: StreamOptions) -> OperatorRun:
+    """Return how a run computes the watermark of an operator.
+
+    Args:
+        step: Step that produces the operator's messages.
+        options: Options of the stream.
+    """
     is_bare = step.is_cascade
     if isinstance(step, Streaming):
         # processing time is never idle and never jumps
@@ -76,15 +94,7 @@ def common_spec(
         () if is_bare else idle_advance(step.sources),
         step.time_zone,
     )
-    return KeyGroupSpec(
-        len(step.sources),
-        rules,
-        secrets.token_hex(4),
-        options.owner_of(number),
-        by,
-        options.thresholds,
-        options.first_batches,
-    )
+    return OperatorRun(rules, tuple(source.delay_us for source in step.sources))
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

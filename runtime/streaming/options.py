@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.changes import StateNames
 from runtime.streaming.control_sources import ControlSources
+from runtime.streaming.operators.base import RunStart
 from runtime.streaming.operators.updates import FireRule
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.key_groups import head_groups, key_group_numbers
@@ -40,7 +41,8 @@ class StreamOptions:
         late_fire: When windows with late rows are emitted again within the allowed lateness. None
             means with every micro-batch that brings some.
         thresholds: Sizes at which operators change how they store and compute.
-        first_batches: See `KeyGroupSpec`.
+        runs: This run and earlier ones whose micro-batches may be repeated, the oldest first. Empty
+            if unknown.
     """
 
     key_groups: int
@@ -57,7 +59,7 @@ class StreamOptions:
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
-    first_batches: tuple[int, ...] = ()
+    runs: tuple[RunStart, ...] = ()
 
     @property
     def emits_updates(self) -> bool:

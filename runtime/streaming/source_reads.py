@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import READ_METRIC, BatchReport, SourceReport
 from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
 from runtime.spec.source import BRINGS_SPLITS
-from runtime.streaming.heartbeat import is_heartbeat
 
 # Whether a source in a report is not one of the query's
 IsOwn = Callable[[SourceReport], bool]

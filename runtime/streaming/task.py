@@ -26,6 +26,7 @@ from runtime.local.streaming.messages import (
     Progress,
     SourceProgress,
 )
+from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators.base import MicroBatch, Output
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
@@ -76,8 +77,12 @@ class KeyGroupTask:
     """
 
     def __init__(self, spec: TaskSpec, batch: int | None = None) -> None:
-        common = spec.operator.common.for_batch(batch)
+        now = spec.operator.common
+        common = now.for_batch(batch)
         self._spec = replace(spec, operator=replace(spec.operator, common=common))
+        # the local stage computes watermarks with the delays of this run
+        delays = zip(now.watermarks.delays_us, common.watermarks.delays_us, strict=True)
+        self._shifts_us = [delay - of_batch for delay, of_batch in delays]
         self._of_head: _OfTask | None = None
 
     def receive(
@@ -108,7 +113,7 @@ class KeyGroupTask:
                 case LateRows():
                     late.append(message)
                 case SourceProgress():
-                    progress.append(self._on_wall_clock(message))
+                    progress.append(self._on_wall_clock(self._with_delay_of_run(message)))
                 case EndOfInput():
                     progress.append(message)
                 case ProcessingTime(time_us):
@@ -171,6 +176,15 @@ class KeyGroupTask:
             return table
         names = dict(self._spec.names)
         return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+    def _with_delay_of_run(self, progress: SourceProgress) -> SourceProgress:
+        """Return a task's progress with the watermark delay of the run that planned it."""
+        high, low = progress.highest_us, progress.lowest_us
+        shift_us = self._shifts_us[progress.source] if self._shifts_us else 0
+        if high is None or low is None or not shift_us:
+            return progress
+        high, low = (max(min(mark + shift_us, FINAL_US), -FINAL_US) for mark in (high, low))
+        return replace(progress, highest_us=high, lowest_us=low)
 
     def _on_wall_clock(self, progress: SourceProgress) -> SourceProgress:
         """Convert a task's progress to the wall clock of the windows."""

@@ -12,6 +12,7 @@ from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from runtime.names import quote_name
 from runtime.spec.slices import is_inserted_rows
+from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.parser.base import PLACE
 from sqlwin.statements.nodes import DEFAULTS
@@ -59,6 +60,10 @@ class LoweredWindows(Protocol):
     @property
     def sources(self) -> tuple[TableSpec | Registered, ...]:
         """Return the streams that they read."""
+
+    @property
+    def step(self) -> StreamRowsStep:
+        """Return the step that computes their rows."""
 
     @property
     def source_names(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import sources_in_order, streams_of
 from runtime.connectors.registry import is_unbounded
 from runtime.spec.expressions import RankOrder
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import Streaming, StreamLocalStep
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.frames.meter import Meter
+    from runtime.streaming.operators.base import OperatorRun
     from runtime.streaming.options import StreamOptions
 
 
@@ -121,6 +122,16 @@ class LoweredStream:
             else not is_unbounded(source)
             for source in self.sources
         )
+
+    def watermarks(self, options: StreamOptions) -> tuple[OperatorRun, ...]:
+        """Return how a run with these options computes the watermarks, by operator number."""
+        from runtime.streaming.operator_specs import operator_run
+
+        steps: tuple[Streaming | StreamRowsStep, ...] = (
+            *(s.mode for s in self.local_stages),
+            *(w.step for _, w in self.general_windows),
+        )
+        return tuple(operator_run(step, options) for step in steps)
 
     @property
     def may_advance_with_clock(self) -> bool:

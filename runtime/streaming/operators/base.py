@@ -98,39 +98,74 @@ Emitted = Generator[Output, None, Sequence[int]]
 
 
 @dataclass(frozen=True)
+class OperatorRun:
+    """How a run of a stream computes the watermark of an operator.
+
+    Attributes:
+        rules: How source watermarks are combined into the operator's watermark.
+        delays_us: By how much the watermark of each source precedes the time of a row. 0 where it
+            is not constant.
+    """
+
+    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    delays_us: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run of a stream.
+
+    Attributes:
+        first_batch: Number of the first micro-batch that it plans.
+        operators: Rules of its operators, by number.
+    """
+
+    first_batch: int
+    operators: tuple[OperatorRun, ...] = ()
+
+
+@dataclass(frozen=True)
 class KeyGroupSpec:
     """The part of a spec that all operators have. The same for all key groups.
 
     Attributes:
         n_sources: Number of sources with watermarks.
-        rules: How source watermarks are combined into the operator's watermark.
+        watermarks: How this run computes the operator's watermark.
         run: Name of this run of the stream. A source is idle only from the start of the run.
         owner: Checkpoint that the state belongs to. None skips the check.
         by: Columns that are hashed into key groups; empty if all rows are in one key group. None
             leaves them out of the metadata.
         thresholds: Sizes at which operators change how they store and compute.
-        first_batches: Number of the first micro-batch that each of the last runs planned,
+        earlier: First micro-batch of each of the last runs and how it computes the watermark,
             ascending. Empty if unknown; `run` then names the run.
     """
 
     n_sources: int
-    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    watermarks: OperatorRun = field(default_factory=OperatorRun)
     run: str = ""
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
-    first_batches: tuple[int, ...] = ()
+    earlier: tuple[tuple[int, OperatorRun], ...] = ()
+
+    @property
+    def rules(self) -> WatermarkRules:
+        """How source watermarks are combined into the operator's watermark."""
+        return self.watermarks.rules
 
     def for_batch(self, number: int | None) -> KeyGroupSpec:
-        """Return the spec for a micro-batch: `run` names the run that planned it.
+        """Return the spec for a micro-batch, by the rules of the run that planned it.
 
-        A micro-batch that a later run repeats has the same name, so it has the same idle sources.
+        A micro-batch that a later run repeats thus has the same idle sources and watermark.
 
         Args:
             number: Number of the micro-batch. None if unknown.
         """
-        firsts = [first for first in self.first_batches if number is not None and first <= number]
-        return replace(self, run=str(firsts[-1])) if firsts else self
+        planned = [run for run in self.earlier if number is not None and run[0] <= number]
+        if not planned:
+            return self
+        first, watermarks = planned[-1]
+        return replace(self, run=str(first), watermarks=watermarks)
 
 
 class KeyGroupOperator(ABC):

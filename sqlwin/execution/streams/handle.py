@@ -18,12 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import BatchReport, last_report, recent_reports
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
 from runtime.streaming.damage import damage_error, unwritable_checkpoint
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.identity import Identity
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end
 from sqlwin.execution.errors import StatementErrors

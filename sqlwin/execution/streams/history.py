@@ -18,9 +18,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import BatchReport, SourceReport, last_report, recent_reports
 from runtime.sinks.stream_sinks import StreamRun
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import (
     StreamStatus,

@@ -10,21 +10,25 @@ from tempfile import gettempdir
 
 from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
+from runtime.files import Files
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from runtime.streaming.checkpoint import (
+    Checkpoint,
     begin_with,
+    find_checkpoint,
     preview_checkpoint,
-    record_start,
     resume_identity,
 )
 from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import Identity
 from runtime.streaming.members import FILE
+from runtime.streaming.operators.base import OperatorRun
+from runtime.streaming.runs import read_runs, record_run, watermark_changes
 from runtime.streaming.source_log import SourceLog
 from runtime.temporary import process_directory
 from sqlwin.execution.lowered import LoweredStream
@@ -128,8 +132,10 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             control_sources=control_sources,
             owner=checkpoint.owner,
             names=checkpoint.names,
-            first_batches=record_start(files, checkpoint),
         )
+        rules = lowered.watermarks(options)
+        plans.add_notes(_changes_of_watermarks(files, checkpoint, lowered, rules))
+        options = replace(options, runs=record_run(files, checkpoint, rules))
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         log = SourceLog(files, checkpoint.spark_directory)
         start = write_stream(spark, lowered, sink, late, options)
@@ -191,8 +197,23 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     else:
         changes = [change for operator in verdict for change in operator.changes]
         other = f" with changed SQL: {'; '.join(changes)}" if changes else ""
-        outlook = f"the stream resumes{other}"
+        checkpoint, _ = find_checkpoint(files, place.directory)
+        rules = lowered.watermarks(options)
+        moved = _changes_of_watermarks(files, checkpoint, lowered, rules)
+        outlook = "\n  ".join([f"the stream resumes{other}", *moved])
     return f"== Checkpoint ==\n{place.directory}: {outlook}\n"
+
+
+def _changes_of_watermarks(
+    files: Files,
+    checkpoint: Checkpoint,
+    lowered: LoweredStream,
+    rules: tuple[OperatorRun, ...],
+) -> tuple[str, ...]:
+    """Describe how the watermarks of a resumed stream differ from those of its last run."""
+    runs = read_runs(files, checkpoint)
+    names = lowered.source_names[: len(rules)]
+    return watermark_changes(runs[-1].operators, rules, names) if runs else ()
 
 
 def _stop(run: StreamRun) -> None:

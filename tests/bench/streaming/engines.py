@@ -22,9 +22,9 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import report_of
 from runtime.spark.clusters import stream_partitions
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
 from runtime.streaming.status import state_sizes
 from sqlwin.execution.streams.options import await_sources, stream_settings

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sqlwin
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import recent_reports
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from tests.end_to_end.stream_files import write_next
 from tests.marks import among

@@ -61,3 +61,45 @@ def test_key_groups_stay_those_of_the_first_start_on_more_cores(
         sqlwin.SqlwinError, match="'idle timeout or firing after a delay' has changed from 'off'"
     ):
         fresh_session.execute("SET 'table.exec.source.idle-timeout' = '5 s';" + count)
+
+
+def test_a_restart_changes_the_delay_of_a_watermark_and_emitted_windows_stay(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    events = tmp_path / "events"
+    count = COUNT.format("events")
+
+    def restart(delay: str, *rows: tuple[int, str]) -> tuple[str, sqlwin.Result]:
+        write_keys(events, *rows)
+        mark = f"WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND"
+        table = (
+            tables(events).partition("CREATE TABLE kept")[0].replace("CREATE", "CREATE OR REPLACE")
+        )
+        fresh_session.execute(table.replace("WATERMARK FOR ts AS ts", mark))
+        return fresh_session.explain(count), fresh_session.execute(count)[0]
+
+    fresh_session.execute(
+        tables(events).replace("CREATE TABLE events", "CREATE TABLE unused")
+        + f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';"
+        + HOLD
+    )
+    explained, _ = restart("2", (1, "a"), (14, "a"))
+    assert "kept: new" in explained
+    assert rows_of_sink(fresh_session) == [("a", 10, 1)]
+    explained, result = restart("20", (3, "late"), (25, "b"))
+    change = (
+        "the watermark delay of `events` changes from 2 s to 20 s: the watermark waits for rows "
+        "that are 18 s later"
+    )
+    assert f"kept: the stream resumes\n  {change}\n" in explained
+    assert change in result.notes
+    # rows up to 5 s would be on time for the new delay alone: the watermark stays at 12 s
+    assert rows_of_sink(fresh_session) == [("a", 10, 1)]
+    assert result.stream.status().operators[0].n_late == 1
+    restart("20", (41, "c"))
+    assert rows_of_sink(fresh_session) == [("a", 10, 1), ("a", 20, 1)]
+    explained, _ = restart("1", (42, "d"))
+    assert "changes from 20 s to 1 s, from its next row on" in explained
+    assert (
+        rows_of_sink(fresh_session) == [("a", 10, 1), ("a", 20, 1), ("b", 30, 1), ("c", 40, 1)][:3]
+    )

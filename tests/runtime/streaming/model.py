@@ -21,7 +21,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, OperatorRun, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
@@ -165,7 +165,7 @@ class Stream:
             ),
             KeyGroupSpec(
                 self.n_sources,
-                self.rules,
+                OperatorRun(self.rules),
                 self.run,
                 self.owner,
                 None if self.bound is None else KEYS,

@@ -30,8 +30,6 @@ from runtime.streaming.checkpoint import (
     find_checkpoint,
     mark_ended,
     open_checkpoint,
-    record_start,
-    with_start,
 )
 from runtime.streaming.identity import Identity, difference, without_secrets
 from runtime.streaming.members import check_members, check_no_member, mark_members
@@ -55,41 +53,6 @@ def begin(directory: Path) -> None:
     """Log the offsets of a first micro-batch."""
     (directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
     (directory / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-')
-
-
-def test_a_start_is_recorded_with_the_micro_batch_that_it_plans_first(tmp_path: Path) -> None:
-    checkpoint = open_new(tmp_path)
-    assert record_start(FILES, checkpoint) == (0,)
-    # it ended before it planned one
-    assert record_start(FILES, open_new(tmp_path)) == (0,)
-    begin(tmp_path)
-    (tmp_path / "spark/offsets/1").write_text("v1")
-    (tmp_path / "spark/commits").mkdir()
-    (tmp_path / "spark/commits/0").write_text("v1")
-    # micro-batch 1 of the first run may be repeated
-    assert record_start(FILES, checkpoint) == (0, 2)
-    (tmp_path / "spark/offsets/2").write_text("v1")
-    (tmp_path / "spark/commits/1").write_text("v1")
-    assert record_start(FILES, checkpoint) == (2, 3)
-    (tmp_path / "runs.json").write_text("{")
-    with pytest.raises(ExecutionError, match=r"cannot read .*runs\.json"):
-        record_start(FILES, checkpoint)
-
-
-@pytest.mark.parametrize(
-    ("before", "committed", "first", "after"),
-    [
-        ((), -1, 0, (0,)),
-        ((0,), -1, 1, (0, 1)),
-        ((0, 1), 0, 2, (1, 2)),
-        ((0,), 6, 7, (7,)),
-        ((0, 5, 7), 5, 8, (5, 7, 8)),
-    ],
-)
-def test_starts_are_kept_as_far_back_as_a_micro_batch_may_be_repeated(
-    before: tuple[int, ...], committed: int, first: int, after: tuple[int, ...]
-) -> None:
-    assert with_start(before, committed, first) == after
 
 
 def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from runtime.frames.heartbeat import is_heartbeat
 from runtime.frames.reports import BatchReport, SourceReport, report_of
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import has_seen_end
 from sqlwin.execution.streams.handle import InputWatch, has_used_up
 
