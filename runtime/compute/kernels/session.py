@@ -38,6 +38,7 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema
 from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slices import plain_type
+from runtime.compute.kernels.slots import outside_timestamp
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
 from runtime.spec.aggregates import Accumulator, ListAgg, OfValues, WindowAggregation
@@ -85,7 +86,13 @@ def find_sessions(
         first_us: Time of its first row.
         last_us: Time of its last row; consecutive rows are at most the gap apart.
         gap_us: Gap, in the unit of the times.
+
+    Raises:
+        ExecutionError: A session ends after the maximum TIMESTAMP.
     """
+    latest = int(last_us.max())
+    if latest > np.iinfo(np.int64).max - gap_us:
+        raise outside_timestamp(latest, "ends after the maximum")
     order = _time_order(partition, first_us)
     partition, first_us = partition.take(order), first_us.take(order)
     is_other = partition[1:] != partition[:-1]
@@ -116,7 +123,7 @@ def chain_partials(
         gap_us: Gap.
 
     Raises:
-        ExecutionError: A sum overflows its type.
+        ExecutionError: A sum overflows its type, or a session ends after the maximum TIMESTAMP.
     """
     if table.num_rows == 0:
         return table
@@ -161,8 +168,8 @@ def merge_sessions(
         Batches of `merge.merged_schema`, partition by partition in order of time.
 
     Raises:
-        ExecutionError: A result does not fit its type, or an accumulator does not support the type
-            of a column.
+        ExecutionError: A result does not fit its type, a session ends after the maximum TIMESTAMP,
+            or an accumulator does not support the type of a column.
     """
     window = spec.window
     if not isinstance(window, SessionWindow):

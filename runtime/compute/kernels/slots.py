@@ -85,10 +85,20 @@ def check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner)
         (latest_us >= _FAR_US and wraps_on, latest_us, "ends after the maximum"),
     ):
         if is_outside:
-            raise ExecutionError(
-                f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
-                hint="give the window function a subquery whose WHERE excludes such times",
-            )
+            raise outside_timestamp(time_us, bound)
+
+
+def outside_timestamp(time_us: int, bound: str) -> ExecutionError:
+    """Return the error for a window that does not fit TIMESTAMP.
+
+    Args:
+        time_us: Time in the window.
+        bound: Verb and bound, such as `ends after the maximum`.
+    """
+    return ExecutionError(
+        f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
+        hint="give the window function a subquery whose WHERE excludes such times",
+    )
 
 
 def _pieces(window: AlignedWindow) -> tuple[int, int]:

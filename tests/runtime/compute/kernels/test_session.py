@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merged_schema
 from runtime.compute.kernels.session import chain_partials, find_sessions, merge_sessions
+from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Tumble
@@ -20,6 +21,15 @@ from tests.runtime.compute.kernels.test_merge_slices import KEYS, canonical
 
 GAP = 10
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
+
+
+def test_a_session_that_ends_after_the_maximum_timestamp_is_an_error() -> None:
+    latest = np.iinfo(np.int64).max - GAP
+    (fitting,) = find_sessions(*map(np.array, ([0], [5], [latest])), GAP).last_us.tolist()
+    assert fitting == latest
+    message = f"the window of the time {latest + 1} .* ends after the maximum TIMESTAMP"
+    with pytest.raises(ExecutionError, match=message):
+        find_sessions(*map(np.array, ([0, 1], [5, 6], [latest + 1, 7])), GAP)
 
 
 def cut_sessions(rows, partition_of=lambda key: key):
