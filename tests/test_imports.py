@@ -89,9 +89,14 @@ MAY_IMPORT = {
         "pyspark"
     ),
     "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
+    # the oracle of kernels and operators: only scalar expressions are the engine's
+    "runtime.definition": (
+        "runtime runtime.batch.in_process runtime.compute.arrow.evaluate "
+        "runtime.compute.arrow.types runtime.spec pyarrow"
+    ),
     "runtime.simulator": (
-        "runtime runtime.batch runtime.compute runtime.local runtime.spec runtime.streaming numpy "
-        "pyarrow"
+        "runtime runtime.batch runtime.compute runtime.definition runtime.local runtime.spec "
+        "runtime.streaming numpy pyarrow"
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",

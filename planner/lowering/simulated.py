@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlglot import exp
-
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import Made, filter_rows, make_column, result_columns
-from planner.catalog import Catalog, column_named
-from planner.lowering.in_process.plan import PlanLowering
+from planner.catalog import Catalog
+from planner.lowering.given_tables import GivenTablesLowering
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
 from planner.nodes.logical import (
     Aggregate,
-    Expand,
     Node,
     WindowDeduplicate,
     WindowJoin,
@@ -30,12 +27,9 @@ from planner.nodes.logical import (
     WindowRows,
 )
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import bare_column, column, select_all_from
-from planner.streams.delay import plain_delay_us
+from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
-from planner.streams.tables import stream_named
 from runtime.spec.exchange import WindowProjection
-from runtime.spec.expressions import Constant
 from runtime.spec.in_process.relations import (
     GivenRows,
     JoinedRows,
@@ -43,13 +37,11 @@ from runtime.spec.in_process.relations import (
     ProjectedRows,
     RankedRows,
     RepeatedRows,
-    UnitedRows,
 )
 from runtime.spec.in_process.simulated import (
     SimulatedOperator,
     SimulatedPart,
     SimulatedQuery,
-    SimulatedTable,
     SimulatedWholeWindows,
 )
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, WholeWindowsStep
@@ -79,7 +71,7 @@ def lower_simulated(
     return SimulatedQuery(rows, plan.schema, tuple(tables), tuple(parts))
 
 
-class _SimulatedLowering(PlanLowering):
+class _SimulatedLowering(GivenTablesLowering):
     """Lowering of one plan.
 
     Args:
@@ -89,7 +81,6 @@ class _SimulatedLowering(PlanLowering):
         steps: The lowered query.
 
     Attributes:
-        tables: Streams by name.
         parts: Window operators and steps on whole windows by name. Each reads those before it.
     """
 
@@ -100,9 +91,8 @@ class _SimulatedLowering(PlanLowering):
         types_of_local: TypesOfLocal,
         steps: StreamSteps,
     ) -> None:
-        super().__init__(catalog, zone, types_of_local, None)
+        super().__init__(catalog, zone, types_of_local)
         self._steps = steps
-        self.tables: dict[str, SimulatedTable] = {}
         self.parts: dict[str, SimulatedPart] = {}
 
     def node(self, node: Node) -> Relation:
@@ -118,33 +108,7 @@ class _SimulatedLowering(PlanLowering):
                 return self._join_windows(node)
             case WindowRows():
                 return self._repeat(node)
-            case Expand():
-                return self._expand(node)
         return super().node(node)
-
-    def table(self, table: exp.Table) -> Relation:
-        """Return the rows of a stream in a micro-batch."""
-        stream = stream_named(table, self.catalog)
-        name = tuple(part.name for part in table.parts)
-        if stream is None:
-            refuse(f"Spark reads {'.'.join(name)}, which is not a stream")
-        if stream.proctime:
-            refuse(f"{stream.name} has PROCTIME(), which depends on the clock")
-        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
-        schema = self.catalog.analyze(select_all_from(plain), {})
-        time, delay_us, time_type = None, 0, ""
-        if stream.watermark is not None:
-            delay = plain_delay_us(stream.watermark, self.catalog)
-            if delay is None:
-                refuse(
-                    f"the watermark of {stream.name} is not its column minus a constant interval"
-                )
-            time_column = column_named(schema, stream.watermark.column)
-            assert time_column is not None, "lower_stream has checked it"
-            time, delay_us, time_type = time_column.name, delay, time_column.type
-        # rows have the values of computed columns, too
-        self.tables[stream.name] = SimulatedTable(stream.name, schema, time, delay_us, time_type)
-        return self.relation_of(GivenRows(stream.name, schema), schema)
 
     def _operator(self, node: GlobalWindowAggregate) -> Relation:
         """Return the windows that an operator emits in a micro-batch."""
@@ -230,22 +194,3 @@ class _SimulatedLowering(PlanLowering):
         """Return rows of windows as often as they occur."""
         below = self.project(self.node(node.input), node.input.schema)
         return self.relation_of(RepeatedRows(below, node.copies), node.schema)
-
-    def _expand(self, node: Expand) -> Relation:
-        """Return rows once per grouping set."""
-        below = self.node(node.input)
-        own = {c.name.lower(): c for c in node.input.schema}
-        parts = []
-        for set_id, names in zip(node.ids, node.key_names, strict=True):
-            columns: dict[str, Made] = {name: below.scan.columns[name] for name in own}
-            types = {c.name.lower(): c.type for c in node.schema}
-            for key in node.keys:
-                columns[key.name.lower()] = (
-                    make_column(key.expr, below.scan)
-                    if key.name in names
-                    else Constant(None, types[key.name.lower()])
-                )
-            columns[node.id_column.lower()] = Constant(set_id, types[node.id_column.lower()])
-            scan = replace(below.scan, schema=node.schema, columns=columns)
-            parts.append(self.project(replace(below, scan=scan), node.schema))
-        return self.relation_of(UnitedRows(tuple(parts)), node.schema)

@@ -8,14 +8,30 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
-from runtime.errors import SqlwinError
+from runtime.definition.relations import defined_rows
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.simulator.arrivals import Shape, random_history
 from runtime.simulator.compare import Difference, Row, difference, final_rows, rows_of
 from runtime.simulator.histories import StreamHistory
 from runtime.simulator.run import HistoryOutcome, run_history
 from runtime.simulator.tables import TableRows
+from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
+
+
+@dataclass(frozen=True)
+class Defined:
+    """Rows of a query by definition.
+
+    Attributes:
+        rows: Rows.
+        ties: Results that depend on the order of equal rows, as texts. If there are any, other rows
+            may be right, too.
+    """
+
+    rows: list[Row]
+    ties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,6 +44,8 @@ class SimulatedStream:
         options: Options of the stream.
         order: Numbers of all rows in their order of arrival.
         shape: What its histories may contain.
+        definition: The query as a relation that is computed by definition, or the reason why it has
+            none.
     """
 
     query: SimulatedQuery
@@ -35,6 +53,7 @@ class SimulatedStream:
     options: StreamOptions
     order: tuple[int, ...]
     shape: Shape = field(default_factory=Shape)
+    definition: Rows | str = "it has none"
 
     def run(self, history: StreamHistory) -> HistoryOutcome:
         """Run the stream through a history. Raises like `run_history`."""
@@ -55,6 +74,22 @@ class SimulatedStream:
             given[part.name] = list(computed_batches(part.rows, given))
         schema = schema_of(self.query.rows)
         return rows_of([pa.Table.from_batches(computed_batches(self.query.rows, given), schema)])
+
+    def defined(self, rows: Sequence[int]) -> Defined | str:
+        """Return the rows of the query by definition over some rows of the tables.
+
+        Returns:
+            The rows, or the reason why they have no definition.
+        """
+        if isinstance(self.definition, str):
+            return self.definition
+        given = {name: [table.of(rows)] for name, table in self.tables.items()}
+        ties: list[str] = []
+        try:
+            batch = defined_rows(self.definition, given, ties).batch()
+        except ExecutionError as error:
+            return error.message
+        return Defined(rows_of([pa.Table.from_batches([batch])]), tuple(ties))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.lowering.definition import lower_definition
 from planner.lowering.simulated import lower_simulated
 from planner.sql.depth import deep_trees
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.tables import TableRows, order_of_times, table_rows
+from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.watermarks import idle_advance
@@ -37,10 +39,12 @@ class Simulated:
     Attributes:
         query: Lowered query.
         options: Options of its stream, from settings.
+        definition: The query as a relation that is computed by definition, or why it is none.
     """
 
     query: SimulatedQuery
     options: StreamOptions
+    definition: Rows | str = "it has none"
 
     @property
     def advances_with_clock(self) -> bool:
@@ -77,7 +81,9 @@ class Simulated:
             is_shared=is_shared,
             waits={first[name] + row: us for (name, row), us in (waits or {}).items()},
         )
-        return SimulatedStream(self.query, tables, self.options, tuple(arrival), shape)
+        return SimulatedStream(
+            self.query, tables, self.options, tuple(arrival), shape, self.definition
+        )
 
 
 def _after_all_rows_us(tables: Mapping[str, TableRows]) -> int:
@@ -112,9 +118,14 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
                     plans.time_zone,
                     types_of_local,
                 )
+                definition = lower_definition(
+                    plan.bound, plans.catalog, plans.time_zone, types_of_local
+                )
         finally:
             plans.end()
-    return query if isinstance(query, str) else Simulated(query, stream_options(plans.config))
+    if isinstance(query, str):
+        return query
+    return Simulated(query, stream_options(plans.config), definition)
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:

@@ -28,6 +28,7 @@ from sqlwin.control import SessionControl
 from sqlwin.result import Result
 from sqlwin.session import Session
 from sqlwin.testing.cases import Case, ExpectedError
+from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text, ordered_differences
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.preparing import PreparedCase, prepare, row_of
@@ -236,9 +237,19 @@ class _Run:
             self._check_needs_stream()
         else:
             assert outcome is not None
+            self._check_definition(stream, batch_rows)
             self._check_stream(stream, outcome, batch_rows, final, n_late, schema)
         if self._options.on_spark:
             self._check_spark(prepared, batch_rows)
+
+    def _check_definition(self, stream: SimulatedStream, batch_rows: list[Row]) -> None:
+        """Compare batch with the definition of the query."""
+        # files have the rows of a table in the order of their numbers
+        verdict = compare_with_definition(stream, sorted(stream.order), batch_rows)
+        if verdict.mismatch is not None:
+            self._fail("batch differs from the definition", differences_text(verdict.mismatch))
+        if verdict.beyond is not None:
+            self._note(f"not compared with the definition: {verdict.beyond}")
 
     def _check_needs_stream(self) -> None:
         for key in ("changes", "late", "dropped"):

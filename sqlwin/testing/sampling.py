@@ -13,21 +13,21 @@ import pyarrow as pa
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.names import quote_name
 from runtime.simulator.check import SimulatedStream, first_disagreement
-from runtime.simulator.compare import difference
-from runtime.simulator.tables import TableRows
-from runtime.simulator.timeline import row_text
+from runtime.simulator.compare import Difference, difference
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.figures import count_text
-from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Insert, Query, Set
+from sqlwin.testing.defining import compare_with_definition, fewest_rows, row_texts
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import OF_TEST
 from sqlwin.testing.running import disagreement_text
 
+# Ties that are printed
+_MOST_TIES = 3
 # Orders of the rows that are tried to see whether the result depends on them
 _N_ORDERS = 5
 
@@ -124,18 +124,44 @@ def _report(
     # rows that are late in the order of the sample arrive on time
     stream = replace(given, shape=replace(given.shape, late=frozenset()))
     expected = stream.batch_rows(stream.order)
+    verdict = compare_with_definition(stream, stream.order, expected)
+    lines += [f"finding: {tie}" for tie in verdict.ties[:_MOST_TIES]]
     if order := _unlike_orders(stream):
         lines += order
         return SimulationReport(tuple(lines), agrees=True)
+    if verdict.mismatch is not None:
+        lines += _unlike_definition(stream)
+        return SimulationReport(tuple(lines), agrees=False)
     mismatch = first_disagreement(stream, expected, n_histories, seed)
     if mismatch is None:
+        definition = "" if verdict.beyond else " and with the definition"
         lines.append(
-            f"{count_text(n_histories, 'histories')} agree with batch: "
+            f"{count_text(n_histories, 'histories')} agree with batch{definition}: "
             f"{count_text(len(expected), 'rows')}"
         )
+        if verdict.beyond and not verdict.ties:
+            lines.append(f"not compared with the definition: {verdict.beyond}")
         return SimulationReport(tuple(lines), agrees=True)
     title, details = disagreement_text(stream, mismatch)
-    return SimulationReport((*lines, title, *details.splitlines()), agrees=False)
+    if verdict.ties:
+        title = f"finding: because of equal rows, {title}"
+    return SimulationReport((*lines, title, *details.splitlines()), agrees=bool(verdict.ties))
+
+
+def _unlike_definition(stream: SimulatedStream) -> list[str]:
+    """Return the fewest rows for which batch differs from the definition, and how."""
+
+    def mismatch(rows: Sequence[int]) -> Difference | None:
+        try:
+            return compare_with_definition(stream, rows, stream.batch_rows(rows)).mismatch
+        except SqlwinError:
+            return None
+
+    rows = fewest_rows(stream.order, lambda some: mismatch(some) is not None)
+    fewest = mismatch(rows)
+    assert fewest is not None, "the rows differ"
+    texts = (f"  {text}" for text in row_texts(stream, rows))
+    return ["batch differs from the definition:", *texts, differences_text(fewest)]
 
 
 def _findings(stream: SimulatedStream) -> list[str]:
@@ -174,10 +200,10 @@ def _unlike_orders(stream: SimulatedStream) -> list[str]:
         random.Random(seed).shuffle(order)
         mismatch = difference(expected, _in_order(stream, order).batch_rows(order))
         if mismatch is not None:
-            rows = _fewest(stream, order)
+            rows = fewest_rows(order, lambda some: _differs(stream, some))
             return [
                 "finding: the result depends on the order of rows, also in batch:",
-                *(f"  {text}" for text in _row_texts(stream, rows)),
+                *(f"  {text}" for text in row_texts(stream, rows)),
                 differences_text(mismatch),
                 "  order the rows completely, for example with one more column in ORDER BY",
             ]
@@ -188,35 +214,6 @@ def _in_order(stream: SimulatedStream, order: Sequence[int]) -> SimulatedStream:
     return replace(stream, order=tuple(order))
 
 
-def _fewest(stream: SimulatedStream, order: Sequence[int]) -> list[int]:
-    """Return the fewest rows whose order changes the batch result."""
-    rows = list(order)
-    size = max(len(rows) // 2, 1)
-    while size:
-        start = 0
-        while start < len(rows):
-            fewer = rows[:start] + rows[start + size :]
-            if _differs(stream, fewer):
-                rows = fewer
-            else:
-                start += size
-        size //= 2
-    return rows
-
-
 def _differs(stream: SimulatedStream, rows: Sequence[int]) -> bool:
     one, other = stream.batch_rows(sorted(rows)), stream.batch_rows(rows)
     return difference(one, other) is not None
-
-
-def _row_texts(stream: SimulatedStream, rows: Sequence[int]) -> list[str]:
-    texts = []
-    for number in sorted(rows):
-        table: TableRows
-        for table in stream.tables.values():
-            if number in table.numbers:
-                (row,) = table.of([number]).to_pylist()
-                row.pop(LATE_ROW)
-                place = number - table.numbers.start + 1
-                texts.append(f"row {place} of {table.table.name}: {row_text(row)}")
-    return texts

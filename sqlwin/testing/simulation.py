@@ -18,6 +18,7 @@ from runtime.spark.on_demand import NotStartedError
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Insert, Query
+from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import compute_in_process
 from sqlwin.testing.running import disagreement_text
@@ -37,7 +38,7 @@ def simulate_query(
     histories: int = 20,
     seed: int = 0,
 ) -> list[Row]:
-    """Run a query in batch, as a stream cut at every row, and in random histories.
+    """Run a query in batch, by definition, as a stream cut at every row, and in random histories.
 
     Args:
         session: Session; the tables are created in it.
@@ -74,8 +75,13 @@ def simulate_query(
     stream = simulated.stream(rows_by_name(given))
     at_every_row = cut_at_every_row(stream.order, stream.shape)
     rows = final_rows_of(stream.run(at_every_row))
+    batch_rows = stream.batch_rows(stream.order)
+    verdict = compare_with_definition(stream, stream.order, batch_rows)
+    if verdict.mismatch is not None:
+        text = differences_text(verdict.mismatch)
+        raise AssertionError(f"batch differs from the definition\n{text}")
     if not stream.shape.late:
-        mismatch = disagreement(stream, at_every_row, stream.batch_rows(stream.order))
+        mismatch = disagreement(stream, at_every_row, batch_rows)
         if mismatch is not None:
             raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
     mismatch = first_disagreement(stream, rows, histories, seed)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from runtime.simulator.arrivals import cut_at_every_row
-from runtime.simulator.check import SimulatedStream, disagreement, final_rows_of
+from runtime.simulator.check import Defined, SimulatedStream, disagreement, final_rows_of
 from runtime.simulator.compare import Row, difference
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble, Window
@@ -172,7 +172,9 @@ def _of_window(
 
 def _of_query(title: str, sql: str, rows: list[Input]) -> Iterator[str]:
     of = stream(sql, rows)
-    yield from _of_stream(title, of, of.batch_rows(of.order))
+    defined = of.defined(of.order)
+    assert isinstance(defined, Defined) and not defined.ties, defined
+    yield from _of_stream(title, of, defined.rows)
 
 
 def _with_thresholds(of: SimulatedStream) -> SimulatedStream:

@@ -184,6 +184,8 @@ class ColumnScope:
                 require_no_aggregate(condition)
                 self.condition(condition)
                 return self.value(node.this)
+            case exp.Dot(this=exp.Paren(this=exp.Filter() as picking)):
+                return self._picked(picking, node.expression.name)
             case exp.Anonymous() if node.name.upper() == "ABS" and len(node.expressions) == 1:
                 inner = self.value(node.expressions[0])
                 require(_is_number(inner.type))
@@ -342,6 +344,20 @@ class ColumnScope:
             return Value(rounded_type(value.type, kept), value.nullable)
         require(value.type in ("float", "double"))
         return value
+
+    def _picked(self, picking: exp.Filter, field: str) -> Value:
+        """Return a field of MIN or MAX over `NAMED_STRUCT('o', order, 'v', value)`."""
+        extreme, condition = picking.this, picking.expression.this
+        require(isinstance(extreme, exp.Anonymous) and extreme.name.upper() in ("MIN", "MAX"))
+        (pair,) = extreme.expressions
+        require(isinstance(pair, exp.Anonymous) and pair.name.upper() == "NAMED_STRUCT")
+        require(len(pair.expressions) == 4 and field == pair.expressions[2].name == "v")
+        _, order, _, value = pair.expressions
+        for part in (order, value, condition):
+            require_no_aggregate(part)
+        self.condition(condition)
+        require(is_ordered(self.value(order).type))
+        return self._aggregate("FIRST", value)
 
     def _aggregate(self, name: str, argument: exp.Expr) -> Value:
         if isinstance(argument, exp.Distinct):

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import runtime.definition.relations
 import sqlwin
+from runtime.spec.windows import Tumble
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 
@@ -268,8 +270,68 @@ def test_simulate_finds_a_result_that_depends_on_the_order_of_rows(tmp_path):
                 GROUP BY k, window_start, window_end)) WHERE r <= 1""")
     code, out, _ = run("--simulate", "5", str(sql))
     assert code == 0
+    assert "finding: ROW_NUMBER of window_start=2024-01-01 00:00:00, window_end=" in out
+    assert "depends on the order of rows with the same n\n" in out
     assert "finding: the result depends on the order of rows, also in batch:\n  row " in out
     assert "histories agree" not in out
+
+
+def _counts(directory: Path, aggregate: str) -> str:
+    """Return a SQL file that aggregates two rows in a window and one in the next."""
+    times = [START + dt.timedelta(seconds=second) for second in (0, 1, 10)]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us")), "v": [1, 2, 3]})
+    pq.write_table(rows, directory / "t.parquet")
+    sql = directory / "count.sql"
+    sql.write_text(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), v BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/t.parquet', 'format' = 'parquet');
+        SELECT window_end, {aggregate} AS n
+        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+        GROUP BY window_start, window_end""")
+    return str(sql)
+
+
+def test_simulate_says_why_a_query_is_not_compared_with_its_definition(tmp_path):
+    code, out, _ = run("--simulate", "2", _counts(tmp_path, "APPROX_COUNT_DISTINCT(v)"))
+    assert code == 0
+    assert out.endswith(
+        "2 histories agree with batch: 2 rows\n"
+        "not compared with the definition: APPROX_COUNT_DISTINCT has no definition here\n"
+    )
+
+
+def _with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the windows of batch and streams be a second longer than those of the definition."""
+
+    def windows(window, time_us):
+        yield from definition(Tumble(window.size_us - 1_000_000), time_us)
+
+    definition = runtime.definition.relations.windows_of
+    monkeypatch.setattr(runtime.definition.relations, "windows_of", windows)
+
+
+def test_simulate_shows_the_rows_for_which_batch_differs_from_the_definition(tmp_path, monkeypatch):
+    _with_a_fault(monkeypatch)
+    code, out, _ = run("--simulate", "2", _counts(tmp_path, "LAST_VALUE(v)"))
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[1] == "batch differs from the definition:"
+    assert lines[2].startswith("  row ") and len([x for x in lines if x[:6] == "  row "]) == 1
+    assert "columns: window_end, n" in out
+
+
+def test_a_case_fails_if_batch_differs_from_the_definition(tmp_path, monkeypatch):
+    _with_a_fault(monkeypatch)
+    code, out, _ = run(file(tmp_path, case("right", RIGHT)), "--histories", "2")
+    assert code == 1 and "batch differs from the definition" in out
+
+
+def test_a_case_says_why_it_is_not_compared_with_the_definition(tmp_path):
+    approximate = case("about", RIGHT).replace("COUNT(*)", "APPROX_COUNT_DISTINCT(v)")
+    code, out, err = run(file(tmp_path, approximate), "--histories", "2")
+    assert code == 0
+    reason = "not compared with the definition: APPROX_COUNT_DISTINCT has no definition here"
+    assert reason in out + err
 
 
 def test_simulate_names_rows_that_arrive_after_the_watermark(tmp_path):
@@ -286,4 +348,4 @@ def test_simulate_names_rows_that_arrive_after_the_watermark(tmp_path):
     code, out, _ = run("--simulate", "5", str(sql))
     assert code == 0
     assert "finding: 1 row arrives after the watermark" in out
-    assert "5 histories agree with batch: 2 rows" in out
+    assert "5 histories agree with batch and with the definition: 2 rows" in out

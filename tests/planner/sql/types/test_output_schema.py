@@ -57,6 +57,8 @@ KNOWN = [
     *(f"SELECT FIRST_VALUE({a}) AS f, LAST({a}) AS l FROM t" for a in TABLE),
     "SELECT BOOL_OR(b) AS a, EVERY(d > 1) AS e, SUM(DISTINCT i4) AS s, AVG(DISTINCT m) AS v FROM t",
     *(f"SELECT MAX_BY(k, {a}) AS f, MIN_BY({a}, ts) AS l FROM t" for a in TABLE),
+    *(f"SELECT k, (MIN(NAMED_STRUCT('o', ts, 'v', {a})) FILTER (WHERE (NOT {a} IS NULL) AND NOT ts IS NULL)).v AS f, "
+      f"(MAX(NAMED_STRUCT('o', {a}, 'v', d)) FILTER (WHERE NOT {a} IS NULL)).v AS l FROM t GROUP BY k" for a in TABLE),
     "SELECT k FROM t WHERE i4 > -40 AND d < 1e9 AND d >= -1.5E-3 AND i8 = -5000000000",
     "SELECT 1", "SELECT -1, 'a', TRUE, 2 + 3 * 4, (1 - 2) / 3 AS q, 1.50 AS d, .5 AS e, 0.0 AS z",
     "SELECT 1 = 1, 2 > 1, 3 <= 2, 6 % 4 AS m, COALESCE(1, 2) AS c, ABS(-3) AS a WHERE 1 > 2",

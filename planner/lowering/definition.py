@@ -1,0 +1,133 @@
+"""Lowering of queries to relations that are computed by definition, for the simulator.
+
+It starts from the bound plan, so that no rule of the optimizer and no two-phase form takes part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.arrow.calls import NotEvaluated, refuse
+from planner.catalog import Catalog
+from planner.lowering.given_tables import GivenTablesLowering
+from planner.lowering.in_process.relation import Relation, TypesOfLocal
+from planner.nodes.logical import Aggregate, AggregateCall, Node, WindowTableFunction
+from planner.sql.build import column
+from runtime.spec.exchange import WindowProjection
+from runtime.spec.expressions import Expression
+from runtime.spec.in_process.definition import (
+    DEFINED_AGGREGATES,
+    DefinedCall,
+    DefinedGroups,
+    RowsInWindows,
+)
+from runtime.spec.in_process.relations import (
+    GivenRows,
+    InlineRows,
+    JoinedRows,
+    ProjectedRows,
+    RankedRows,
+    Rows,
+    UnitedRows,
+)
+from runtime.spec.table import Column
+from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
+
+_DEFINED = (
+    DefinedGroups
+    | GivenRows
+    | InlineRows
+    | JoinedRows
+    | ProjectedRows
+    | RankedRows
+    | RowsInWindows
+    | UnitedRows
+)
+
+
+def lower_definition(
+    bound: Node, catalog: Catalog, zone: str, types_of_local: TypesOfLocal
+) -> Rows | str:
+    """Return a query as a relation with a definition, or the reason why it has none.
+
+    Args:
+        bound: Plan before all rules.
+        catalog: Catalog with its tables.
+        zone: The session's time zone.
+        types_of_local: Types of windows merged from the partials of rows.
+    """
+    lowering = _DefinitionLowering(catalog, zone, types_of_local)
+    try:
+        rows = lowering.project(lowering.node(bound), bound.schema)
+    except NotEvaluated as reason:
+        return str(reason).replace("by the scan", "in this process")
+    others = [below for below in rows.walk() if not isinstance(below, _DEFINED)]
+    return "it sorts, groups or limits rows without windows" if others else rows
+
+
+class _DefinitionLowering(GivenTablesLowering):
+    """Lowering of a bound plan."""
+
+    def node(self, node: Node) -> Relation:
+        """Return the rows of a node of the plan. See `SelectLowering`."""
+        match node:
+            case WindowTableFunction():
+                return self._in_windows(node)
+            case Aggregate():
+                return self._groups(node)
+        return super().node(node)
+
+    def _in_windows(self, node: WindowTableFunction) -> Relation:
+        """Return rows copied into their windows."""
+        window = node.window
+        if node.time_type == "proctime":
+            refuse("its windows are on processing time")
+        if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
+            refuse("EMITONLYONUPDATE leaves windows out")
+        below = self.project(self.node(node.input), node.input.schema)
+        names = (node.columns.start, node.columns.end, node.columns.time)
+        rows = RowsInWindows(below, window, node.time_column, node.time_type, self.zone, names)
+        whole = self.relation_of(rows, node.schema)
+        if node.time_type == "timestamp_ntz":
+            return whole
+        reason = f"{names[2]} of {window_kind(window)} is an instant"
+        columns = {**whole.scan.columns, names[2].lower(): reason}
+        return replace(whole, scan=replace(whole.scan, columns=columns))
+
+    def _groups(self, node: Aggregate) -> Relation:
+        """Return the groups of rows."""
+        below = self.node(node.input)
+        columns: list[tuple[str, Expression]] = [
+            (key.name, below.scan.expression(key.expr)) for key in node.keys
+        ]
+        calls = [self._call(call, number, below, columns) for number, call in enumerate(node.calls)]
+        assert below.below is not None, "streams have no files"
+        projection = WindowProjection(tuple(columns), below.scan.filters)
+        rows = ProjectedRows(below.below, projection)
+        keys = tuple(key.name for key in node.keys)
+        return self.relation_of(DefinedGroups(rows, keys, tuple(calls)), node.schema)
+
+    def _call(
+        self,
+        call: AggregateCall,
+        number: int,
+        below: Relation,
+        columns: list[tuple[str, Expression]],
+    ) -> DefinedCall:
+        """Return a call, and add the columns that it reads."""
+        if call.user is not None or call.function not in DEFINED_AGGREGATES:
+            refuse(f"{call.function} has no definition here")
+        args = () if any(arg.is_star for arg in call.args) else call.args
+        names = tuple(f"$arg{number}_{place}" for place in range(len(args)))
+        columns += [
+            (name, below.scan.expression(arg)) for name, arg in zip(names, args, strict=True)
+        ]
+        condition = order = None
+        if call.condition is not None:
+            condition = f"$if{number}"
+            columns.append((condition, below.scan.expression(call.condition)))
+        if call.order is not None:
+            order = f"$at{number}"
+            columns.append((order, below.scan.expression(column(call.order))))
+        result = Column(call.name, call.type)
+        return DefinedCall(result, call.function, names, condition, order, call.distinct)

@@ -1,0 +1,84 @@
+"""Lowering of queries over streams whose rows are given, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.arrow.calls import refuse
+from planner.arrow.scan_rows import Made, make_column
+from planner.catalog import Catalog, column_named
+from planner.lowering.in_process.plan import PlanLowering
+from planner.lowering.in_process.relation import Relation, TypesOfLocal
+from planner.nodes.logical import Expand, Node
+from planner.sql.build import select_all_from
+from planner.streams.delay import plain_delay_us
+from planner.streams.tables import stream_named
+from runtime.spec.expressions import Constant
+from runtime.spec.in_process.relations import GivenRows, UnitedRows
+from runtime.spec.in_process.simulated import SimulatedTable
+
+
+class GivenTablesLowering(PlanLowering):
+    """Lowering of one plan over streams.
+
+    Args:
+        catalog: Catalog with the tables.
+        zone: The session's time zone.
+        types_of_local: Types of windows merged from the partials of rows.
+
+    Attributes:
+        tables: Streams by name.
+    """
+
+    def __init__(self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal) -> None:
+        super().__init__(catalog, zone, types_of_local, None)
+        self.tables: dict[str, SimulatedTable] = {}
+
+    def node(self, node: Node) -> Relation:
+        """Return the rows of a node of the plan. See `SelectLowering`."""
+        return self._expand(node) if isinstance(node, Expand) else super().node(node)
+
+    def table(self, table: exp.Table) -> Relation:
+        """Return the rows of a stream, which are given by its name."""
+        stream = stream_named(table, self.catalog)
+        name = tuple(part.name for part in table.parts)
+        if stream is None:
+            refuse(f"Spark reads {'.'.join(name)}, which is not a stream")
+        if stream.proctime:
+            refuse(f"{stream.name} has PROCTIME(), which depends on the clock")
+        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
+        schema = self.catalog.analyze(select_all_from(plain), {})
+        time, delay_us, time_type = None, 0, ""
+        if stream.watermark is not None:
+            delay = plain_delay_us(stream.watermark, self.catalog)
+            if delay is None:
+                refuse(
+                    f"the watermark of {stream.name} is not its column minus a constant interval"
+                )
+            time_column = column_named(schema, stream.watermark.column)
+            assert time_column is not None, "lower_stream has checked it"
+            time, delay_us, time_type = time_column.name, delay, time_column.type
+        # rows have the values of computed columns, too
+        self.tables[stream.name] = SimulatedTable(stream.name, schema, time, delay_us, time_type)
+        return self.relation_of(GivenRows(stream.name, schema), schema)
+
+    def _expand(self, node: Expand) -> Relation:
+        """Return rows once per grouping set."""
+        below = self.node(node.input)
+        own = {c.name.lower(): c for c in node.input.schema}
+        parts = []
+        for set_id, names in zip(node.ids, node.key_names, strict=True):
+            columns: dict[str, Made] = {name: below.scan.columns[name] for name in own}
+            types = {c.name.lower(): c.type for c in node.schema}
+            for key in node.keys:
+                columns[key.name.lower()] = (
+                    make_column(key.expr, below.scan)
+                    if key.name in names
+                    else Constant(None, types[key.name.lower()])
+                )
+            columns[node.id_column.lower()] = Constant(set_id, types[node.id_column.lower()])
+            scan = replace(below.scan, schema=node.schema, columns=columns)
+            parts.append(self.project(replace(below, scan=scan), node.schema))
+        return self.relation_of(UnitedRows(tuple(parts)), node.schema)

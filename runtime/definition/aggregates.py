@@ -1,0 +1,129 @@
+"""Aggregates over the rows of a group by definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from functools import cmp_to_key, reduce
+from typing import Any
+
+from runtime.definition.order import compare, key_of, sorted_places
+from runtime.spec.expressions import RankOrder
+from runtime.spec.in_process.definition import DefinedCall
+
+Values = list[Any]
+
+_by_value = cmp_to_key(compare)
+
+
+def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> Any:
+    """Return the result of a call over the rows of a group, in the order of their arrival.
+
+    Args:
+        call: Call.
+        rows: Rows of the group; at least one.
+        columns: Names of their columns.
+    """
+    places = {name: place for place, name in enumerate(columns)}
+    if call.condition is not None:
+        rows = [row for row in rows if row[places[call.condition]] is True]
+    if not call.args:
+        return len(rows)
+    args = [[row[places[name]] for name in call.args] for row in rows]
+    if call.function == "COUNT_IF":
+        return sum(row[0] is True for row in args)
+    if call.order is not None:
+        args = [[row[places[call.args[0]]], row[places[call.order]]] for row in rows]
+    if call.order is not None or call.function in ("MIN_BY", "MAX_BY"):
+        return _pick(args, is_last=call.function in ("LAST", "LAST_VALUE", "MAX_BY"))
+    present = [row for row in args if None not in row]
+    if call.is_distinct:
+        present = list({tuple(map(key_of, row)): row for row in reversed(present)}.values())
+    if call.function == "COUNT":
+        return len(present)
+    values = [row[0] for row in present]
+    if call.function in ("SUM", "AVG", "MEAN"):
+        return _sum_or_average(call, values)
+    return _FUNCTIONS[call.function](values) if values else None
+
+
+def _sum_or_average(call: DefinedCall, values: Values) -> Any:
+    if not values:
+        return None
+    is_sum = call.function == "SUM"
+    if isinstance(values[0], float) or call.column.type == "double":
+        total = _float_sum(values)
+        return total if is_sum else total / len(values)
+    if isinstance(values[0], Decimal):
+        exact = sum(map(Fraction, values), Fraction(0))
+        return _decimal(exact if is_sum else exact / len(values), call.column.type)
+    return sum(values)
+
+
+def _float_sum(values: Values) -> float:
+    finite = [float(value) for value in values]
+    try:
+        return math.fsum(finite)
+    except (OverflowError, ValueError):
+        # infinities of both signs, or a sum that is too large
+        return sum(finite)
+
+
+def _decimal(value: Fraction, type_: str) -> Decimal:
+    """Return a value rounded to the scale of a decimal type."""
+    scale = int(type_.rstrip(")").rpartition(",")[2])
+    with localcontext() as context:
+        context.prec = 80
+        exact = Decimal(value.numerator) / Decimal(value.denominator)
+        return exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP)
+
+
+def _pick(args: Sequence[Values], *, is_last: bool) -> Any:
+    """Return the value of the row that is first or last in order.
+
+    Among rows of equal order it is the smallest or the largest value, NULL being the smallest.
+
+    Args:
+        args: Value and order of each row.
+        is_last: Whether the last row is picked.
+    """
+    rows = [row for row in args if row[1] is not None]
+    if not rows:
+        return None
+    orders = [RankOrder(name, is_descending=is_last, nulls_first=not is_last) for name in "ov"]
+    return rows[sorted_places(orders, [(order, value) for value, order in rows])[0]][0]
+
+
+def _moment(values: Values, *, less: int, is_root: bool) -> float | None:
+    """Return the variance or the standard deviation; `less` is 1 for a sample."""
+    n_rows = len(values)
+    if n_rows <= less:
+        return None
+    if not all(math.isfinite(value) for value in values):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact, Fraction(0)) / n_rows
+    variance = float(sum(((value - mean) ** 2 for value in exact), Fraction(0)) / (n_rows - less))
+    return math.sqrt(variance) if is_root else variance
+
+
+_FUNCTIONS: dict[str, Callable[[Values], Any]] = {
+    "MIN": lambda values: min(values, key=_by_value),
+    "MAX": lambda values: max(values, key=_by_value),
+    "BOOL_AND": all,
+    "EVERY": all,
+    "BOOL_OR": any,
+    "SOME": any,
+    "ANY": any,
+    "BIT_AND": lambda values: reduce(lambda a, b: a & b, values),
+    "BIT_OR": lambda values: reduce(lambda a, b: a | b, values),
+    "BIT_XOR": lambda values: reduce(lambda a, b: a ^ b, values),
+    "VAR_POP": lambda values: _moment(values, less=0, is_root=False),
+    "VAR_SAMP": lambda values: _moment(values, less=1, is_root=False),
+    "VARIANCE": lambda values: _moment(values, less=1, is_root=False),
+    "STDDEV_POP": lambda values: _moment(values, less=0, is_root=True),
+    "STDDEV_SAMP": lambda values: _moment(values, less=1, is_root=True),
+    "STDDEV": lambda values: _moment(values, less=1, is_root=True),
+}

@@ -1,0 +1,279 @@
+"""Rows of a query by definition: windows, groups, ranks and joins over lists of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.batch.in_process import computed_batches, schema_of
+from runtime.compute.arrow.evaluate import filter_mask
+from runtime.compute.arrow.types import arrow_type
+from runtime.definition.aggregates import result_of
+from runtime.definition.order import compare_rows, key_of, sorted_places
+from runtime.definition.windows import sessions_of, wall_clock, windows_of
+from runtime.errors import ExecutionError
+from runtime.spec.in_process.definition import DefinedGroups, RowsInWindows
+from runtime.spec.in_process.relations import (
+    GivenRows,
+    InlineRows,
+    JoinedRows,
+    ProjectedRows,
+    RankedRows,
+    Rows,
+    UnitedRows,
+)
+from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
+
+# Rows that are copied into windows, and pairs of a join: more take minutes
+_MOST_ROWS = 200_000
+_INPUT = "$input"
+_BOUND = pa.timestamp("us")
+
+
+@dataclass(frozen=True)
+class DefinedRows:
+    """Rows of a relation.
+
+    Attributes:
+        schema: Columns.
+        rows: Values of each row. Times are integers in the unit of their type.
+    """
+
+    schema: pa.Schema
+    rows: Sequence[tuple[Any, ...]]
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column."""
+        place = self.schema.get_field_index(name)
+        return [row[place] for row in self.rows]
+
+    def columns(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the values of some columns of each row."""
+        places = [self.schema.get_field_index(name) for name in names]
+        return [tuple(row[place] for place in places) for row in self.rows]
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows as Arrow.
+
+        Raises:
+            ExecutionError: A value does not fit its type.
+        """
+        values = list(zip(*self.rows, strict=True)) or [()] * len(self.schema)
+        try:
+            columns = [
+                pa.array(column, _storage(field.type)).cast(field.type)
+                for column, field in zip(values, self.schema, strict=True)
+            ]
+        except (OverflowError, pa.ArrowInvalid) as error:
+            raise ExecutionError("a result by definition does not fit its type") from error
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def defined_rows(
+    rows: Rows, given: Mapping[str, Sequence[pa.RecordBatch]], ties: list[str]
+) -> DefinedRows:
+    """Return the rows of a relation by definition.
+
+    Args:
+        rows: Relation.
+        given: Rows of its `GivenRows` by name.
+        ties: Receives a text for each result that depends on the order of equal rows, so that its
+            definition is not unique.
+
+    Raises:
+        ExecutionError: An expression fails, the relation has too many rows, or it is not defined
+            for a time.
+    """
+    match rows:
+        case GivenRows():
+            schema = _nullable(schema_of(rows))
+            batches = [batch.select(schema.names).cast(schema) for batch in given[rows.name]]
+            return _from_batches(batches, schema)
+        case InlineRows():
+            return _from_batches(list(computed_batches(rows, {})), _nullable(schema_of(rows)))
+        case ProjectedRows():
+            below = defined_rows(rows.input, given, ties)
+            own = replace(rows, input=GivenRows(_INPUT))
+            batches = list(computed_batches(own, {_INPUT: [below.batch()]}))
+            return _from_batches(batches, _nullable(schema_of(rows)))
+        case UnitedRows():
+            parts = [defined_rows(part, given, ties) for part in rows.parts]
+            return DefinedRows(parts[0].schema, [row for part in parts for row in part.rows])
+        case RowsInWindows():
+            return _in_windows(defined_rows(rows.input, given, ties), rows)
+        case DefinedGroups():
+            return _groups(defined_rows(rows.input, given, ties), rows)
+        case RankedRows():
+            return _ranks(defined_rows(rows.input, given, ties), rows, ties)
+        case JoinedRows():
+            return _join(
+                defined_rows(rows.left, given, ties), defined_rows(rows.right, given, ties), rows
+            )
+    raise AssertionError(f"no definition of {type(rows).__name__}")
+
+
+def _in_windows(below: DefinedRows, of: RowsInWindows) -> DefinedRows:
+    """Return each row once per window that contains it."""
+    timed = [
+        (row, time if of.time_type == "timestamp_ntz" else wall_clock(time, of.time_zone))
+        for row, time in zip(below.rows, below.column(of.time_column), strict=True)
+        if time is not None
+    ]
+    result: list[tuple[Any, ...]] = []
+    if isinstance(of.window, SessionWindow):
+        partitions: dict[Any, list[int]] = {}
+        keys = replace(below, rows=[row for row, _ in timed]).columns(of.window.partition)
+        for place, key in enumerate(keys):
+            partitions.setdefault(tuple(map(key_of, key)), []).append(place)
+        bounds: dict[int, tuple[int, int]] = {}
+        for places in partitions.values():
+            times = [timed[place][1] for place in places]
+            bounds.update(zip(places, sessions_of(of.window, times), strict=True))
+        result = [_with_window(row, bounds[place]) for place, (row, _) in enumerate(timed)]
+    else:
+        for row, time in timed:
+            result += [_with_window(row, window) for window in windows_of(of.window, time)]
+            _check_size(len(result))
+    added = [pa.field(name, _BOUND) for name in of.names]
+    return DefinedRows(pa.schema([*below.schema, *added]), result)
+
+
+def _with_window(row: tuple[Any, ...], window: tuple[int, int]) -> tuple[Any, ...]:
+    start, end = window
+    return (*row, start, end, end - WINDOW_TIME_LAG_US)
+
+
+def _groups(below: DefinedRows, of: DefinedGroups) -> DefinedRows:
+    """Return one row per combination of keys."""
+    groups: dict[Any, list[tuple[Any, ...]]] = {}
+    values: dict[Any, tuple[Any, ...]] = {}
+    for row, key in zip(below.rows, below.columns(of.keys), strict=True):
+        equal = tuple(map(key_of, key))
+        groups.setdefault(equal, []).append(row)
+        values.setdefault(equal, key)
+    names = below.schema.names
+    rows = [
+        (*values[equal], *(result_of(call, members, names) for call in of.calls))
+        for equal, members in groups.items()
+    ]
+    results = [pa.field(call.column.name, arrow_type(call.column.type)) for call in of.calls]
+    return DefinedRows(pa.schema([*map(below.schema.field, of.keys), *results]), rows)
+
+
+def _ranks(below: DefinedRows, of: RankedRows, ties: list[str]) -> DefinedRows:
+    """Return the rows whose rank is in the range, with the rank."""
+    groups: dict[Any, list[int]] = {}
+    for place, key in enumerate(below.columns(of.by)):
+        groups.setdefault(tuple(map(key_of, key)), []).append(place)
+    sort_keys = below.columns([key.column for key in of.order])
+    first, last = of.ranks
+    result = []
+    for places in groups.values():
+        ordered = [places[i] for i in sorted_places(of.order, [sort_keys[p] for p in places])]
+        rank = dense = 0
+        if of.function == "ROW_NUMBER" and (tie := _tie(below, of, ordered, sort_keys)):
+            ties.append(tie)
+        for number, place in enumerate(ordered, 1):
+            before = ordered[number - 2]
+            if number == 1 or compare_rows(of.order, sort_keys[before], sort_keys[place]):
+                rank, dense = number, dense + 1
+            value = {"ROW_NUMBER": number, "RANK": rank, "DENSE_RANK": dense}[of.function]
+            if first <= value <= last:
+                result.append((*below.rows[place], value))
+    return DefinedRows(below.schema.append(pa.field(of.column, pa.int32())), result)
+
+
+def _join(left: DefinedRows, right: DefinedRows, of: JoinedRows) -> DefinedRows:
+    """Return the pairs of rows that match, and rows without a match where the join has them."""
+    left_keys = left.columns([name for name, _ in of.keys])
+    right_keys = right.columns([name for _, name in of.keys])
+    pairs = [
+        (i, j)
+        for i, one in enumerate(left_keys)
+        for j, other in enumerate(right_keys)
+        if None not in one and list(map(key_of, one)) == list(map(key_of, other))
+    ]
+    _check_size(len(pairs))
+    both = pa.schema([*left.schema, *right.schema])
+    if of.condition is not None and pairs:
+        side_by_side = DefinedRows(both, [(*left.rows[i], *right.rows[j]) for i, j in pairs])
+        holds = filter_mask([of.condition], side_by_side.batch()).to_pylist()
+        pairs = [pair for pair, is_true in zip(pairs, holds, strict=True) if is_true]
+    matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
+    if of.join_type in ("LeftSemi", "LeftAnti"):
+        is_semi = of.join_type == "LeftSemi"
+        chosen = [row for i, row in enumerate(left.rows) if (i in matched_left) == is_semi]
+        return DefinedRows(left.schema, chosen)
+    rows = [(*left.rows[i], *right.rows[j]) for i, j in pairs]
+    if of.join_type in ("LeftOuter", "FullOuter"):
+        nothing = (None,) * len(right.schema)
+        rows += [(*row, *nothing) for i, row in enumerate(left.rows) if i not in matched_left]
+    if of.join_type in ("RightOuter", "FullOuter"):
+        nothing = (None,) * len(left.schema)
+        rows += [(*nothing, *row) for j, row in enumerate(right.rows) if j not in matched_right]
+    return DefinedRows(both, rows)
+
+
+def _tie(
+    below: DefinedRows,
+    of: RankedRows,
+    ordered: Sequence[int],
+    sort_keys: Sequence[tuple[Any, ...]],
+) -> str | None:
+    """Return why the numbers of ordered rows depend on the order of equal rows, or None."""
+    first, last = of.ranks
+    for number, (place, following) in enumerate(pairwise(ordered), 1):
+        is_tie = not compare_rows(of.order, sort_keys[place], sort_keys[following])
+        is_visible = number <= last and number + 1 >= first
+        one, other = (tuple(map(key_of, below.rows[row])) for row in (place, following))
+        if is_tie and is_visible and one != other:
+            group = _text(below.schema, of.by, below.columns(of.by)[place])
+            keys = ", ".join(key.column for key in of.order)
+            return f"ROW_NUMBER of {group} depends on the order of rows with the same {keys}"
+    return None
+
+
+def _text(schema: pa.Schema, names: Sequence[str], values: Sequence[Any]) -> str:
+    """Return the key of a group as text."""
+    parts = [
+        f"{name}={_value_text(value, schema.field(name).type)}"
+        for name, value in zip(names, values, strict=True)
+    ]
+    return ", ".join(parts) or "all rows"
+
+
+def _value_text(value: Any, type_: pa.DataType) -> str:
+    if value is None:
+        return "NULL"
+    if not pa.types.is_timestamp(type_):
+        return str(value)
+    text = pa.scalar(value, pa.int64()).cast(pa.timestamp("us")).cast(pa.string()).as_py()
+    return str(text).removesuffix(".000000").removesuffix("000")
+
+
+def _check_size(n_rows: int) -> None:
+    if n_rows > _MOST_ROWS:
+        raise ExecutionError(f"the definition has more than {_MOST_ROWS:,} rows to look at")
+
+
+def _from_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> DefinedRows:
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        columns = [column.cast(_storage(column.type)).to_pylist() for column in batch.columns]
+        rows += zip(*columns, strict=True) if columns else [()] * batch.num_rows
+    return DefinedRows(schema, rows)
+
+
+def _storage(type_: pa.DataType) -> pa.DataType:
+    """Return the type whose values Python has: times as integers, because years end at 9999."""
+    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date32(type_) else type_
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(field.name, field.type) for field in schema])
