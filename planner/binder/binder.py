@@ -21,13 +21,13 @@ from planner.aggregates.calls import (
 )
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.group_windows import rewrite_group_windows
-from planner.binder.join import bind_join
+from planner.binder.joins.semi_join import bind_semi_join
+from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
 from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.relations import NotBound, Relations, Scope
-from planner.binder.semi_join import bind_semi_join
 from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
 from planner.binder.window_block import (
     bind_aggregation,

@@ -22,7 +22,7 @@ from planner.binder.grouping_sets import (
     two_grouping_sets,
 )
 from planner.binder.groupings import expand_groupings
-from planner.binder.join import side_of
+from planner.binder.joins.window_join import side_of
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.nodes.logical import (
     Aggregate,

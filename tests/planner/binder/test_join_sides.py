@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.binder.join_sides import Side, Sides
+from planner.binder.joins.sides import Side, Sides
 from planner.binder.relations import NotBound
 from planner.nodes.logical import AttachedWindow, SqlQuery
 from planner.sql.build import to_sql

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.binder.join import bind_join, side_of
+from planner.binder.joins.window_join import bind_join, side_of
 from planner.binder.relations import Relations, Scope
 from planner.sql.build import conjunction, conjuncts, has_only, identifier
 

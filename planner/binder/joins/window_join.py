@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.binder.join_sides import Side, Sides
+from planner.binder.joins.sides import Side, Sides
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import WindowJoin

@@ -1,0 +1,1 @@
+"""Joins of windows, and of streams within an interval."""
