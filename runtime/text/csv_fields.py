@@ -6,15 +6,15 @@ Lines without quotes, usually most, are cut by NumPy; the others one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array
-from runtime.spec.in_process.text import CsvRecords
+from runtime.spec.in_process.text import CsvRecords, TextColumn
 from runtime.text.csv_record import split_record
+from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.lines import Lines
 
 # Java's `trim` removes these
@@ -22,40 +22,15 @@ _LAST_BLANK = ord(" ")
 _BLANKS = "".join(map(chr, range(_LAST_BLANK + 1)))
 
 
-class BrokenRecordError(Exception):
-    """A record with another number of fields than the table has columns.
-
-    Attributes:
-        record: The line.
-    """
-
-    def __init__(self, record: str) -> None:
-        super().__init__(record)
-        self.record = record
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Fields of the records of a part of a file.
-
-    Attributes:
-        n_rows: Number of records.
-        columns: Texts by the position of the field; NULL for NULL.
-    """
-
-    n_rows: int
-    columns: dict[int, pa.Array]
-
-
 def csv_fields(
-    lines: Lines, records: CsvRecords, positions: Sequence[int], *, is_start: bool
+    lines: Lines, records: CsvRecords, columns: Sequence[TextColumn], *, is_start: bool
 ) -> Fields:
     """Return some fields of the records in lines.
 
     Args:
         lines: Lines of a part of a file.
         records: How lines are split.
-        positions: Fields to return.
+        columns: Columns to return.
         is_start: Whether the file begins with these lines.
 
     Raises:
@@ -73,6 +48,7 @@ def csv_fields(
     delimiters, of_line = delimiters[of_line >= 0], of_line[of_line >= 0]
     counts = np.bincount(of_line, minlength=n_lines) + 1
     is_broken = ~is_quoted & (counts != records.n_fields)
+    positions = sorted({column.field for column in columns})
     first_broken = int(is_broken.argmax()) if is_broken.any() else n_lines
     quoted = np.flatnonzero(is_quoted[:first_broken])
     rows = _quoted_rows(lines, records, quoted, positions)
@@ -81,7 +57,7 @@ def csv_fields(
     plain = np.flatnonzero(~is_quoted)
     cuts = delimiters[~is_quoted[of_line]].reshape(len(plain), records.n_fields - 1)
     order = np.concatenate([plain, quoted]).argsort(kind="stable") if len(quoted) else None
-    columns = {}
+    texts_of: dict[int, pa.Array] = {}
     for place, position in enumerate(positions):
         starts = lines.starts[plain] if position == 0 else cuts[:, position - 1] + 1
         is_last = position == records.n_fields - 1
@@ -94,8 +70,8 @@ def csv_fields(
         if order is not None:
             others = pa.array([row[place] for row in rows], pa.string())
             texts = pa.concat_arrays([texts, others]).take(pa.array(order))
-        columns[position] = texts
-    return Fields(n_lines, columns)
+        texts_of[position] = texts
+    return Fields(n_lines, {column.name: texts_of[column.field] for column in columns})
 
 
 def slices(data: bytes, starts: Int64Array, ends: Int64Array) -> pa.Array:

@@ -42,11 +42,13 @@ class Lines:
         data: UTF-8 with the lines in order.
         starts: Offset of each line.
         ends: Offset after each line.
+        is_repaired: Whether bytes that were not UTF-8 have been replaced.
     """
 
     data: bytes
     starts: Int64Array
     ends: Int64Array
+    is_repaired: bool = False
 
     def text(self, number: int) -> str:
         """Return a line."""
@@ -85,11 +87,13 @@ def read_lines(part: FilePart) -> Lines:
         data = data.removeprefix(_BOM)
     if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
         data = _CARRIAGE_RETURN.sub(b"\n", data)
+    is_repaired = False
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError:
             data = data.decode(errors="replace").encode()
+            is_repaired = True
     characters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(characters == ord("\n"))
     if len(data) and data[-1] != ord("\n"):
@@ -98,7 +102,7 @@ def read_lines(part: FilePart) -> Lines:
     if b"\r" in data:
         before = characters[np.maximum(ends - 1, 0)] == ord("\r")
         ends = ends - (before & (ends > starts))
-    return Lines(data, starts, ends)
+    return Lines(data, starts, ends, is_repaired)
 
 
 class _readable:  # reads like `suppress`

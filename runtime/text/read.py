@@ -13,7 +13,9 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.in_process.text import TextSource
-from runtime.text.csv_fields import BrokenRecordError, Fields, csv_fields
+from runtime.text.csv_fields import csv_fields
+from runtime.text.fields import BrokenRecordError, Fields
+from runtime.text.json_fields import json_fields
 from runtime.text.lines import FilePart, parts_of, read_lines
 from runtime.text.values import convert
 
@@ -59,10 +61,10 @@ def read_part(
 def _fields(source: TextSource, part: FilePart) -> Fields:
     """Return the texts of the columns of a part."""
     lines = read_lines(part)
-    assert source.records is not None
-    positions = sorted({column.field for column in source.columns})
     try:
-        return csv_fields(lines, source.records, positions, is_start=part.start == 0)
+        if source.records is None:
+            return json_fields(lines, source.columns, source.first)
+        return csv_fields(lines, source.records, source.columns, is_start=part.start == 0)
     except BrokenRecordError as broken:
         _raise(source.broken, part.file.path, broken.record)
 
@@ -80,9 +82,9 @@ class _Rows:
         self.n_rows = fields.n_rows
         self._source = source
         self._path = part.file.path
-        self._texts = dict(fields.columns)
+        self._texts = dict(fields.texts)
         self._columns = {column.name: column for column in source.columns}
-        self._values: dict[str, pa.Array] = {}
+        self._values = dict(fields.values)
         values = part.file.partition_values
         for column, value in zip(source.partition_columns, values, strict=True):
             constant = pa.scalar(value, arrow_type(column.type))
@@ -119,7 +121,7 @@ class _Rows:
     def _value(self, name: str) -> pa.Array:
         if name not in self._values:
             column = self._columns[name]
-            texts = self._texts[column.field]
+            texts = self._texts[name]
             values, is_misfit = convert(texts, column, self._source.notation)
             if is_misfit.true_count:
                 text = texts.filter(is_misfit)[0].as_py()

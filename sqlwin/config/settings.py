@@ -162,9 +162,9 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.in-process.max-bytes",
             Type.MEMORY,
             "1 gb",
-            "maximum bytes of rows in Parquet and CSV files that a query reads in this process, "
-            "without Spark; 0: never. The default is lower on a machine with less than 16 GB, and "
-            "off in a session with its own Spark (`--master`, `master=`, `spark=`)",
+            "maximum bytes of rows in Parquet, CSV and JSON files that a query reads in this "
+            "process, without Spark; 0: never. The default is lower on a machine with less than "
+            "16 GB, and off in a session with its own Spark (`--master`, `master=`, `spark=`)",
         ),
         Setting(
             "sqlwin.materialized.in-process-bytes",

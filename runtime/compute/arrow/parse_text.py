@@ -179,12 +179,19 @@ def _decimals(values: pa.Array, type_: pa.DataType) -> pa.Array:
     unit = Decimal(1).scaleb(-type_.scale)
 
     def number(text: str) -> Decimal | None:
-        return _decimal(text, unit, type_.precision)
+        return decimal_of(text, unit, type_.precision)
 
     return _one_by_one(trimmed, parsed, pc.invert(is_exact), number)
 
 
-def _decimal(text: str, unit: Decimal, precision: int) -> Decimal | None:
+def decimal_of(text: str, unit: Decimal, precision: int) -> Decimal | None:
+    """Return a text as a decimal, rounded half up; None if it is not one or does not fit.
+
+    Args:
+        text: Text without blanks around it.
+        unit: Smallest positive value of the result's type.
+        precision: Digits of the type.
+    """
     if _DECIMAL.fullmatch(text) is None:
         return None
     exponent = text.lower().partition("e")[2]

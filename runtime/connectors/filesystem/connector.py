@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from runtime.frames.arrow_rows import BatchRows
 
 # Formats that this process can read
-TEXT_FORMATS = ("csv",)
+TEXT_FORMATS = ("csv", "json")
 
 
 def validate(spec: TableSpec) -> None:

@@ -1,4 +1,4 @@
-"""Describe CSV files that a process reads without Spark, or why only Spark reads them.
+"""Describe CSV and JSON files that a process reads without Spark, or why only Spark reads them.
 
 Imports no PySpark. `runtime.text` reads the files.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runtime.connectors.declarations import DECIMAL, TEXT
@@ -17,7 +18,7 @@ from runtime.errors import ExecutionError
 from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, unlike_spark
 from runtime.options.checks import option_values
-from runtime.options.formats import TIME_UNITS, column_formats, spark_options
+from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
 from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files
 from runtime.scan.paths import expand
 from runtime.spark.files import resolve
@@ -28,6 +29,7 @@ from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column, TableColumn, TableSpec
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
+from runtime.text.json_record import parse_record
 from runtime.text.lines import FilePart, read_lines
 from runtime.text.patterns import pattern_regex
 
@@ -42,13 +44,19 @@ _CSV_OPTIONS = frozenset(
     "csv.thousands-separator csv.number-symbols header sep delimiter quote comment "
     "nullvalue csv.header csv.sep csv.delimiter csv.quote csv.nullvalue".split()
 )
+_JSON_OPTIONS = frozenset(
+    "json.fail-on-missing-field json.timestamp-format.standard json.encode.ignore-null-fields "
+    "json.null-literals".split()
+)
 _TYPES = frozenset(
     "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
 )
 _ALIASES = {"integer": "int", "timestamp_ltz": "timestamp"}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
-# Bytes of a file in which the header must end
-_HEADER_BYTES = 1 << 20
+# Bytes of a file in which its first lines must end
+_HEAD_BYTES = 1 << 20
+# Lines of JSON whose field names Spark reads
+_SAMPLED_LINES = 100
 
 
 class _OnlySpark(Exception):
@@ -90,31 +98,75 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
     if listing.partition_columns or spec.partitioned_by:
         raise _OnlySpark("Spark reads text with partitions")
     files = _files(listing)
-    options = spark_options(spec, "csv")
-    records = _records(spec, options)
-    zone = settings_of(spark).get("spark.sql.session.timeZone")
+    file_format = format_of(values) or ""
+    options = spark_options(spec, file_format)
     notation = Notation(
-        nulls=_words(values, "csv.null-literals"),
+        nulls=_words(values, f"{file_format}.null-literals"),
         thousands=(group := values.get("csv.thousands-separator", "")),
         decimal=values.get("csv.decimal-separator", "," if group == "." else "."),
         symbols=_words(values, "csv.number-symbols"),
-        zone=zone,
+        zone=settings_of(spark).get("spark.sql.session.timeZone"),
     )
-    fields = _field_names(spec, records, files)
-    reading = _file_reading(spec, options, notation)
-    n_fields = len(fields)
-    records = CsvRecords(
-        n_fields,
-        records.delimiter,
-        records.quote,
-        records.comment,
-        records.null,
-        records.has_header,
-    )
-    formats = column_formats(spec)
-    read = tuple(_column(spec, column, fields, formats, reading) for column in columns)
+    reading = _file_reading(spec, file_format, options, notation)
     broken = f"{RECORD}{BETWEEN}{reading.text()}"
+    formats = column_formats(spec)
+    if file_format == "json":
+        keys = _keys(spec, files)
+
+        def json_column(column: Column) -> TextColumn:
+            described = _column(spec, column, formats, reading)
+            is_cast = _is_cast(described, notation)
+            if not is_cast and described.type in ("date", "timestamp"):
+                raise _OnlySpark(f"Spark reads {column.name} as {_shown_type(described.type)}")
+            return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
+
+        first, *_ = spec.physical_columns
+        checked = json_column(Column(first.name, _spark_type(first)))
+        read = tuple(map(json_column, columns))
+        return TextSource(values["path"], files, read, None, notation, checked, broken=broken)
+    records = _records(spec, options)
+    fields = _field_names(spec, records, files)
+    records = replace(records, n_fields=len(fields))
+
+    def csv_column(column: Column) -> TextColumn:
+        place = fields.index(column.name.lower())
+        return _column(spec, column, formats, replace(reading, index=place), place)
+
+    read = tuple(map(csv_column, columns))
     return TextSource(values["path"], files, read, records, notation, broken=broken)
+
+
+def _is_cast(column: TextColumn, notation: Notation) -> bool:
+    """Return whether a field in JSON is read as text and cast; see `text.TextReading.converts`."""
+    if column.pattern:
+        return True
+    return column.type != "string" and (bool(notation.nulls) or column.type == "timestamp_ntz")
+
+
+def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
+    """Return the names of JSON fields by lower-case name of their column.
+
+    Spark takes the spelling from the first lines of some files.
+    """
+    spelled: dict[str, set[str]] = {}
+    for file in files:
+        try:
+            lines = read_lines(FilePart(file, 0, min(file.n_bytes, _HEAD_BYTES)))
+        except ExecutionError as error:
+            raise _OnlySpark(error.message) from error
+        if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= _SAMPLED_LINES:
+            raise _OnlySpark(f"the first lines of {file.path} are long")
+        for number in range(min(len(lines.starts), _SAMPLED_LINES)):
+            objects = parse_record(lines.text(number)) or []
+            for name in (name for fields in objects for name, _ in fields):
+                spelled.setdefault(name.lower(), set()).add(name)
+    keys = {}
+    for column in spec.physical_columns:
+        names = spelled.get(column.name.lower(), {column.name})
+        if len(names) > 1:
+            raise _OnlySpark(f"the field {column.name} has several spellings")
+        (keys[column.name.lower()],) = names
+    return keys
 
 
 def _words(values: Mapping[str, str], option: str) -> tuple[str, ...]:
@@ -123,9 +175,10 @@ def _words(values: Mapping[str, str], option: str) -> tuple[str, ...]:
 
 def _check_options(spec: TableSpec) -> None:
     """Check that this process implements all options of a table."""
+    is_json = format_of(option_values(spec)) == "json"
     for name, value in spec.options:
         lower_name = name.lower()
-        if lower_name in _SETTINGS or lower_name in _CSV_OPTIONS:
+        if lower_name in _SETTINGS or lower_name in (_JSON_OPTIONS if is_json else _CSV_OPTIONS):
             continue
         if lower_name.startswith("fields.") and lower_name.endswith(".format"):
             if value not in TIME_UNITS and value != ISO and pattern_regex(value) is None:
@@ -194,23 +247,23 @@ def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]
 
 def _header(file: ScanFile, records: CsvRecords) -> str | None:
     """Return the header of a file, None if it has no line."""
-    n_bytes = min(file.n_bytes, _HEADER_BYTES)
+    n_bytes = min(file.n_bytes, _HEAD_BYTES)
     try:
         lines = read_lines(FilePart(file, 0, n_bytes))
     except ExecutionError as error:
         raise _OnlySpark(error.message) from error
     header = header_of(lines, records.comment)
     if n_bytes < file.n_bytes and (header is None or b"\n" not in lines.data):
-        raise _OnlySpark(f"the header of {file.path} has more than {_HEADER_BYTES} bytes")
+        raise _OnlySpark(f"the header of {file.path} has more than {_HEAD_BYTES} bytes")
     return header
 
 
 def _column(
     spec: TableSpec,
     column: Column,
-    fields: Sequence[str],
     formats: Mapping[str, str],
     reading: FileReading,
+    place: int = 0,
 ) -> TextColumn:
     name = column.name.lower()
     declared = {c.name.lower(): c for c in spec.physical_columns}.get(name)
@@ -220,16 +273,11 @@ def _column(
     if type_ != column.type:
         raise _OnlySpark(f"Spark reads {column.name} as {column.type.upper()}")
     pattern = formats.get(name, "")
-    place = fields.index(name)
-    shown = pattern if pattern != ISO else ""
-    of_column = FileReading(
-        **{
-            **reading.__dict__,
-            "column": declared.name,
-            "type": _shown_type(type_),
-            "pattern": shown,
-            "index": place,
-        }
+    of_column = replace(
+        reading,
+        column=declared.name,
+        type=_shown_type(type_),
+        pattern=pattern if pattern != ISO else "",
     )
     misfit = f"{VALUE}{BETWEEN}{of_column.text()}"
     return TextColumn(column.name, type_, place, pattern=pattern, misfit=misfit)
@@ -252,13 +300,15 @@ def _shown_type(type_: str) -> str:
     return shown.get(type_, type_.upper())
 
 
-def _file_reading(spec: TableSpec, options: Mapping[str, str], notation: Notation) -> FileReading:
+def _file_reading(
+    spec: TableSpec, file_format: str, options: Mapping[str, str], notation: Notation
+) -> FileReading:
     """Return what messages need to find a line; see `text.TextReading`."""
     get = options.get
     fields = tuple((c.name, _shown_type(_spark_type(c))) for c in spec.physical_columns)
     return FileReading(
         table=spec.name,
-        format="csv",
+        format=file_format,
         fields=fields,
         delimiter=get("sep", get("delimiter", ",")),
         quote=get("quote", '"'),

@@ -16,7 +16,8 @@ class TextColumn:
         name: Name of the column.
         type: Spark's name of its type.
         field: Position of the field in a CSV record.
-        key: Name of the field in JSON. Empty if no file has it.
+        key: Name of the field in JSON.
+        is_cast: Whether a field in JSON is read as text and then cast. CSV always is.
         pattern: Time pattern; empty for the forms that a cast accepts.
         misfit: Task message for a value that does not fit, up to the file; see
             `runtime.detection.places`.
@@ -26,6 +27,7 @@ class TextColumn:
     type: str
     field: int = 0
     key: str = ""
+    is_cast: bool = False
     pattern: str = ""
     misfit: str = ""
 
@@ -84,6 +86,8 @@ class TextSource:
         files: Files with their sizes, in the order of their paths.
         columns: Columns to read.
         records: How lines become records. None: each line is a JSON object.
+        first: First column of a table of JSON, which Spark reads with each record, unless it is
+            cast.
         notation: How values are written.
         partition_columns: Columns to read that come from directory names.
         broken: Task message for a record that does not fit, up to the file; see
@@ -95,6 +99,7 @@ class TextSource:
     columns: tuple[TextColumn, ...]
     records: CsvRecords | None
     notation: Notation
+    first: TextColumn | None = None
     partition_columns: tuple[Column, ...] = ()
     broken: str = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,10 +113,12 @@ def fitting(texts: list[str], column: TextColumn, notation: Notation) -> list[st
     return list(filter(fits, texts))
 
 
-def create(session: Session, path: Path, columns: str, options: str = "") -> None:
+def create(
+    session: Session, path: Path, columns: str, options: str = "", file_format: str = "csv"
+) -> None:
     session.execute(
         f"CREATE OR REPLACE TABLE t ({columns}) WITH ('connector' = 'filesystem', 'path' = '{path}', "
-        f"'format' = 'csv'{options})"
+        f"'format' = '{file_format}'{options})"
     )
 
 
@@ -234,6 +237,127 @@ def test_values_are_read_like_spark(
         "'csv.number-symbols' = '€|%'",
     )
     assert len(compare("SELECT * FROM t")) == len(fit)
+
+
+JSON_VALUES = (
+    """1 -1 1.5 1.50 1e3 -0 -0.0 01 1. .5 +1 true false null "x" "" "1" "1.5" NaN "NaN" Infinity -INF
+    "INF" "-INF" +Infinity [1,2] {"b":1} 'q' "\\u00e9" "\\x" 9223372036854775808 128 1e400 "1,5" []
+    12345678901234567890.5 "\\ud83d" 3.4028236e38 "2024-01-31T10:00:00" "n/a" 1700000000123.5 -129"""
+).split()
+JSON_LINES = (
+    '{} [] null 1 "x" [{"a":1},{"a":2}] [{"a":1},null] {"a":1}{"a":2} {"a":1 {\'a\':1} {"A":1} '
+    '{"a":1,"a":2} {"a":"x","a":2} {"b":[1,{"a":5}],"a":3} {"a":1,} {"b":nope,"a":1} \ufeff{"a":1} '
+    '{"\\u0061":1} {"a":1}//c []x [[{"a":1}]] {"b":"\\q","a":1} {"b":{"c":1,},"a":1}'
+).split(" ")
+JSON_TYPES = (
+    ("STRING", "string", ""),
+    ("BIGINT", "bigint", ""),
+    ("TINYINT", "tinyint", ""),
+    ("DOUBLE", "double", ""),
+    ("FLOAT", "float", ""),
+    ("BOOLEAN", "boolean", ""),
+    ("DECIMAL(10, 2)", "decimal(10,2)", ""),
+    ("TIMESTAMP(3)", "timestamp_ntz", ""),
+    ("TIMESTAMP_LTZ(3)", "timestamp", ", 'fields.a.format' = 'epoch-millis'"),
+    ("DATE", "date", ", 'fields.a.format' = 'ISO-8601'"),
+    ("DOUBLE", "double", ", 'json.null-literals' = 'n/a|x'"),
+)
+
+
+def outcome_of_line(session: Session, path: Path, line: str) -> bool:
+    """Return whether this process reads a file of one line."""
+    path.write_text(line + "\n", encoding="utf-8", errors="surrogatepass")
+    try:
+        session.execute("SELECT a FROM t")[0].to_arrow()
+    except sqlwin.SqlwinError:
+        return False
+    return True
+
+
+@pytest.mark.long
+def test_nasty_json_has_the_rows_of_spark(
+    fresh_session: Session, compare: Compare, tmp_path: Path
+) -> None:
+    lines = [f'{{"a": {value}}}' for value in JSON_VALUES] + JSON_LINES
+    lines += [f'{{"i":"", "a":{value} , "z":[{{}}]}}' for value in JSON_VALUES]
+    lines = list(dict.fromkeys([*lines, *changed_texts(lines, 700, 3)]))
+    here = without_spark()
+    for type_, _, options in JSON_TYPES:
+        path = tmp_path / "a.json"
+        path.write_text('{"a":null}\n')
+        create(here, path, f"a {type_}", options, "json")
+        is_read = [outcome_of_line(here, path, line) for line in lines]
+        fit = [line for line, fits in zip(lines, is_read, strict=True) if fits]
+        # the spelling of fields is taken from the first lines
+        text = "\n \n".join([*['{"a":null}'] * 100, *fit])
+        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        create(fresh_session, path, f"a {type_}", options, "json")
+        assert len(compare("SELECT a FROM t")) > 100, type_
+        assert not isinstance(compare("SELECT COUNT(*) AS n FROM t"), str)
+        for line in [line for line, fits in zip(lines, is_read, strict=True) if not fits][:6]:
+            path.write_text('{"a":null}\n' * 100 + line, errors="surrogatepass")
+            assert isinstance(compare("SELECT a FROM t"), str), line
+            compare("SELECT COUNT(*) AS n FROM t")
+
+
+def test_json_is_read_without_spark(tmp_path: Path) -> None:
+    rows = [{"ID": i, "name": f"é{i}", "ok": i % 2 == 0, "tags": ["a", i]} for i in range(300)]
+    path = tmp_path / "a.json"
+    path.write_text(
+        "\n".join(json.dumps(row, ensure_ascii=i % 3 == 0) for i, row in enumerate(rows))
+    )
+    session = without_spark()
+    create(session, path, "id BIGINT, name STRING, ok BOOLEAN, tags STRING, x INT", "", "json")
+    (result,) = session.execute("SELECT * FROM t WHERE id >= 10")
+    expected = [
+        {
+            "id": row["ID"],
+            "name": row["name"],
+            "ok": row["ok"],
+            "tags": json.dumps(row["tags"]),
+            "x": None,
+        }
+        for row in rows[10:]
+    ]
+    assert result.to_arrow().to_pylist() == expected
+    (counted,) = session.execute("SELECT ok, COUNT(*) AS n FROM t GROUP BY ok ORDER BY ok")
+    assert counted.to_arrow().to_pylist() == [{"ok": False, "n": 150}, {"ok": True, "n": 150}]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"n": "x"}', "column `n`: 'x' is not a valid INT"),
+        ('{"n": 3', "'{\"n\": 3' is not valid JSON"),
+        ('{"k": 1}', "column `k`: '1' is not a valid BOOLEAN"),
+    ],
+)
+def test_a_json_misfit_is_an_error_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    (tmp_path / "a.json").write_text('{"n": 1}\n\n' + line)
+    session = without_spark()
+    create(session, tmp_path / "a.json", "k BOOLEAN, n INT", "", "json")
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        session.execute("SELECT SUM(n) AS s FROM t")[0].to_arrow()
+    assert "a.json, line 3" in caught.value.message and expected in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "lines", "reason"),
+    [
+        ("a INT", ", 'multiLine' = 'true'", "{}", "the table has the option 'multiLine'"),
+        ("a DATE", "", "{}", "Spark reads a as DATE"),
+        ("a INT", "", '{"a":1}\n{"A":1}', "the field a has several spellings"),
+        ("a INT", ", 'json.records' = 'r'", "{}", "the table has the option 'json.records'"),
+    ],
+)
+def test_explain_says_what_in_json_needs_spark(
+    tmp_path: Path, columns: str, options: str, lines: str, reason: str
+) -> None:
+    (tmp_path / "a.json").write_text(lines)
+    session = without_spark()
+    create(session, tmp_path / "a.json", f"b INT, {columns}", options, "json")
+    place = session.explain("SELECT a FROM t").partition("== Execution ==\n")[2]
+    assert place == f"on Spark: {reason}\n"
 
 
 def test_clean_files_have_the_rows_of_the_csv_module(tmp_path: Path) -> None:
