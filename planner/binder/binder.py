@@ -20,6 +20,7 @@ from planner.aggregates.calls import (
     skip_nulls,
 )
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
+from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.joins.semi_join import bind_semi_join
 from planner.binder.joins.window_join import bind_join
@@ -212,7 +213,7 @@ class _Binder(Relations):
         scope = self._lift_ctes(query, scope)
         for part in parts_below(query):
             if isinstance(part, WindowFunctionCall):
-                if part is not only_window_function(query):
+                if part is not only_window_function(query) or part.kind == "GAP_FILL":
                     self._replace_window_function(part, scope)
             elif isinstance(part, exp.Table):
                 self._expand_view(part, scope)
@@ -493,7 +494,9 @@ class _Binder(Relations):
     def _put_placeholder(self, function: WindowFunctionCall, node: Node) -> None:
         table = relation(self.placeholder(node))
         alias = function.args.get("alias")
-        if alias is not None:
+        if alias is not None and function.kind == "GAP_FILL":
+            table.set("alias", alias.copy())
+        elif alias is not None:
             # The columns have been renamed below.
             table.set("alias", exp.TableAlias(this=alias.this))
         elif isinstance(function.args["data"], exp.Table):
@@ -503,7 +506,23 @@ class _Binder(Relations):
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
+        if function.kind == "GAP_FILL":
+            if self.strict:
+                raise strict_error(
+                    "GAP_FILL is not supported", function.this, self.sql, "remove it"
+                )
+            data = self._data(function, scope)
+            return bind_gap_fill(function, data, self, scope, self.bind_query, self.fill)
         return with_date(*self._bind_window(function, scope))
+
+    def _data(self, function: WindowFunctionCall, scope: Scope) -> Node:
+        """Return the data of a window function."""
+        data = function.args["data"]
+        if isinstance(data, WindowFunctionCall):
+            return self.window_function(data, scope)
+        if isinstance(data, exp.Table):
+            return self.scan(data, scope)
+        return self.bind_query(data.unnest(), scope)
 
     def _bind_window(
         self, function: WindowFunctionCall, scope: Scope
@@ -515,13 +534,7 @@ class _Binder(Relations):
         window = window_of(function, self.sql)
         if self.strict:
             check_function(function, window, self.sql)
-        data = function.args["data"]
-        if isinstance(data, WindowFunctionCall):
-            source: Node = self.window_function(data, scope)
-        elif isinstance(data, exp.Table):
-            source = self.scan(data, scope)
-        else:
-            source = self.bind_query(data.unnest(), scope)
+        source = self._data(function, scope)
         time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
         is_date = time.type == "date"
         if is_date:

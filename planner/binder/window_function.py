@@ -71,6 +71,8 @@ class _Parameters:
             return self._hop()
         if self.kind == "CUMULATE":
             return self._cumulate()
+        if self.kind == "GAP_FILL":
+            return self._tumble("step")
         gap = self._positive("gap")
         if gap.months:
             raise self._error(
@@ -80,9 +82,9 @@ class _Parameters:
             )
         return SessionWindow(gap.us)
 
-    def _tumble(self) -> Tumble | CalendarTumble:
-        size = self._positive("size")
-        offset = self._offset(size, "size")
+    def _tumble(self, parameter: str = "size") -> Tumble | CalendarTumble:
+        size = self._positive(parameter)
+        offset = self._offset(size, parameter)
         if size.months:
             return CalendarTumble(size.months, offset.months % size.months, offset.us)
         return Tumble(size.us, offset.us)

@@ -30,7 +30,7 @@ def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analy
     return error
 
 
-_WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "GAP_FILL")
 
 
 def hint_at_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:

@@ -118,11 +118,12 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
     """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
 
     Arguments:
-        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE or SESSION.
+        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION or GAP_FILL.
         data: An `exp.Table` or an `exp.Subquery` without an alias.
         timecol: An `exp.Identifier`.
         size, slide, step, gap, offset, emitonlyonupdate: Expressions as written.
-        partition: Columns of PARTITION BY inside SESSION, as a list.
+        fill, from, to, keys: Arguments of GAP_FILL: items as an `exp.Tuple`, two times, a query.
+        partition: Columns of PARTITION BY inside SESSION and GAP_FILL, as a list.
         alias: An `exp.TableAlias`, with or without column names.
         names: Three identifiers if the window columns are renamed.
 
@@ -141,6 +142,10 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         "gap": False,
         "offset": False,
         "emitonlyonupdate": False,
+        "fill": False,
+        "from": False,
+        "to": False,
+        "keys": False,
         "partition": False,
         "alias": False,
         "names": False,
@@ -152,7 +157,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
     @property
     def kind(self) -> str:
-        """TUMBLE, HOP, CUMULATE or SESSION."""
+        """TUMBLE, HOP, CUMULATE, SESSION or GAP_FILL."""
         return str(self.this.name).upper()
 
 

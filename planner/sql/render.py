@@ -199,6 +199,13 @@ class SparkSqlGenerator(SparkGenerator):
         flag = expression.args.get("emitonlyonupdate")
         if flag is not None:
             arguments.append(self.sql(flag))
+        for parameter in ("fill", "from", "to", "keys"):
+            if expression.args.get(parameter) is not None:
+                value = expression.args[parameter]
+                text = self.sql(value)
+                if isinstance(value, exp.Tuple):
+                    text = f"({self.expressions(value, flat=True)})"
+                arguments.append(f"{parameter.upper()} => {text}")
         sample = self.sql(expression, "sample")
         alias = self.sql(expression, "alias")
         pivots = self.expressions(expression, key="pivots", sep="", flat=True)

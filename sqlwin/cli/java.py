@@ -19,7 +19,7 @@ _SPARKS = re.compile(
     r"|\bshow\s+(functions|databases|schemas|catalogs|columns|partitions)\b",
     re.I | re.S,
 )
-_WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|materialized)\s*[(\s]", re.I)
+_WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|gap_fill|materialized)\s*[(\s]", re.I)
 _JOIN = re.compile(r"\bjoin\b", re.I)
 _TABLE_AS = re.compile(
     r"create\s+(or\s+replace\s+)?table\b.*\bas\s+(select|with|values)\b", re.I | re.S

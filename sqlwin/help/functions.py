@@ -47,6 +47,18 @@ def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> F
     return FunctionHelp(name, signature, summary, f"{text}\n{_COLUMNS}", example, drawn)
 
 
+_GAP_FILL = """\
+Each key gets rows from its first to its last window, or between FROM and TO. The time of an
+added row is the start of its window. FILL => (price = LOCF, n = 0) gives values to columns:
+LOCF, LINEAR, a constant; others are NULL. KEYS => (SELECT item FROM items) adds keys without
+rows. After GROUP BY, the clause FILL does the same for windows."""
+_GAPS = """\
+        10:00     10:05     10:10     10:15
+        ├─────────┼─────────┼─────────┼─────────
+rows    1                             4
+LOCF    1         1         1         4
+LINEAR  1         2         3         4"""
+
 WINDOWS: Mapping[str, FunctionHelp] = {
     function.name: function
     for function in (
@@ -88,6 +100,16 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             "own sessions.",
             "SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '5' MINUTES)",
             picture("SESSION", step=5, size=5, until=40),
+        ),
+        FunctionHelp(
+            "GAP_FILL",
+            "GAP_FILL(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), step [, FILL => ...] "
+            "[, FROM => ...] [, TO => ...] [, KEYS => ...])",
+            "rows of a table, and a row for each window of the step that has none",
+            _GAP_FILL,
+            "SELECT * FROM TABLE(GAP_FILL(TABLE bids PARTITION BY item, DESCRIPTOR(ts),\n"
+            "  INTERVAL '5' MINUTES, FILL => (price = LOCF)));",
+            _GAPS,
         ),
     )
 }

@@ -63,18 +63,24 @@ def parse_fill(parser: TokenParser) -> FillClause:
         node.set("end", _bound(parser, "TO"))
     if parser.is_at_words("KEYS", "("):
         parser._advance()
-        start = parser._curr
-        keys = parser._parse_wrapped(parser._parse_select)
-        if not isinstance(keys, exp.Query):
-            parser.fail(
-                "KEYS needs a query for the keys",
-                start,
-                parser._prev,
-                hint="for example KEYS (SELECT k FROM devices)",
-            )
-        node.set("keys", parser.span(exp.Subquery(this=keys.unnest()), start))
+        node.set("keys", parse_keys(parser))
     parser.span(node, first)
     return node
+
+
+def parse_keys(parser: TokenParser) -> exp.Expr:
+    """Read the query of the keys, in parentheses.
+
+    Raises:
+        SqlSyntaxError: It is no query. Has a position.
+    """
+    start = parser._curr
+    keys = parser._parse_wrapped(parser._parse_select) if parser.is_at(TokenType.L_PAREN) else None
+    if not isinstance(keys, exp.Query):
+        parser.fail(
+            "KEYS needs a query for the keys", start, hint="for example (SELECT k FROM devices)"
+        )
+    return parser.span(exp.Subquery(this=keys.unnest()), start)
 
 
 def parse_fill_items(parser: TokenParser) -> list[exp.Expr]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -28,7 +29,10 @@ SIGNATURES = {
     "HOP": Signature(("data", "timecol", "slide", "size"), ("offset",)),
     "CUMULATE": Signature(("data", "timecol", "step", "size"), ("offset", "emitonlyonupdate")),
     "SESSION": Signature(("data", "timecol", "gap")),
+    "GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys")),
 }
+# Window functions whose data may have PARTITION BY
+PARTITIONED = ("SESSION", "GAP_FILL")
 
 
 def usage(kind: str) -> str:
@@ -41,9 +45,13 @@ def usage(kind: str) -> str:
         'SESSION(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), gap)'
     """
     signature = SIGNATURES[kind]
-    data = "TABLE data [PARTITION BY keys]" if kind == "SESSION" else "TABLE data"
+    data = "TABLE data [PARTITION BY keys]" if kind in PARTITIONED else "TABLE data"
     required = ", ".join((data, "DESCRIPTOR(timecol)", *signature.required[2:]))
-    optional = "".join(f" [, {parameter}]" for parameter in signature.optional)
+    if kind == "GAP_FILL":
+        texts: Iterable[str] = (f"{name.upper()} => ..." for name in signature.optional)
+    else:
+        texts = signature.optional
+    optional = "".join(f" [, {text}]" for text in texts)
     return f"{kind}({required}{optional})"
 
 

@@ -12,8 +12,9 @@ from planner.sql.nodes import LENIENCIES, Leniency, WindowFunctionCall
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from sqlwin.parser.base import STRINGS, TokenParser
+from sqlwin.parser.fill import parse_fill_items, parse_keys
 from sqlwin.parser.intervals import parse_short_duration
-from sqlwin.parser.signatures import SIGNATURES, is_window_call, usage
+from sqlwin.parser.signatures import PARTITIONED, SIGNATURES, is_window_call, usage
 
 
 def is_window_function(parser: TokenParser) -> bool:
@@ -109,13 +110,14 @@ class _CallReader:
         while parser._curr and parser._curr.token_type != TokenType.R_PAREN:
             argument = parser._curr
             has_name = parser._next.token_type == TokenType.FARROW
-            if is_named is not None and has_name != is_named:
+            may_mix = kind == "GAP_FILL" and has_name
+            if is_named is not None and has_name != is_named and not may_mix:
                 parser.fail(
                     f"{kind} cannot mix named and positional arguments",
                     argument,
                     hint=f"name all arguments or none: {self.usage}",
                 )
-            is_named = has_name
+            is_named = has_name if is_named is None else is_named
             if has_name:
                 parameter = self._parameter(argument)
                 parser._advance(2)
@@ -127,7 +129,8 @@ class _CallReader:
             else:
                 # Surplus arguments are only counted.
                 n = len(positional)
-                positional.append(self._argument(parameters[n] if n < len(parameters) else ""))
+                most = self.signature.required if kind == "GAP_FILL" else parameters
+                positional.append(self._argument(most[n] if n < len(most) else ""))
             if not parser._match(TokenType.COMMA):
                 break
             if parser.is_at(TokenType.R_PAREN):
@@ -138,6 +141,7 @@ class _CallReader:
             self._check_named()
             return
         self._check_count(len(positional))
+        parameters = tuple(p for p in parameters if p not in self.arguments)
         if kind == "CUMULATE" and len(positional) == 5 and isinstance(positional[4], exp.Boolean):
             # CUMULATE(..., step, size, TRUE) omits the offset, which is not a boolean.
             parameters = tuple(p for p in parameters if p != "offset")
@@ -145,6 +149,8 @@ class _CallReader:
 
     def _check_count(self, n: int) -> None:
         least, most = len(self.signature.required), len(self.signature.parameters)
+        if self.kind == "GAP_FILL":
+            most = least
         if least <= n <= most:
             return
         allowed = str(least)
@@ -197,6 +203,10 @@ class _CallReader:
             return self._data()
         if parameter == "timecol":
             return self._descriptor()
+        if parameter == "fill":
+            return self._fill_items()
+        if parameter == "keys":
+            return parse_keys(self.parser)
         parser, kind = self.parser, self.kind
         first = parser._curr
         if parser.is_at_words("DESCRIPTOR", "("):
@@ -212,6 +222,16 @@ class _CallReader:
         if value is None:
             self._fail(f"missing argument of {kind}", first)
         return parser.span(value, first)
+
+    def _fill_items(self) -> exp.Expr:
+        """Read the list of FILL, as an `exp.Tuple`."""
+        parser = self.parser
+        first = parser._curr
+        if not parser.is_at(TokenType.L_PAREN):
+            parser.fail(
+                "FILL needs a list in parentheses", first, hint="for example FILL => (n = 0)"
+            )
+        return parser.span(exp.Tuple(expressions=parse_fill_items(parser)), first)
 
     # -- data and keys -------------------------------------------------------------------------
 
@@ -236,7 +256,7 @@ class _CallReader:
                 self._note("a table name must follow TABLE", first, parser._prev, right)
         parser.span(data, first)
         if parser._match(TokenType.PARTITION_BY):
-            if kind != "SESSION":
+            if kind not in PARTITIONED:
                 parser.fail(
                     f"{kind} does not support PARTITION BY, unlike SESSION",
                     parser._prev,
@@ -281,7 +301,7 @@ class _CallReader:
         column = parser._parse_column()
         if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
             parser.fail(
-                "PARTITION BY in SESSION must name columns",
+                f"PARTITION BY in {self.kind} must name columns",
                 first,
                 parser._prev if column is not None else None,
                 hint="compute the key in a subquery: TABLE (SELECT ..., expr AS key FROM t)",

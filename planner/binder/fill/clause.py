@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.binder.fill.values import constant_of, fillers_of
+from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
+from planner.binder.fill.values import fillers_of
 from planner.binder.grouping_sets import has_groupings, item_place
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import (
@@ -30,17 +31,11 @@ from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
     alias,
     bare_column,
-    cast_as,
     column,
-    is_flat_type,
-    relation,
-    select_all_from,
     to_sql,
-    union_all,
 )
 from planner.sql.nodes import FillClause, WindowFunctionCall, error_at, name_of_columns, span_of
 from planner.sql.parts import lone_source
-from planner.sql.render import SparkSql
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
@@ -279,7 +274,7 @@ class _FilledBlock:
             if role == "time":
                 last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
                 time = exp.Sub(this=column(end), expression=last_ms)
-                computed[part.name] = _cast(time, part.type)
+                computed[part.name] = flat_cast(time, part.type)
             elif role is not None and bounds[role] != part.name:
                 computed[part.name] = column(bounds[role] or end)
             else:
@@ -290,23 +285,24 @@ class _FilledBlock:
         fillers, texts = fillers_of(
             self.clause.expressions, values, self._not_filled(), self.sql, self.options.zone
         )
+        bounds_of = (self.clause.args.get("start"), self.clause.args.get("end"))
+        from_us, to_us = bounds_us(bounds_of, self.sql, self.options.zone)
         filling = GapFilling(
             attached.spec,  # type: ignore[arg-type]  # SESSION is refused
             tuple(key_names),
             attached.start,
             end,
             fillers,
-            from_us=self._bound("start"),
-            to_us=self._bound("end"),
-            is_of_instants=_is_of_instants(inner),
+            from_us=from_us,
+            to_us=to_us,
+            is_of_instants=is_of_instants(inner),
             max_windows=self.options.max_windows,
         )
-        filling = self._checked_bounds(filling)
         below = columns_of(inner, tuple(kept)) if len(kept) < len(inner.schema) else inner
-        declared = self._declared_keys(filling, tuple(kept), key_names)
-        if declared is not None:
-            every = select_all_from(relation(self.relations.placeholder(below)))
-            below = self.relations.sql_query(union_all([every, declared]), self.scope, tuple(kept))
+        keys_query = self.clause.args.get("keys")
+        below = with_declared_keys(
+            below, filling, keys_query, self.relations, self.scope, self.bind
+        )
         place_of = span_of(self.clause)
         return GapFill(tuple(kept), below, filling, texts, place=place_of), computed
 
@@ -317,73 +313,6 @@ class _FilledBlock:
             if not aggregates_in(expr):
                 reasons[item.alias_or_name.lower()] = "only columns with an aggregate are filled"
         return reasons
-
-    def _bound(self, which: str) -> int | None:
-        """Return FROM or TO in microseconds on the wall clock."""
-        bound = self.clause.args.get(which)
-        if bound is None:
-            return None
-        constant = constant_of(bound, "timestamp_ntz", self.options.zone)
-        if constant is None or not isinstance(constant.value, int):
-            raise error_at(
-                self.sql,
-                f"{'FROM' if which == 'start' else 'TO'} of FILL must be a constant time",
-                bound,
-                hint="for example TIMESTAMP '2026-01-31 10:00:00'",
-            )
-        return constant.value
-
-    def _checked_bounds(self, filling: GapFilling) -> GapFilling:
-        first, last = filling.from_us, filling.to_us
-        if first is not None and last is not None and first > last:
-            raise error_at(
-                self.sql,
-                "FROM of FILL is after TO",
-                self.clause.args["start"],
-                hint="FROM is where the first window starts, TO is where the last one ends",
-            )
-        return filling
-
-    def _declared_keys(
-        self, filling: GapFilling, schema: tuple[Column, ...], keys: list[str]
-    ) -> exp.Select | None:
-        """Return rows without windows that declare keys, or None if there are none.
-
-        Without keys, one such row makes the only key exist although no row does.
-        """
-        has_bounds = filling.from_us is not None and filling.to_us is not None
-        query = self.clause.args.get("keys")
-        if query is None:
-            if keys or not has_bounds:
-                return None
-            names: dict[str, exp.Expr] = {}
-        else:
-            if not has_bounds:
-                raise error_at(
-                    self.sql,
-                    "KEYS of FILL needs FROM and TO",
-                    query,
-                    hint="a key without rows has no first and last window: add FROM and TO",
-                )
-            node = self.bind(query.this.copy(), self.scope)
-            if len(node.schema) != len(keys):
-                raise error_at(
-                    self.sql,
-                    "KEYS of FILL must have one column for each key of GROUP BY",
-                    query,
-                    hint=f"keys of GROUP BY: {', '.join(keys)}" if keys else "remove KEYS",
-                )
-            types = {c.name: c.type for c in schema}
-            names = {
-                key: column(own.name)
-                if own.type == types[key]
-                else _cast(column(own.name), types[key])
-                for key, own in zip(keys, node.schema, strict=True)
-            }
-        items = [alias(names.get(c.name, _cast(exp.Null(), c.type)), c.name) for c in schema]
-        if query is None:
-            return exp.Select(expressions=items)
-        return self.relations.select(items, node)
 
     # -- the SELECT around ---------------------------------------------------------------------
 
@@ -453,13 +382,6 @@ class _FilledBlock:
         return error_at(self.sql, message, self.clause, hint=hint)
 
 
-def _cast(value: exp.Expr, type_: str) -> exp.Expr:
-    """Build a cast, which this process can compute for flat types."""
-    if not is_flat_type(type_):
-        return cast_as(value, type_)
-    return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))
-
-
 def _qualifiers(select: exp.Select) -> frozenset[str]:
     """Return the lower-case names before columns of the only source of a SELECT."""
     source = lone_source(select)
@@ -471,6 +393,6 @@ def _qualifiers(select: exp.Select) -> frozenset[str]:
     return frozenset(name.lower() for name in names if name)
 
 
-def _is_of_instants(node: Node) -> bool:
+def is_of_instants(node: Node) -> bool:
     """Return whether the windows of a node are of instants, on a clock that may skip times."""
     return any(n.time_type != "timestamp_ntz" for n in node.find_all(WindowTableFunction))

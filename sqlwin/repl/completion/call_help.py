@@ -45,10 +45,10 @@ def call_at(before: str) -> TypedCall | None:
 def parameters_of(name: str) -> tuple[str, ...]:
     """Return a function's parameters as shown in help, empty for unknown functions."""
     if name in WINDOW_FUNCTIONS:
-        from sqlwin.parser.signatures import SIGNATURES
+        from sqlwin.parser.signatures import PARTITIONED, SIGNATURES
 
         signature = SIGNATURES[name]
-        data = "TABLE data [PARTITION BY keys]" if name == "SESSION" else "TABLE data"
+        data = "TABLE data [PARTITION BY keys]" if name in PARTITIONED else "TABLE data"
         optional = tuple(f"[{parameter}]" for parameter in signature.optional)
         return (data, "DESCRIPTOR(timecol)", *signature.required[2:], *optional)
     return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "GAP_FILL")
 
 
 def _split(text: str) -> tuple[str, ...]:

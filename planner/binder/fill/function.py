@@ -1,0 +1,238 @@
+"""Bind GAP_FILL: rows of a table, and a row for every window of the grid without one.
+
+    GAP_FILL(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES, FILL => (v = LOCF))
+
+Rows that carry windows keep their own: only the windows between them are added. Other rows belong
+to windows of TUMBLE with the size of the step. The time of an added row is the start of its window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
+from planner.binder.fill.clause import FillOptions, is_of_instants
+from planner.binder.fill.values import fillers_of
+from planner.binder.relations import Relations, Scope
+from planner.binder.window_function import (
+    cast_to_date,
+    date_as_midnight,
+    partition_by_columns,
+    time_column,
+    window_of,
+)
+from planner.catalog import Schema
+from planner.nodes.logical import (
+    AttachedWindow,
+    GapFill,
+    NamedExpr,
+    Node,
+    Project,
+    WindowColumns,
+    WindowTableFunction,
+    columns_of,
+)
+from planner.nodes.windows import window_properties
+from planner.sql.build import column, function_call
+from planner.sql.intervals import render_duration, render_months
+from planner.sql.nodes import WindowFunctionCall, error_at, span_of
+from planner.streams.refusals import BATCH, StreamRefusal
+from planner.streams.tables import streams_of
+from runtime.spec.steps import GapFilling
+from runtime.spec.table import Column
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+    Window,
+)
+
+_START, _END, _TIME = "$gap_start", "$gap_end", "$gap_time"
+
+
+def bind_gap_fill(
+    function: WindowFunctionCall,
+    source: Node,
+    relations: Relations,
+    scope: Scope,
+    bind: Callable[[exp.Query, Scope], Node],
+    options: FillOptions,
+) -> Node:
+    """Return the rows of `source` and the added ones.
+
+    Args:
+        function: The call.
+        source: Its data.
+        relations: Placeholders of the query.
+        scope: CTEs in scope.
+        bind: Binds a query to a node.
+        options: Settings.
+
+    Raises:
+        AnalysisError: An argument is invalid.
+        StreamRefusal: The data is a stream.
+    """
+    sql = relations.sql
+    step = window_of(function, sql)
+    if streams_of(source, relations.catalog):
+        raise StreamRefusal(
+            "GAP_FILL is not supported on streams",
+            f"fill the windows when they are read; {BATCH}",
+            span_of(function.this),
+        ).place_in(sql)
+    time = time_column(function, source.schema, sql, takes_date=True)
+    keys = partition_by_columns(function, source.schema, sql)
+    if time.name in keys:
+        raise error_at(
+            sql, f"`{time.name}` is both the time and a key", *function.args["partition"]
+        )
+    before = source.schema
+    attached = window_properties(source)
+    role = None if attached is None else attached.role_of(time.name)
+    if attached is not None and role is not None and attached.end is not None:
+        _check_step(function, step, attached.spec, sql)
+        start, end, order = attached.start, attached.end, None
+        window, has_instants = attached.spec, is_of_instants(source)
+        computed = _other_bounds(attached, source.schema)
+    else:
+        if time.type == "date":
+            source, time = date_as_midnight(source, time)
+        start, end, order, window = _START, _END, time.name, step
+        has_instants = time.type == "timestamp"
+        source = _in_windows(source, time, step, function)
+        filled_time = function_call("COALESCE", column(time.name), _as_time(time.type))
+        is_date = next(c.type for c in before if c.name == time.name) == "date"
+        computed = {time.name: cast_to_date(filled_time) if is_date else filled_time}
+    bounds = {start, end, *computed}
+    values = tuple(c for c in source.schema if c.name not in bounds and c.name not in keys)
+    items = function.args.get("fill")
+    not_filled = dict.fromkeys(map(str.lower, keys), "it is a key")
+    times = (name.lower() for name in (*bounds, time.name) if name)
+    not_filled |= dict.fromkeys(times, "it is a time of the windows")
+    listed = [] if items is None else items.expressions
+    fillers, texts = fillers_of(listed, values, not_filled, sql, options.zone)
+    others = tuple(c for c in source.schema if c.name in computed and c.name not in (start, end))
+    nulls, _ = fillers_of([], others, {}, sql, options.zone)
+    between = (function.args.get("from"), function.args.get("to"))
+    from_us, to_us = bounds_us(between, sql, options.zone)
+    filling = GapFilling(
+        window,  # type: ignore[arg-type]  # SESSION is refused
+        keys,
+        start,
+        end,
+        (*fillers, *nulls),
+        order,
+        from_us,
+        to_us,
+        has_instants,
+        options.max_windows,
+    )
+    below = with_declared_keys(source, filling, function.args.get("keys"), relations, scope, bind)
+    fixed = {*keys, start, end}
+    schema = tuple(replace(c, nullable=c.nullable or c.name not in fixed) for c in source.schema)
+    node = GapFill(schema, below, filling, texts, place=span_of(function.this))
+    return _project(node, before, computed)
+
+
+def _in_windows(source: Node, time: Column, step: Window, function: WindowFunctionCall) -> Node:
+    """Return the rows with the bounds of their windows of the step."""
+    bounds = (Column(_START, "timestamp_ntz", False), Column(_END, "timestamp_ntz", False))
+    schema = (*source.schema, *bounds)
+    windowed = WindowTableFunction(
+        (*schema, Column(_TIME, time.type, False)),
+        source,
+        step,
+        time.name,
+        time.type,
+        WindowColumns(_START, _END, _TIME),
+        place=span_of(function.this),
+        time_place=span_of(function.args["timecol"]),
+    )
+    return columns_of(windowed, schema)
+
+
+def _as_time(type_: str) -> exp.Expr:
+    start = column(_START)
+    return start if type_ == "timestamp_ntz" else flat_cast(start, type_)
+
+
+def _other_bounds(attached: AttachedWindow, schema: Schema) -> dict[str, exp.Expr]:
+    """Return window columns other than start and end, computed from these."""
+    computed: dict[str, exp.Expr] = {}
+    end = attached.end
+    assert end is not None
+    types = {c.name: c.type for c in schema}
+    for role, name in attached.roles:
+        if name in (attached.start, end):
+            continue
+        if role == "time":
+            last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
+            time = exp.Sub(this=column(end), expression=last_ms)
+            computed[name] = function_call(
+                "COALESCE", column(name), flat_cast(exp.Paren(this=time), types[name])
+            )
+        else:
+            bound = attached.start if role == "start" else end
+            computed[name] = column(bound or end)
+    return computed
+
+
+def _project(node: GapFill, schema: Schema, computed: dict[str, exp.Expr]) -> Node:
+    """Return the columns of the data."""
+    items = tuple(NamedExpr(c.name, computed.get(c.name, column(c.name))) for c in schema)
+    may_be_null = {c.name for c in node.schema if c.nullable} - computed.keys()
+    columns = tuple(replace(c, nullable=c.nullable or c.name in may_be_null) for c in schema)
+    return Project(columns, node, items)
+
+
+def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql: str) -> None:
+    """Check that the step is the distance of the windows that the rows carry.
+
+    Raises:
+        AnalysisError: It is not, or the windows are sessions.
+    """
+    if isinstance(window, SessionWindow):
+        raise error_at(
+            sql,
+            "GAP_FILL does not go with SESSION: a session ends where rows are missing",
+            function.args["timecol"],
+            hint="use TUMBLE, HOP or CUMULATE",
+        )
+    assert isinstance(step, Tumble | CalendarTumble)
+    given = (step.size_us, 0) if isinstance(step, Tumble) else (0, step.size_months)
+    needed = _stride(window)
+    if given == needed:
+        return
+    us, months = needed
+    text = render_months(months) if months else render_duration(us)
+    raise error_at(
+        sql,
+        f"the rows are in windows every {text}, which the step of GAP_FILL must be",
+        function.args["step"],
+        function.this,
+    )
+
+
+def _stride(window: Window) -> tuple[int, int]:
+    """Return the distance of windows in microseconds, or in months."""
+    match window:
+        case Tumble():
+            return window.size_us, 0
+        case Hop():
+            return window.slide_us, 0
+        case Cumulate():
+            return window.step_us, 0
+        case CalendarTumble():
+            return 0, window.size_months
+        case CalendarHop():
+            return 0, window.slide_months
+        case CalendarCumulate():
+            return window.step_us, window.step_months
+    raise AssertionError("SESSION is refused")
