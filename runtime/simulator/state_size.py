@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
-from runtime.spec.windows import AlignedWindow, SessionWindow, Window
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, AlignedWindow, SessionWindow, Window
 from runtime.streaming.state.buckets import is_metadata
-from runtime.streaming.state.codec import decode_metadata
-from runtime.streaming.state.metadata import GroupMetadata, WindowMetadata
+from runtime.streaming.state.codec import decode_bits, decode_metadata, decode_table
+from runtime.streaming.state.metadata import (
+    GroupMetadata,
+    SessionChunk,
+    SessionMetadata,
+    WindowMetadata,
+)
 
 
 def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
     """Return what a key group keeps in state after a micro-batch although no window needs it.
 
     After the end of the input that is everything except metadata. Before, it is slices whose last
-    window has closed.
+    window has closed, and sessions that have closed.
 
     Args:
         blobs: State of the key group, by name.
@@ -32,20 +39,59 @@ def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
     of_buckets = [decode_metadata(blobs[name]) for name in names]
     if all(metadata.watermarks.has_ended for metadata in of_buckets) and len(blobs) > len(names):
         return "state is left after the end of the input"
-    if not isinstance(window, SessionWindow) and any(
-        _closed_slices(metadata, _assigner(window)) for metadata in of_buckets
-    ):
-        return "slices are in state after their last window has closed"
+    for metadata in of_buckets:
+        if isinstance(window, SessionWindow):
+            if _has_closed_session(blobs, metadata, window):
+                return "a session is in state after it has closed"
+        elif _has_closed_slices(metadata, _assigner(window)):
+            return "slices are in state after their last window has closed"
     return None
 
 
-def _closed_slices(metadata: GroupMetadata, assigner: SliceAssigner) -> bool:
+def _has_closed_slices(metadata: GroupMetadata, assigner: SliceAssigner) -> bool:
     """Return whether a chunk of slices is needed by no open window."""
     closed_us, contents = metadata.closed_us, metadata.contents
     if closed_us is None or not isinstance(contents, WindowMetadata):
         return False
     ends = np.array(list(_last_ends(contents)), np.int64)
     return bool((assigner.last_window_end(ends) <= closed_us).any())
+
+
+def _has_closed_session(
+    blobs: Mapping[str, bytes], metadata: GroupMetadata, window: SessionWindow
+) -> bool:
+    """Return whether the partials in state form a session that has closed."""
+    closed_us, contents = metadata.closed_us, metadata.contents
+    if closed_us is None or not isinstance(contents, SessionMetadata):
+        return False
+    if all(chunk.last_us + window.gap_us > closed_us for chunk in contents.chunks):
+        return False
+    spans: dict[object, list[tuple[int, int]]] = {}
+    for chunk in contents.chunks:
+        for row in _partials(blobs, chunk):
+            key = tuple(str(row[name]) for name in window.partition)
+            spans.setdefault(key, []).append((row[FIRST_TIME], row[LAST_TIME]))
+    for partials in spans.values():
+        last_us: int | None = None
+        for first, last in sorted(partials):
+            if last_us is not None and first - last_us > window.gap_us:
+                if last_us + window.gap_us <= closed_us:
+                    return True
+                last_us = None
+            last_us = last if last_us is None else max(last_us, last)
+        if last_us is not None and last_us + window.gap_us <= closed_us:
+            return True
+    return False
+
+
+def _partials(blobs: Mapping[str, bytes], chunk: SessionChunk) -> list[dict[str, Any]]:
+    """Return the partials of a chunk that have not been taken."""
+    table = decode_table(blobs[chunk.name])
+    if chunk.taken is not None:
+        taken = decode_bits(blobs[chunk.taken], table.num_rows)
+        table = table.filter(pa.array(~taken))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def _last_ends(contents: WindowMetadata) -> Iterator[int]:

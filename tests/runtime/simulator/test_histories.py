@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -21,10 +22,10 @@ from runtime.simulator.storage import Storage
 from runtime.simulator.timeline import timeline
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.spec.in_process.simulated import SimulatedWholeWindows
-from runtime.spec.windows import Tumble
+from runtime.spec.windows import SessionWindow, Tumble
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
-from tests.runtime.simulator.queries import ON_WHOLE_WINDOWS, WINDOWS, of_window, stream
+from tests.runtime.simulator.queries import ON_WHOLE_WINDOWS, START, WINDOWS, of_window, stream
 
 KEYS = st.sampled_from(["a", "b", None])
 # the first two windows, edges of windows, and times before 1970
@@ -266,6 +267,20 @@ def test_closed_slices_in_state_are_needless():
     assert text == "slices are in state after their last window has closed"
 
 
+def test_a_closed_session_in_state_is_needless():
+    batches = [Batch((Arrival(0),)), Batch((Arrival(1),))]
+    state = _state_after(batches, "session")
+    window = SessionWindow(3_000_000, ("k",))
+    assert needless_state(state, window) is None
+    group = decode_metadata(state[METADATA])
+    # the session of row 1 ends 3 s after it
+    ends_us = int(pa.scalar(START.replace(second=15), pa.timestamp("us")).value)
+    closed = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us))}
+    assert needless_state(closed, window) == "a session is in state after it has closed"
+    still_open = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us - 1))}
+    assert needless_state(still_open, window) is None
+
+
 def test_any_blob_after_the_end_of_the_input_is_needless():
     state = _state_after([Batch((Arrival(0),)), Batch((Arrival(1),), has_ended=True)])
     assert needless_state(state, Tumble(5_000_000)) is None
@@ -273,9 +288,9 @@ def test_any_blob_after_the_end_of_the_input_is_needless():
     assert text == "state is left after the end of the input"
 
 
-def _state_after(batches):
+def _state_after(batches, window="tumble"):
     """Return the blobs of the only key group after some micro-batches."""
-    of = stream(of_window("tumble"), [(0, "a", 1, 0.0), (12_000, "b", 2, 0.0)])
+    of = stream(of_window(window), [(0, "a", 1, 0.0), (12_000, "b", 2, 0.0)])
     storage = Storage(1, 1)
     options = replace(of.options, key_groups=1, partitions=1)
     running = RunningQuery(of.query, of.tables, options, storage, 16)
