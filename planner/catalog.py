@@ -69,6 +69,9 @@ class Catalog(Protocol):
     def connector(self, name: tuple[str, ...]) -> str | None:
         """Return the connector of a sqlwin table, or None for a table of Spark's catalog."""
 
+    def is_read_here(self, name: tuple[str, ...]) -> bool:
+        """Return whether this process may read a sqlwin table without Spark."""
+
     def relation(self, name: tuple[str, ...]) -> str | None:
         """Return the name that Spark knows a sqlwin table by, or None for Spark's own tables."""
 

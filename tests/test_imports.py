@@ -54,7 +54,7 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.registry": (
         "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
-        "runtime.connectors.lake runtime.connectors.postgres runtime.options runtime.frames "
+        "runtime.connectors.lake runtime.connectors.postgres runtime.options runtime.frames pyarrow "
         "runtime.spark runtime.spec pyspark"
     ),
     "runtime.connectors.kafka": (
@@ -62,8 +62,8 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec confluent_kafka numpy pyarrow pyspark"
     ),
     "runtime.connectors.postgres": (
-        "runtime runtime.connectors runtime.options runtime.frames runtime.results runtime.spec "
-        "numpy psycopg pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors runtime.options runtime.frames "
+        "runtime.results runtime.scan runtime.spark runtime.spec numpy psycopg pyarrow pyspark"
     ),
     "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (

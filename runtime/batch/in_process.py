@@ -29,6 +29,7 @@ from runtime.batch.projection import projection_schema, window_projector, with_w
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values
+from runtime.connectors.registry import read_here
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
@@ -50,6 +51,7 @@ from runtime.spec.in_process.relations import (
     RankedRows,
     RepeatedRows,
     Rows,
+    TableRows,
     TextRows,
     UnitedRows,
     WindowedRows,
@@ -182,6 +184,8 @@ class _Run:
                 yield from self._of_files(rows, None)
             case TextRows():
                 yield from self._of_text(rows)
+            case TableRows():
+                yield from self._counts.count(read_here(rows.source))
             case MergedWindows():
                 yield from self._windows(rows)
             case ProjectedRows(input=FileRows() as files):
@@ -305,6 +309,8 @@ def schema_of(rows: Rows) -> pa.Schema:
             if rows.of is not None:
                 return schema_of(rows.of)
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
+        case TableRows():
+            return pa.schema([(c.name, arrow_type(c.type)) for c in rows.source.columns])
         case FileRows():
             columns = (*rows.files.columns, *rows.files.partition_columns)
             return pa.schema([(c.name, arrow_type(c.type)) for c in columns])

@@ -222,6 +222,9 @@ def _messages_stage(
     portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
     numbers, shipped = item_rows(spark, portions)
     first, second = message_partials(step, plan, reader, shipped, counter)
+    if reader.undecoded_ddl is None:
+        run, schema = _chain_sessions(plan, first), _spark_schema(plan.schema)
+        return LocalStage(numbers, run, schema, step.label)
     return _MessageStage(
         numbers,
         _chain_sessions(plan, first),

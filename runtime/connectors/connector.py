@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -45,6 +46,7 @@ Scan = Callable[
     ["SparkSession", TableSpec, Sequence[Column], Sequence[Expression]],
     ScanSource | SplitTable | str,
 ]
+ReadHere = Callable[[TableSpec, Sequence[Column], Sequence[Expression]], Iterator["pa.RecordBatch"]]
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Connector:
         splits: Returns how tasks read a table split by split. None if they do not.
         check_input: Returns the checks of a stream's input, for its tables of this connector and
             Spark's log of the files to read. None if there is nothing to check.
+        read_here: Reads columns of a table in this process as Arrow, without Spark; rows that do
+            not satisfy the filters may be left out. None if it cannot.
         brings_columns: Whether the table itself defines its columns.
         open_storage: Opens storage in this process under an id, for a new table. It lives as long
             as the returned object. None if rows are elsewhere.
@@ -121,6 +125,7 @@ class Connector:
     )
     splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
     check_input: Callable[[SparkSession, Sequence[TableSpec], FileLog], InputChecks] | None = None
+    read_here: ReadHere | None = None
     brings_columns: bool = False
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None

@@ -23,6 +23,7 @@ from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource
 from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, Column, TableSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -176,6 +177,22 @@ def text_of(
     """
     text = connector_of(spec).text
     return None if text is None else text(spark, spec, columns)
+
+
+def is_read_here(spec: TableSpec) -> bool:
+    """Whether this process can read a table without Spark; files have roads of their own."""
+    return connector_of(spec).read_here is not None
+
+
+def read_here(source: SplitTable) -> Iterator[pa.RecordBatch]:
+    """Read columns of a table in this process. It must be readable here.
+
+    Raises:
+        SqlwinError: The table cannot be read.
+    """
+    read = connector_of(source.table).read_here
+    assert read is not None, "scan_of() has said that it can be read here"
+    return read(source.table, source.columns, source.filters)
 
 
 def stream_scan_of(

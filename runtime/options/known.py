@@ -190,10 +190,20 @@ POSTGRES: Options = {
         "postgresql://host:5432/database, or as JDBC: jdbc:postgresql://host:5432/database",
         required=True,
     ),
-    "table-name": Option("table in the database: table or schema.table", required=True),
+    "table-name": Option("table in the database: table or schema.table"),
+    "query": Option("query to read in place of a table"),
     "username": Option("name of the user; default: from the URL or the system"),
     "password": Option("password of the user"),
     "create-table": switch("whether writing creates a missing table, with the PRIMARY KEY"),
+    "scan.partition.column": Option(
+        "column of integers, dates or timestamps by whose ranges the rows are read in parallel; "
+        "default: the first column of the PRIMARY KEY"
+    ),
+    "scan.partition.num": Option("number of partitions; default: one per core", integer(1)),
+    "scan.partition.lower-bound": without_effect(),
+    "scan.partition.upper-bound": without_effect(),
+    "scan.fetch-size": without_effect(integer(0)),
+    "scan.auto-commit": without_effect(),
     "sink.max-retries": Option(
         "attempts to write a micro-batch again while the database is away; default 3", integer(0)
     ),

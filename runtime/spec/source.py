@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from runtime.spec.expressions import Expression
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
@@ -39,12 +40,16 @@ class SplitTable:
         columns: Columns to read, with Spark types; `column.field` for structs.
         is_exclusive: Whether a query must read the table either in tasks or through Spark, never
             both, because a checkpoint holds one position in it.
+        filters: Conditions of the query; rows that do not satisfy them may be left out.
+        is_read_here: Whether this process can read it without Spark, too.
     """
 
     table: TableSpec
     path: str
     columns: tuple[Column, ...]
     is_exclusive: bool = False
+    filters: tuple[Expression, ...] = ()
+    is_read_here: bool = False
 
 
 class SplitReader(Protocol):

@@ -16,6 +16,7 @@ from planner.catalog import Schema, StreamTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import (
     has_splits,
+    is_read_here,
     is_unbounded,
     note_on,
     open_storage,
@@ -396,6 +397,13 @@ class SessionCatalog:
         table = self._table(name)
         return None if table is None else table.connector
 
+    def is_read_here(self, name: Name) -> bool:
+        """Return whether this process may read a session table without Spark."""
+        table = self._table(name)
+        if table is None:
+            return False
+        return table.connector.lower() == "filesystem" or is_read_here(table)
+
     def _table(self, name: Name) -> TableSpec | None:
         entry = self.entry(name)
         return entry if isinstance(entry, TableSpec) else None
@@ -502,7 +510,7 @@ class SessionCatalog:
             return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec):
             return f"Spark reads {'.'.join(name)}"
-        if entry.connector.lower() != "filesystem":
+        if not self.is_read_here(name):
             self.start_spark()
         return scan_of(self._spark, entry, columns, filters)
 

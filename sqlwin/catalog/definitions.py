@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import TokenType
 
-from runtime.connectors.registry import brings_columns, check_writable, knows_types, validate_table
+from runtime.connectors.registry import (
+    brings_columns,
+    check_writable,
+    is_read_here,
+    knows_types,
+    validate_table,
+)
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
 from runtime.options.formats import SELF_DESCRIBING, format_of
@@ -68,7 +74,7 @@ class Definitions:
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
-        if not is_of_files(spec) or not knows_types(spec):
+        if not (is_of_files(spec) or is_read_here(spec)) or not knows_types(spec):
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)

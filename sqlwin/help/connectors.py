@@ -160,9 +160,9 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ),
         _connector(
             "postgres",
-            "PostgreSQL tables, updated by PRIMARY KEY; needs psycopg: "
+            "PostgreSQL tables, read and updated by PRIMARY KEY; needs psycopg: "
             "pip install 'sqlwin[postgres]'",
-            "writes",
+            "reads writes",
             _option_help(known.POSTGRES),
             """CREATE TABLE totals (
   item STRING, window_end TIMESTAMP(3), n BIGINT,
@@ -175,7 +175,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         _connector(
             "jdbc",
             "the same as postgres, with the options of Flink's JDBC connector",
-            "writes",
+            "reads writes",
             _option_help(known.POSTGRES),
             """CREATE TABLE totals (
   item STRING, window_end TIMESTAMP(3), n BIGINT,

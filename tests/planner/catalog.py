@@ -32,6 +32,9 @@ class Catalog:
     def user_aggregate(self, name: str) -> None:
         return None
 
+    def is_read_here(self, name: tuple[str, ...]) -> bool:
+        return True
+
     def connector(self, name: tuple[str, ...]) -> str:
         return "filesystem"
 

@@ -68,7 +68,15 @@ from runtime.spec.in_process.relations import (
 )
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import ArrowBuffer, FileScan, GroupingSets, LocalStep, SliceRows, is_local
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileScan,
+    GroupingSets,
+    LocalStep,
+    SliceRows,
+    SplitScan,
+    is_local,
+)
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow, Window
@@ -285,10 +293,11 @@ class PlanLowering(SelectLowering):
                 refuse(_ONLY_SPARK_READS)
             return LocalStep(node.rows, ArrowBuffer(), *window)
         if isinstance(node, ScanLocalWindowAggregate):
-            if not isinstance(node.scan, FileScan):
+            if isinstance(node.scan, FileScan):
+                self.check_files(node.scan.files)
+                return LocalStep(node.scan, ArrowBuffer(), *window)
+            if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_here):
                 refuse(f"Spark reads {node.table}")
-            self.check_files(node.scan.files)
-            return LocalStep(node.scan, ArrowBuffer(), *window)
         return self._local_of(self.node(node.input), node.keys, node.plans, window)
 
     def _local_of(

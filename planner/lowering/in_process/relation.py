@@ -33,6 +33,7 @@ from runtime.spec.in_process.relations import (
     ProjectedRows,
     Rows,
     RowScan,
+    TableRows,
     TextRows,
 )
 from runtime.spec.in_process.text import TextSource
@@ -45,6 +46,7 @@ from runtime.spec.local import (
     is_local,
 )
 from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
 from runtime.spec.windows import DAY_US, Tumble, Window
 
@@ -129,7 +131,10 @@ class RelationLowering(ABC):
             if text is not None:
                 self.check_files(text)
                 return TextRows(text, relation.scan.filters)
-            return FileRows(self._files(relation, columns), relation.scan.filters)
+            source = self._table_read(relation, columns)
+            if isinstance(source, SplitTable):
+                return TableRows(source)
+            return FileRows(source, relation.scan.filters)
         if isinstance(below, MergedWindows) and is_local(below.input, SliceRows, ArrowBuffer):
             local, aggregation = read_alone(below.input, below.aggregation, read)
             return replace(below, input=local, aggregation=aggregation)
@@ -144,8 +149,10 @@ class RelationLowering(ABC):
         columns.sort(key=lambda c: (places[c.name.partition(".")[0].lower()], c.name))
         return tuple(columns)
 
-    def _files(self, relation: Relation, columns: tuple[Column, ...]) -> ScanSource:
-        """Return the files of a table with some columns."""
+    def _table_read(
+        self, relation: Relation, columns: tuple[Column, ...]
+    ) -> ScanSource | SplitTable:
+        """Return the files of a table, or the table, with some columns."""
         scan = relation.scan
         if not columns:
             # rows are counted by any column
@@ -153,6 +160,8 @@ class RelationLowering(ABC):
         source = self.catalog.scan_source(scan.table, columns, scan.filters)
         if isinstance(source, str):
             refuse(source)
+        if isinstance(source, SplitTable) and source.is_read_here:
+            return source
         if not isinstance(source, ScanSource):
             refuse(f"Spark reads {'.'.join(scan.table)}")
         self.check_files(source)

@@ -70,6 +70,11 @@ class DatabaseColumn:
     is_generated: bool
 
 
+def base_type(type_: str) -> str:
+    """Return a type of the database without its length or precision."""
+    return re.sub(r"\(.*?\)", "", type_)
+
+
 def new_type(type_: str) -> str | None:
     """Return the type of a new column for one of Spark's, or None if there is none."""
     if _DECIMAL.fullmatch(type_):
@@ -197,7 +202,7 @@ def fits(type_: str, target: str) -> bool:
         >>> fits("int", "bigint"), fits("bigint", "integer"), fits("decimal(10,2)", "numeric")
         (True, False, True)
     """
-    base = re.sub(r"\(.*?\)", "", target)
+    base = base_type(target)
     if type_ == "string":
         return base not in _NOT_TEXT
     decimal, numeric = _DECIMAL.fullmatch(type_), _NUMERIC.fullmatch(target)

@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 from runtime.connectors.connector import Connector
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.postgres.database import check_url, table_name
+from runtime.connectors.postgres.read import PostgresSplits, read_here, task_rows
 from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.scan_source import unlike_spark
 from runtime.options.checks import bad_option, check_options, idle_options, option_values
 from runtime.options.known import POSTGRES
 from runtime.results.rows import result_batches
+from runtime.spec.expressions import Expression
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.source import SplitTable
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -32,10 +36,49 @@ def validate(spec: TableSpec) -> None:
     """
     check_options(spec, POSTGRES)
     check_url(spec)
-    table_name(spec)
+    values = option_values(spec)
+    if ("table-name" in values) == ("query" in values):
+        raise bad_option(spec, "exactly one of 'table-name' and 'query' is required")
+    if "table-name" in values:
+        table_name(spec)
+    if "scan.partition.num" in values and "scan.partition.column" not in values:
+        raise bad_option(spec, "'scan.partition.num' requires 'scan.partition.column'")
     check_columns(spec)
     if not spec.physical_columns:
         raise bad_option(spec, "columns are required", "declare them in CREATE TABLE")
+
+
+def scan(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
+) -> SplitTable | str:
+    """Return how tasks or this process read a table, or the reason why Spark has to.
+
+    `columns` are the required ones, with the types that Spark reports.
+    """
+    reason = unlike_spark(spark)
+    if reason is not None:
+        return reason
+    where = option_values(spec).get("table-name", "a query")
+    return SplitTable(spec, where, tuple(columns), filters=tuple(filters), is_read_here=True)
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """Return the rows, which tasks read in partitions.
+
+    Raises:
+        SqlwinError: The database is away, or the table or a column does not fit.
+    """
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    from runtime.connectors.columns import declared_schema
+
+    schema = declared_schema(spec, spec.physical_columns)
+    source = PostgresSplits(spec)
+    reader = source.reader(_columns(schema), is_stream=False)
+    parts = source.batch_splits(spark.sparkContext.defaultParallelism)
+    split = StructType([StructField("split", StringType())])
+    rows = spark.createDataFrame(list(parts), split).repartition(len(parts))
+    return rows.mapInArrow(task_rows(reader), schema)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -79,12 +122,16 @@ def _columns(schema: StructType) -> Sequence[Column]:
 POSTGRES_CONNECTOR = Connector(
     "postgres",
     validate,
+    read,
     write=write,
     write_arrow=write_arrow,
     needs_spark=lambda spark, spec: None,
     overwrites=True,
     open_sink=PostgresSink,
     mode=SinkMode.UPSERT,
+    scan=scan,
+    splits=lambda spark, spec: PostgresSplits(spec),
+    read_here=read_here,
     idle_options=idle_options(POSTGRES),
 )
 JDBC_CONNECTOR = replace(POSTGRES_CONNECTOR, name="jdbc")

@@ -55,7 +55,9 @@ def table_name(spec: TableSpec) -> TableName:
     Raises:
         CatalogError: The name is malformed.
     """
-    text = option_values(spec)["table-name"].strip()
+    text = option_values(spec).get("table-name", "").strip()
+    if not text:
+        raise bad_option(spec, "option 'table-name' is required to write", "it names the table")
     parts, at = [], 0
     while match := _NAME_PART.match(text, at):
         parts.append(match[1].replace('""', '"') if match[1] else match[2].strip().lower())

@@ -23,6 +23,7 @@ from runtime.spec.local import (
     TaskScan,
 )
 from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitTable
 from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow
@@ -82,6 +83,17 @@ class TextRows(Rows):
 
     files: TextSource
     filters: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableRows(Rows):
+    """Rows of a table that its connector reads in this process.
+
+    Attributes:
+        source: Table, with at least one column to read.
+    """
+
+    source: SplitTable
 
 
 @dataclass(frozen=True)

@@ -131,3 +131,33 @@ def test_a_full_disk_of_the_database_is_named_and_the_stream_goes_on_when_it_has
     assert "\n" not in result["error"]
     assert result["rows_when_full"] == 10
     assert result["rows"] == 200_010
+
+
+def test_tasks_of_spark_read_a_table_in_partitions(
+    fresh_session: sqlwin.Session, database: str
+) -> None:
+    run(
+        database,
+        "CREATE TABLE numbers (id int, at timestamp, name text)",
+        "INSERT INTO numbers SELECT i, timestamp '2024-01-01' + i * interval '1 minute', "
+        "'n' || i % 7 FROM generate_series(1, 5000) i",
+    )
+    fresh_session.execute(f"""CREATE TABLE t (id INT, at TIMESTAMP(6), name STRING) WITH (
+        'connector' = 'postgres', 'url' = '{database}', 'table-name' = 'numbers',
+        'scan.partition.column' = 'id', 'scan.partition.num' = '3')""")
+    # Spark evaluates the expression over rows of tasks
+    every = fresh_session.sql("SELECT id, CONCAT(name, SPACE(1)) AS s FROM t")
+    assert every.rdd.getNumPartitions() == 3
+    assert len({row.id for row in every.collect()}) == 5000
+    windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' DAY))"
+    query = f"""SELECT window_start, name, COUNT(*) AS n, SUM(id) AS s FROM {windows}
+        WHERE id > 100 GROUP BY window_start, window_end, name"""
+    (explained,) = fresh_session.execute(f"EXPLAIN {query}")
+    assert "ArrowScanLocalWindowAggregate(table=[t]" in explained.text
+    assert sorted(map(tuple, fresh_session.sql(query).collect())) == sorted(
+        rows(
+            database,
+            "SELECT date_trunc('day', at), name, COUNT(*), SUM(id) FROM numbers WHERE id > 100 "
+            "GROUP BY 1, 2",
+        )
+    )
