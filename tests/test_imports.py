@@ -202,6 +202,10 @@ MAY_IMPORT = {
         "sqlwin.statements click rich"
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
+    "sqlwin.server": (
+        "runtime runtime.spark sqlwin.control sqlwin.dbapi sqlwin.result sqlwin.session "
+        "sqlwin.statements pg_mimic"
+    ),
     "sqlwin.lsp": (
         "runtime runtime.spark sqlwin sqlwin.config sqlwin.control sqlwin.help "
         "sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements lsprotocol pygls"
@@ -217,7 +221,7 @@ MAY_IMPORT = {
         "planner.explain planner.sql runtime runtime.compute runtime.options "
         "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
         "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
-        "sqlwin.lsp sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements sqlwin.testing click py4j pyarrow pyspark "
+        "sqlwin.lsp sqlwin.repl sqlwin.result sqlwin.server sqlwin.session sqlwin.statements sqlwin.testing click py4j pyarrow pyspark "
         "rich"
     ),
 }

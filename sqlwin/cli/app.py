@@ -26,6 +26,7 @@ from sqlwin.cli.options import (
     with_spark_options,
 )
 from sqlwin.cli.repl import repl
+from sqlwin.cli.serve import serve
 from sqlwin.cli.test import test
 from sqlwin.console.failures import ReportingGroup
 from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
@@ -319,6 +320,7 @@ main.add_command(checkpoint)
 main.add_command(engine)
 main.add_command(lsp)
 main.add_command(repl)
+main.add_command(serve)
 main.add_command(test)
 
 

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runtime.errors import SqlwinError
-from runtime.spec.table import Column
 from sqlwin.control import SessionControl
 from sqlwin.dbapi import errors
 from sqlwin.dbapi.errors import InterfaceError, ProgrammingError, Warning, standard_errors
-from sqlwin.dbapi.rows import FetchedRows
+from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.dbapi.types import ColumnDescription, describe
-from sqlwin.result import ExplainResult, Result, RowsResult, StreamedRows, TableResult
+from sqlwin.result import Result
 from sqlwin.statements.split import SqlScript, read_script
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
     from sqlwin.statements.parameters import Params
-
-_PLAN = Column("plan", "string", nullable=False)
 
 
 class Connection:
@@ -198,11 +195,11 @@ class Cursor:
             script = _read(operation)
             for parameters in seq_of_parameters:
                 result = self._run(script, parameters)
-                if isinstance(result, RowsResult | TableResult | ExplainResult):
+                if columns_of(result) is not None:
                     raise ProgrammingError(
                         "executemany() does not return rows: run the query with execute()"
                     )
-                count = getattr(result, "row_count", None) if result.kind == "insert" else None
+                count = count_of(result)
                 n_rows = None if n_rows is None or count is None else n_rows + count
         self.rowcount = -1 if n_rows is None else n_rows
         return self
@@ -215,25 +212,15 @@ class Cursor:
     def _show(self, result: Result) -> None:
         """Make the rows of a result the rows of the cursor."""
         self._result = result
-        match result:
-            case RowsResult():
-                columns: Sequence[Column] = result.data.columns
-                self._rows = FetchedRows(result.batches(), result.schema)
-            case TableResult():
-                columns = [Column(name, "string") for name in result.columns]
-                self._rows = FetchedRows(result.batches(), result.schema)
-            case ExplainResult():
-                columns = [_PLAN]
-                lines = pa.record_batch({_PLAN.name: result.text.splitlines()})
-                self._rows = FetchedRows(iter([lines]), lines.schema)
-            case _:
-                count = result.row_count if result.kind == "insert" else None
-                self.rowcount = -1 if count is None else count
-                self._note(result)
-                return
-        self.description = tuple(describe(column) for column in columns)
-        if not _is_unbounded(result):
-            self._rows.load()
+        columns = columns_of(result)
+        if columns is None:
+            count = count_of(result)
+            self.rowcount = -1 if count is None else count
+        else:
+            self.description = tuple(describe(column) for column in columns)
+            self._rows = rows_of(result)
+            if self._rows is not None and not is_unbounded(result):
+                self._rows.load()
         self._note(result)
 
     def _note(self, result: Result) -> None:
@@ -320,7 +307,7 @@ class Cursor:
         return self._rows
 
     def _check_bounded(self, method: str) -> None:
-        if self._result is not None and _is_unbounded(self._result):
+        if self._result is not None and is_unbounded(self._result):
             raise ProgrammingError(
                 f"{method} needs rows that end, but the query reads an unbounded stream\n"
                 "  use fetchone(), fetchmany() or iteration, or INSERT INTO to store the rows"
@@ -378,8 +365,3 @@ def _read(operation: str) -> SqlScript:
             "  run scripts with connection.session.execute()"
         )
     return script
-
-
-def _is_unbounded(result: Result) -> bool:
-    data = result.data if isinstance(result, RowsResult) else None
-    return isinstance(data, StreamedRows) and not data.opened.is_bounded

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import pyarrow as pa
+
+from runtime.spec.table import Column
+from sqlwin.result import ExplainResult, Result, RowsResult, StreamedRows, TableResult
 
 # Rows that are Python values at a time while a caller fetches few rows
 _ROWS_AT_ONCE = 1024
@@ -80,3 +83,45 @@ class FetchedRows:
         self._batch, self._tuples = next(self._batches, None), []
         self._n_returned = self._n_converted = 0
         return self._batch is not None
+
+
+_PLAN = Column("plan", "string", nullable=False)
+
+
+def columns_of(result: Result) -> Sequence[Column] | None:
+    """Return the columns of a result's rows, None for a statement without rows.
+
+    EXPLAIN has a row per line of the plan.
+    """
+    match result:
+        case RowsResult():
+            return result.data.columns
+        case TableResult():
+            return [Column(name, "string") for name in result.columns]
+        case ExplainResult():
+            return [_PLAN]
+        case _:
+            return None
+
+
+def rows_of(result: Result) -> FetchedRows | None:
+    """Return the rows of a result, not computed yet, None for a statement without rows."""
+    match result:
+        case RowsResult() | TableResult():
+            return FetchedRows(result.batches(), result.schema)
+        case ExplainResult():
+            lines = pa.record_batch({_PLAN.name: result.text.splitlines()})
+            return FetchedRows(iter([lines]), lines.schema)
+        case _:
+            return None
+
+
+def is_unbounded(result: Result) -> bool:
+    """Return whether the rows of a result never end."""
+    data = result.data if isinstance(result, RowsResult) else None
+    return isinstance(data, StreamedRows) and not data.opened.is_bounded
+
+
+def count_of(result: Result) -> int | None:
+    """Return the number of rows that a statement wrote, None if it is unknown or wrote none."""
+    return result.row_count if result.kind == "insert" else None

@@ -41,7 +41,8 @@ SHOWN_ELSEWHERE |= {"sqlwin.display.charts", "sqlwin.display.html_table", "sqlwi
 HEAVY = {"pandas", "polars", "pyarrow.dataset", "rich.progress", "rich.live", "asyncio", "unittest"}
 HEAVY |= {"http.client"}
 # Other programs and protocols
-OUTSIDE = {"sqlwin.dbapi", "sqlwin.lsp", "sqlalchemy", "pygls", "lsprotocol"}
+OUTSIDE = {"sqlwin.dbapi", "sqlwin.lsp", "sqlwin.server"}
+OUTSIDE |= {"sqlalchemy", "pygls", "lsprotocol", "pg_mimic"}
 NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY | OUTSIDE
 # For files only
 FILES = {"pyarrow.fs", "pyarrow.parquet", "runtime.connectors.filesystem"}

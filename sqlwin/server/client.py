@@ -1,0 +1,357 @@
+"""One client's connection: its statements run on the served session."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
+from typing import Any, TypeVar
+
+import pg_mimic
+from pg_mimic import PgError, ResultColumn
+from pg_mimic.session import CallbackStatement
+
+from runtime.errors import SqlwinError
+from runtime.names import quote_name
+from runtime.spark.jobs import begin_group, cancel_until
+from sqlwin.control import SessionControl
+from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
+from sqlwin.result import Result
+from sqlwin.server.translation import (
+    READ_ONLY,
+    SQLSTATES,
+    SYSTEM_ERROR,
+    UNSUPPORTED,
+    ClientText,
+    oid_of,
+    parameter_value,
+    postgres_type,
+    read_text,
+    result_value,
+    sample_value,
+)
+from sqlwin.session import Session
+from sqlwin.statements import nodes
+from sqlwin.statements.parameters import bind_parameters
+from sqlwin.statements.parse import read_statement
+from sqlwin.statements.quotes import DoubleQuotes
+from sqlwin.statements.split import SqlScript, read_script
+
+T = TypeVar("T")
+
+_WITH_ROWS = (
+    nodes.Query,
+    nodes.Explain,
+    nodes.Describe,
+    nodes.ShowCreateTable,
+    nodes.ShowNames,
+    nodes.ShowState,
+    nodes.ShowStreams,
+    nodes.Summarize,
+)
+# First words of Spark's statements that return rows
+_SPARKS_ROWS = (
+    "(",
+    "DESC",
+    "DESCRIBE",
+    "FROM",
+    "LIST",
+    "SELECT",
+    "SHOW",
+    "TABLE",
+    "VALUES",
+    "WITH",
+)
+# Words that write, or run programs, in statements that begin like queries
+_NOT_READING = ("INSERT", "OVERWRITE", "REFLECT", "JAVA_METHOD", "TRY_REFLECT")
+# SHOW of sqlwin; PostgreSQL's SHOW returns a setting
+_SHOWN = re.compile(
+    r"\s*SHOW\s+(TABLES|VIEWS|FUNCTIONS|STREAMS|JOBS|MATERIALIZED|CREATE|STATE|COLUMNS|DATABASES"
+    r"|CATALOGS|SCHEMAS|PARTITIONS)\b",
+    re.IGNORECASE,
+)
+_numbers = count(1)
+
+
+class ServedSession:
+    """The session that all clients share.
+
+    Args:
+        session: Session with the tables.
+        can_write: Whether clients may change it and write.
+        double_quotes: Meaning of double quotes in the session.
+    """
+
+    def __init__(self, session: Session, *, can_write: bool, double_quotes: str) -> None:
+        self.session = session
+        self.can_write = can_write
+        self.control = SessionControl(session)
+        self.quotes = DoubleQuotes(double_quotes)
+
+    def schema(self) -> dict[str, dict[str, str]]:
+        """Return the columns of each table and view, with PostgreSQL's types, for catalogs."""
+        names = [str(row[0]) for row in _rows(self.session, "SHOW TABLES")]
+        return {
+            name: {
+                str(column): postgres_type(str(type_))
+                for column, type_, *_ in _rows(
+                    self.session, f"DESCRIBE {quote_name(*name.split('.'))}"
+                )
+            }
+            for name in names
+        }
+
+
+def _rows(session: Session, statement: str) -> list[tuple[object, ...]]:
+    """Return the rows of SHOW or DESCRIBE, none for a table that cannot be read."""
+    try:
+        (result,) = session.execute(statement)
+    except SqlwinError:
+        return []
+    rows = rows_of(result)
+    return [] if rows is None else rows.take(sys.maxsize)
+
+
+class Client(pg_mimic.Session):  # type: ignore[misc]
+    """A client. Its statements run one after the other in a thread of its own.
+
+    pg-mimic answers transactions, PostgreSQL's settings and catalogs.
+    """
+
+    def __init__(self, served: ServedSession) -> None:
+        self.served = served
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlwin-client")
+
+    async def prepare(self, sql: str, param_oids: list[int | None]) -> Any:
+        """Return a statement, without running it.
+
+        Raises:
+            PgError: The statement is invalid, or not allowed.
+        """
+        if not _SHOWN.match(sql):
+            answered = await super().prepare(sql, param_oids)
+            if not isinstance(answered, CallbackStatement):
+                return answered
+        statement = ClientStatement(self, sql, param_oids)
+        await self.run(statement.read)
+        return statement
+
+    async def schema(self) -> dict[str, dict[str, str]]:
+        """Return the tables for PostgreSQL's catalogs."""
+        return await self.run(self.served.schema)
+
+    async def close(self) -> None:
+        """Let the thread end after its statement. Called when the client disconnects."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run work in the client's thread. Cancelling it cancels its Spark jobs.
+
+        Raises:
+            PgError: The work raised a SqlwinError.
+        """
+        group = f"sqlwin-client-{next(_numbers)}"
+
+        def run_in_group() -> T:
+            if self.served.control.has_spark:
+                begin_group(self.served.session.spark, group)
+            with _postgres_errors():
+                return work()
+
+        future = self._thread.submit(run_in_group)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            self._cancel(future, group)
+            raise
+
+    def _cancel(self, future: Future[Any], group: str) -> None:
+        if self.served.control.has_spark:
+            spark = self.served.session.spark
+            cancel = threading.Thread(
+                target=cancel_until, args=(spark, group, future.done), daemon=True
+            )
+            cancel.start()
+
+
+class _postgres_errors:
+    """Raise SqlwinErrors of a block as errors of the protocol.
+
+    Raises:
+        PgError: The block raised a SqlwinError.
+    """
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Translate an error of the block."""
+        if not isinstance(error, SqlwinError):
+            return
+        fields = {}
+        if error.hint is not None:
+            fields["H"] = error.mask.text(error.hint)
+        if error.position is not None and error.file is None:
+            fields["P"] = str(error.position.offset + 1)
+        sqlstate = SQLSTATES.get(error.kind, SYSTEM_ERROR)
+        raise PgError(sqlstate, error.mask.text(error.message), **fields) from error
+
+
+class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
+    """A prepared statement.
+
+    Attributes:
+        sql: Text as the client sent it.
+        param_oids: Types of the parameters as far as the client declared them.
+    """
+
+    def __init__(self, client: Client, sql: str, param_oids: Sequence[int | None]) -> None:
+        self.sql = sql
+        self._client = client
+        self._text = ClientText("", ())
+        self._script = SqlScript("", ())
+        self._has_rows = False
+        self._values: list[object] | None = None
+        self._result: Result | None = None
+        self.param_oids = list(param_oids)
+
+    def read(self) -> None:
+        """Parse the statement.
+
+        Raises:
+            SqlwinError: The statement is invalid.
+            PgError: It is not allowed.
+        """
+        self._text = read_text(self.sql)
+        n_parameters = max(self._text.numbers, default=0)
+        self.param_oids += [None] * (n_parameters - len(self.param_oids))
+        self._script = script = read_script(self._text.text)
+        if len(script.statements) != 1:
+            raise PgError(UNSUPPORTED, f"expected one statement, but got {len(script.statements)}")
+        (part,) = script.statements
+        quotes = self._client.served.quotes
+        try:
+            statement = read_statement(bind_parameters(part, None, quotes=quotes))
+        except SqlwinError as error:
+            raise error.with_source(script.text, offset=part.offset) from error
+        self._has_rows = returns_rows(statement)
+        if not self._client.served.can_write and not only_reads(statement):
+            word = part.text.split(maxsplit=1)[0].upper()
+            raise PgError(
+                READ_ONLY,
+                f"cannot execute {word}: the server is read-only",
+                H="start it with sqlwin serve --write",
+            )
+
+    def bind(self, params: list[Any]) -> ClientPortal:
+        """Return the statement with values for its parameters. Does not run it.
+
+        Raises:
+            PgError: A value is invalid for its type.
+        """
+        with _postgres_errors():
+            values = [
+                parameter_value(value, oid)
+                for value, oid in zip(params, self.param_oids, strict=False)
+            ]
+            self._values = self._text.values(values)
+        self._result = None
+        return ClientPortal(self, self._values)
+
+    async def describe(self) -> list[ResultColumn] | None:
+        """Return the columns of the rows, None for a statement without rows.
+
+        Plans a query. Before `bind`, with any values of the declared types.
+        """
+        if not self._has_rows:
+            return None
+        values = self._values
+        if values is None:
+            values = self._text.values([sample_value(oid) for oid in self.param_oids])
+        result = await self._client.run(lambda: self.run(values))
+        if self._values is values or not values:
+            self._result = result
+        columns = columns_of(result) or ()
+        return [ResultColumn(column.name, oid_of(column.type)) for column in columns]
+
+    def take_result(self, values: list[object]) -> Result:
+        """Return the result for some values: the one that was described, or a new one."""
+        result, self._result = self._result, None
+        if result is None or values is not self._values:
+            result = self.run(values)
+        return result
+
+    def run(self, values: list[object]) -> Result:
+        """Run the statement. The rows of a query are not computed yet.
+
+        Raises:
+            SqlwinError: The statement is invalid or fails.
+        """
+        control = self._client.served.control
+        (result,) = control.run_script(self._script, None, values, ignores_unused=False)
+        if is_unbounded(result):
+            raise PgError(
+                UNSUPPORTED,
+                "the query reads an unbounded stream, and a client waits for the last row",
+                H="add LIMIT, or query a table that an INSERT fills",
+            )
+        return result
+
+
+class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
+    """A statement with values, whose rows are fetched."""
+
+    def __init__(self, statement: ClientStatement, values: list[object]) -> None:
+        self._statement = statement
+        self._values = values
+        self._rows: FetchedRows | None = None
+        self._oids: list[int] = []
+
+    async def execute(self, max_rows: int) -> tuple[list[tuple[object, ...]], bool]:
+        """Return the next rows, at most `max_rows` if it is positive, and whether more may follow.
+
+        The first call runs the statement.
+        """
+        rows = await self._statement._client.run(lambda: self._fetch(max_rows))
+        return rows, 0 < max_rows == len(rows)
+
+    def _fetch(self, max_rows: int) -> list[tuple[object, ...]]:
+        if self._rows is None:
+            result = self._statement.take_result(self._values)
+            self._rows = rows_of(result)
+            if self._rows is None:
+                return [()] * (count_of(result) or 0)  # their number is all that the client gets
+            self._oids = [oid_of(column.type) for column in columns_of(result) or ()]
+        return [
+            tuple(result_value(value, oid) for value, oid in zip(row, self._oids, strict=True))
+            for row in self._rows.take(max_rows if max_rows > 0 else sys.maxsize)
+        ]
+
+
+def returns_rows(statement: nodes.Statement) -> bool:
+    """Return whether a statement has a result with rows."""
+    if isinstance(statement, nodes.SparkStatement):
+        return statement.tokens[0].text.upper() in _SPARKS_ROWS
+    if isinstance(statement, nodes.Set):
+        return statement.value is None
+    return isinstance(statement, _WITH_ROWS)
+
+
+def only_reads(statement: nodes.Statement) -> bool:
+    """Return whether a statement neither writes nor changes the session.
+
+    Functions and clauses of Spark that run other programs do not count as reading.
+    """
+    if isinstance(statement, nodes.Explain) and "ANALYZE" in statement.details:
+        return only_reads(statement.statement)
+    words = [token.text.upper() for token in statement.tokens]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word in _NOT_READING[2:] and following == "(":
+            return False
+    if isinstance(statement, nodes.SparkStatement) and {*_NOT_READING[:2], "USING"} & {*words}:
+        return False
+    return returns_rows(statement)

@@ -1,0 +1,50 @@
+"""A server in a thread of the test process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sqlwin.server.client import ServedSession
+from sqlwin.server.server import Address, serve
+
+PASSWORD = "secret '\\ word"
+
+
+@contextmanager
+def serving(served: ServedSession, address: Address | None = None) -> Iterator[int]:
+    """Serve a session in the block, and yield the port."""
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    ports: list[int] = []
+    failures: list[BaseException] = []
+
+    def started(port: int) -> None:
+        ports.append(port)
+        ready.set()
+
+    def run() -> None:
+        try:
+            where = address or Address(password=PASSWORD)
+            loop.run_until_complete(serve(served, replace(where, port=0), started, stop))
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ready.set()
+            loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait()
+    if failures:
+        thread.join()
+        raise failures[0]
+    try:
+        yield ports[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()

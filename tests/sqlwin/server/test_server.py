@@ -1,0 +1,424 @@
+"""PostgreSQL's protocol with real clients, psycopg and psql, without Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import sqlwin
+from runtime.errors import QueryCancelled, SetupError
+from sqlwin.server.client import ServedSession
+from sqlwin.server.server import Address
+from tests.observing import wait_until
+from tests.sqlwin.dbapi.conftest import FLIGHTS
+from tests.sqlwin.server.serving import PASSWORD, serving
+from tests.unstarted import unstarted_spark
+
+WINDOWS = """
+    SELECT origin, window_end, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '182' DAYS))
+    WHERE dep_delay > {late} GROUP BY origin, window_start, window_end ORDER BY origin, window_end
+"""
+
+
+def served_session(*, can_write: bool = False) -> ServedSession:
+    session = sqlwin.connect(unstarted_spark(), settings={"sqlwin.double-quotes": "identifier"})
+    session.execute(
+        f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
+        "CREATE VIEW late AS SELECT origin, dep_delay FROM flights WHERE dep_delay > 600;"
+    )
+    return ServedSession(session, can_write=can_write, double_quotes="identifier")
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    served = served_session()
+    with serving(served) as bound:
+        yield bound
+    served.session.close()
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[Any]:
+    with connect(port) as connection:
+        yield connection
+
+
+def connect(port: int, **options: Any) -> Any:
+    settings = {"user": "anyone", "password": PASSWORD, "dbname": "any", "autocommit": True}
+    return psycopg.connect(host="127.0.0.1", port=port, **{**settings, **options})
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+def test_a_query_has_rows_with_types(client: Any) -> None:
+    cursor = client.execute(
+        "SELECT CAST(1.5 AS DECIMAL(10,2)) AS d, 'ä' AS s, DATE '1969-12-31' AS day, 2 AS n, "
+        "TIMESTAMP_LTZ '2024-05-01 10:00:00' AS at, TIMESTAMP_NTZ '0001-01-01 00:00:00' AS t, "
+        "0.5D AS x, TRUE AS b"
+    )
+    assert cursor.fetchall() == [
+        (
+            Decimal("1.50"), "ä", date(1969, 12, 31), 2, datetime(2024, 5, 1, 10, tzinfo=UTC),
+            datetime.fromisoformat("0001-01-01"), 0.5, True,
+        )
+    ]  # fmt: skip
+    assert [column.type_display for column in cursor.description] == [
+        *("numeric", "text", "date", "int4", "timestamptz", "timestamp", "float8", "bool")
+    ]
+    assert client.execute("SELECT origin FROM flights WHERE 1 = 0").fetchall() == []
+
+
+def test_windows_are_queried_with_values_that_are_never_sql(client: Any) -> None:
+    query = WINDOWS.format(late="%s")
+    assert client.execute(query, (600,)).fetchone() == (
+        "EWR", datetime.fromisoformat("2013-05-09"), 3,
+    )  # fmt: skip
+    counted = "SELECT COUNT(*) FROM flights WHERE origin = %s"
+    for text in ("EWR' OR '1' = '1", "\\' OR 1=1 --", "'; DROP TABLE flights; --", "$1 ? :a"):
+        assert client.execute(counted, (text,)).fetchone() == (0,)
+        # values that psycopg writes into the text
+        with psycopg.ClientCursor(client) as cursor:
+            try:
+                assert cursor.execute(counted, (text,)).fetchone() == (0,)
+            except psycopg.Error as error:
+                assert "syntax" in str(error)
+
+
+def test_a_prepared_statement_runs_with_one_value_after_another(client: Any) -> None:
+    query = "SELECT COUNT(*) FROM flights WHERE dep_delay > %s AND origin IN (%s, %s)"
+    counts = [
+        client.execute(query, (late, "EWR", "JFK"), prepare=True).fetchone() for late in (600, 900)
+    ]
+    assert counts == [(27,), (6,)]
+    values = (date(2013, 1, 1), datetime.fromisoformat("2013-01-01"), Decimal("1.5"), 2.5)
+    for value in values:
+        assert client.execute("SELECT %s AS x", (value,)).fetchone() == (value,)
+
+
+def test_names_of_postgresql_clients_are_those_of_sqlwin(client: Any) -> None:
+    query = (
+        'SELECT COUNT(*) AS "the count" FROM "public"."late" WHERE public.late."origin" = \'EWR\''
+    )
+    cursor = client.execute(query)
+    assert (cursor.fetchone(), cursor.description[0].name) == ((9,), "the count")
+
+
+@pytest.mark.long
+def test_spark_s_rows_are_served_and_its_jobs_cancelled(fresh_session: sqlwin.Session) -> None:
+    served = ServedSession(fresh_session, can_write=False, double_quotes="checked")
+    with serving(served) as port, connect(port) as client, ThreadPoolExecutor(1) as pool:
+        nested = "SELECT array(1, 2) AS a, named_struct('x', 1, 'y', array('b')) AS s, NULL AS n"
+        assert client.execute(nested).fetchone() == ([1, 2], {"x": 1, "y": ["b"]}, None)
+        assert client.execute("SELECT CAST(%s AS INT) + 1", ("41",)).fetchone() == (42,)
+        tracker = fresh_session.spark.sparkContext.statusTracker()
+        endless = "SELECT COUNT(*) FROM range(1000000000000000) WHERE rand() > 2"
+        running = pool.submit(client.execute, endless)
+        wait_until(lambda: len(tracker.getActiveJobsIds()) > 0)
+        client.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            running.result()
+        wait_until(lambda: len(tracker.getActiveJobsIds()) == 0)
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("SELECT nope FROM flights", "UndefinedColumn", "column `nope` does not exist"),
+        ("SELECT * FROM nowhere", "UndefinedTable", "table `nowhere` does not exist"),
+        ("SELECT 'a", "SyntaxError", "unterminated string"),
+        ("SELECT 1; SELECT 2 FROM TABLE(TUMBLE(", "FeatureNotSupported", "expected one statement"),
+        ("SELECT 1 / (dep_delay - dep_delay) FROM flights", "SystemError", "division by zero"),
+    ],
+)
+def test_an_error_has_its_sqlstate_and_the_connection_goes_on(
+    client: Any, query: str, error: str, message: str
+) -> None:
+    with pytest.raises(getattr(psycopg.errors, error), match=message):
+        client.execute(query)
+    assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_an_error_points_at_the_place_in_the_client_s_text(client: Any) -> None:
+    query = "SELECT %s AS a, public.late.nope FROM public.late"
+    with pytest.raises(psycopg.errors.UndefinedColumn) as raised:
+        client.execute(query, (1,))
+    diagnostics = raised.value.diag
+    sent = query.replace("%s", "$1")
+    assert sent[int(diagnostics.statement_position) - 1 :].startswith(("late.nope", "nope"))
+    assert "available columns" in diagnostics.message_hint
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO flights SELECT * FROM flights",
+        "CREATE VIEW v AS SELECT 1 AS a",
+        "DROP TABLE flights",
+        "SET 'sqlwin.strict-flink' = 'true'",
+        "EXPLAIN ANALYZE INSERT INTO flights SELECT * FROM flights",
+        "DELETE FROM flights",
+        "FROM flights INSERT INTO flights SELECT *",
+        "WITH a AS (SELECT 1) INSERT INTO flights SELECT * FROM a",
+        "SELECT reflect('java.lang.System', 'exit', 1)",
+        "SELECT TRANSFORM(origin) USING 'cat' FROM flights",
+        "ADD JAR 'a.jar'",
+        "TRUNCATE TABLE flights",
+    ],
+)
+def test_a_client_may_only_read(client: Any, statement: str) -> None:
+    with pytest.raises(
+        psycopg.errors.ReadOnlySqlTransaction, match="the server is read-only"
+    ) as raised:
+        client.execute(statement)
+    assert raised.value.diag.message_hint == "start it with sqlwin serve --write"
+    assert client.execute("SHOW TABLES").fetchall() == [("flights",), ("late",)]
+
+
+def test_with_write_a_client_changes_the_session(tmp_path: Path) -> None:
+    served = served_session(can_write=True)
+    with serving(served) as port, connect(port) as client:
+        client.execute(
+            "CREATE TABLE o (k STRING, n INT) WITH ('connector' = 'filesystem', "
+            f"'path' = '{tmp_path}/o', 'format' = 'parquet')"
+        )
+        cursor = client.execute("INSERT INTO o VALUES (%s, %s), ('b', 2)", ("a'", 1))
+        assert (cursor.rowcount, cursor.statusmessage) == (2, "INSERT 0 2")
+        with connect(port) as other:
+            assert sorted(other.execute("SELECT * FROM o").fetchall()) == [("a'", 1), ("b", 2)]
+        # a transaction block does not fail, but cannot be undone
+        with client.transaction():
+            client.execute("INSERT INTO o VALUES ('c', 3)")
+        assert client.execute("SELECT COUNT(*) FROM o").fetchone() == (3,)
+    served.session.close()
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{"password": "wrong"}, {"password": ""}, {"user": "", "password": "x"}]
+)
+def test_a_wrong_password_is_refused(port: int, options: dict[str, str]) -> None:
+    with pytest.raises(psycopg.OperationalError, match=r"password"):
+        connect(port, **options)
+
+
+def test_ten_clients_run_at_once(port: int) -> None:
+    def n_flights(number: int) -> Any:
+        with connect(port) as client:
+            query = "SELECT COUNT(*) FROM flights WHERE dep_delay > %s"
+            return client.execute(query, (600 + 0 * number,)).fetchone()
+
+    with ThreadPoolExecutor(10) as pool:
+        assert set(pool.map(n_flights, range(10))) == {(40,)}
+
+
+class Blocked:
+    """Makes the statements of a session wait."""
+
+    def __init__(self, served: ServedSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        run_script = served.control.run_script
+
+        def waiting(script: Any, *args: Any, **options: Any) -> Any:
+            if "'wait'" in script.text:
+                self.begun.set()
+                self.released.wait()
+                raise QueryCancelled("the query was cancelled")
+            return run_script(script, *args, **options)
+
+        monkeypatch.setattr(served.control, "run_script", waiting)
+
+
+def test_a_statement_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = served_session()
+    blocked = Blocked(served, monkeypatch)
+    with serving(served) as port, connect(port) as client, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.execute, "SELECT 'wait'")
+        blocked.begun.wait()
+        client.cancel_safe()  # cancel() would block this process, and so the server
+        with pytest.raises(psycopg.errors.QueryCanceled, match="canceling statement due to user"):
+            running.result()
+        blocked.released.set()
+        assert client.execute("SELECT 1").fetchone() == (1,)
+    served.session.close()
+
+
+def test_a_client_that_disconnects_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = served_session()
+    blocked = Blocked(served, monkeypatch)
+    with serving(served) as port, connect(port) as other:
+        client = connect(port)
+        client.pgconn.send_query(b"SELECT 'wait'")
+        blocked.begun.wait()
+        client.close()
+        assert other.execute("SELECT 1").fetchone() == (1,)
+        blocked.released.set()
+        assert other.execute("SELECT 2").fetchone() == (2,)
+    served.session.close()
+
+
+def test_a_port_in_use_is_refused(port: int) -> None:
+    import asyncio
+
+    from sqlwin.server.server import serve
+
+    served = served_session()
+    with pytest.raises(SetupError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+        asyncio.run(serve(served, Address(port=port), lambda bound: None, asyncio.Event()))
+    served.session.close()
+
+
+def test_with_a_certificate_clients_must_use_tls(tmp_path: Path) -> None:
+    certificate, key = certificate_files(tmp_path)
+    address = Address(password=PASSWORD, certificate=str(certificate), key=str(key))
+    served = served_session()
+    with serving(served, address) as port:
+        with connect(port, sslmode="verify-full", sslrootcert=certificate) as client:
+            assert client.pgconn.ssl_in_use
+            assert client.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(psycopg.OperationalError, match="the server requires TLS"):
+            connect(port, sslmode="disable")
+    with (
+        pytest.raises(SetupError, match="cannot use the certificate"),
+        serving(served, Address(certificate=str(tmp_path / "none"))),
+    ):
+        pass
+    served.session.close()
+
+
+def certificate_files(directory: Path) -> tuple[Path, Path]:
+    """Return a self-signed certificate for this machine and its key."""
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / "cert.pem", directory / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return files
+
+
+# -- psql ------------------------------------------------------------------------------------------
+
+
+def psql(port: int, *commands: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("psql")
+    if program is None:
+        pytest.skip("psql is not installed")
+    arguments = [argument for command in commands for argument in ("-c", command)]
+    return subprocess.run(
+        [
+            program,
+            "-X",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(port),
+            "-U",
+            "anyone",
+            "-d",
+            "any",
+            "-At",
+            *arguments,
+        ],
+        env={**os.environ, "PGPASSWORD": PASSWORD},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_psql_queries_and_describes(port: int) -> None:
+    done = psql(
+        port, WINDOWS.format(late=600), "\\dt", "\\d late", "SHOW VIEWS", "SELECT 1; SELECT 2"
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] == "EWR|2013-05-09 00:00:00|3"
+    assert "public|late|table|anyone" in lines
+    assert "dep_delay|integer|||" in lines
+    assert lines[-3:] == ["late", "1", "2"]
+
+
+def test_psql_shows_the_place_of_an_error(port: int) -> None:
+    done = psql(port, "SELECT origin,\n nope FROM flights")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[:3] == [
+        "ERROR:  column `nope` does not exist",
+        "LINE 2:  nope FROM flights",
+        "         ^",
+    ]
+
+
+def test_psql_passes_parameters(port: int) -> None:
+    script = "\\set late 600\n" + WINDOWS.format(late=":late") + ";\n"
+    done = psql(port, stdin=script)
+    assert done.stdout.startswith("EWR|2013-05-09 00:00:00|3")
+
+
+def test_the_catalogs_list_tables_and_columns(client: Any) -> None:
+    tables = client.execute(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
+    ).fetchall()
+    assert tables == [("flights",), ("late",)]
+    columns = client.execute(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'late' "
+        "ORDER BY ordinal_position"
+    ).fetchall()
+    assert columns == [("origin", "text"), ("dep_delay", "integer")]
+
+
+def test_a_server_that_stops_closes_its_connections() -> None:
+    served = served_session()
+    with serving(served) as port:
+        client = connect(port)
+        assert client.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(psycopg.OperationalError):
+        client.execute("SELECT 1")
+    wait_until(lambda: client.closed)
+    served.session.close()
