@@ -72,8 +72,8 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.frames runtime.lake "
-        "runtime.options runtime.scan runtime.spark runtime.spec deltalake pyarrow "
-        "pyiceberg pyspark"
+        "runtime.options runtime.results runtime.scan runtime.spark runtime.spec deltalake "
+        "pyarrow pyiceberg pyspark"
     ),
     "runtime.sinks": (
         "runtime runtime.connectors.registry runtime.frames runtime.spark "

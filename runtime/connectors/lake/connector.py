@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,7 +36,7 @@ from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
-from runtime.spec.sink import StreamSink
+from runtime.spec.sink import SinkMode, StreamSink
 from runtime.spec.table import Column, TableSpec
 
 _MONITOR = "source.monitor-interval"
@@ -231,7 +232,10 @@ DELTA_CONNECTOR = Connector(
     streams_bounded=True,
     write=write_delta,
     overwrites=True,
-    open_sink=lambda rows, spec, writer: LakeSink(write_delta, spec, writer.name),
+    open_sink=lambda rows, spec, writer: LakeSink(
+        partial(write_delta, is_ordered=writer.is_ordered), spec, writer.name
+    ),
+    mode=SinkMode.UPSERT,
     explain=about_table,
     file_format=lambda spec: "parquet",
     scan=_scan,

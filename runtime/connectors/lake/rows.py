@@ -11,7 +11,9 @@ from pyspark.sql.types import NullType, StructField, StructType
 from runtime.connectors.columns import declared_type, find_column, is_widening, same_type
 from runtime.connectors.writing import check_number
 from runtime.errors import CatalogError
+from runtime.names import quote_name
 from runtime.options.checks import option_values
+from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
 
@@ -33,15 +35,17 @@ def schema_of_new_table(dataframe: DataFrame, spec: TableSpec) -> StructType:
 def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
     """Return the rows with the columns of the table, NULL for columns that are not given.
 
-    The number of partitions is `sink.parallelism`, if set.
+    ROW_KIND stays first if the rows have one. The number of partitions is `sink.parallelism`, if
+    set.
 
     Raises:
         CatalogError: The rows do not fit the table.
     """
     declared_columns = spec.physical_columns
     names = [column.name for column in declared_columns] or schema.names
-    check_number(dataframe, spec, len(names))
-    numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))
+    kind = [ROW_KIND] if ROW_KIND in dataframe.columns else []
+    check_number(dataframe.drop(*kind), spec, len(names))
+    numbered = dataframe.toDF(*kind, *(f"_{position}" for position in range(len(names))))
     columns: dict[str, Any] = {}
     for position, name in enumerate(names):
         matches = find_column(schema.names, name)
@@ -63,10 +67,11 @@ def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> 
             )
         columns[matches[0]] = F.col(f"_{position}").cast(stored)
     rows = numbered.select(
+        *map(quote_name, kind),
         *(
             columns.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)
             for field in schema.fields
-        )
+        ),
     )
     parallelism = option_values(spec).get("sink.parallelism")
     return rows.repartition(int(parallelism)) if parallelism else rows

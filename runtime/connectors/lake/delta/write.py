@@ -17,9 +17,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
+from runtime.connectors.lake.delta.merge import changes_of, merge_version
 from runtime.connectors.lake.delta.snapshot import delta_path, delta_schema, open_delta
 from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, missing_extra, unwritable
+from runtime.connectors.upserts import key_columns
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.lake.delta_log import (
@@ -62,12 +64,18 @@ _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
 
 
 def write_delta(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None = None
+    dataframe: DataFrame,
+    spec: TableSpec,
+    overwrite: bool,
+    batch: tuple[str, int] | None = None,
+    *,
+    is_ordered: bool = False,
 ) -> int:
     """Write rows as one version of a table and return their number.
 
-    A missing table is created. Overwriting replaces all rows, or in a partitioned table the rows of
-    partitions that get new ones.
+    A missing table is created. With a PRIMARY KEY, rows replace those with the same key.
+    Overwriting replaces all rows, or in a partitioned table the rows of partitions that get new
+    ones.
 
     Args:
         dataframe: Rows to write.
@@ -75,6 +83,7 @@ def write_delta(
         overwrite: Whether to replace existing rows.
         batch: Stream identifier and micro-batch number, which the version records: a recorded
             micro-batch is not written again. None outside a stream.
+        is_ordered: Whether the last of several rows with the same key counts.
 
     Raises:
         CatalogError: The columns do not fit the table.
@@ -121,6 +130,14 @@ def write_delta(
     transactions = None if batch is None else [Transaction(_transaction(batch[0]), batch[1])]
     properties = CommitProperties(app_transactions=transactions)
     is_new = not os.path.exists(path)
+    key = key_columns(spec, schema.names)
+    if key and not overwrite:
+        number = None if batch is None else batch[1]
+        changes = changes_of(rows, arrow, spec, number, is_ordered=is_ordered)
+        if table is None:
+            commit_version(None, path, schema, partitions, [], False)
+            table = open_delta(spec, TablePlace(path))
+        return merge_version(table, spec, changes, key, properties)
     try:
         mark, files = write_parquet(rows, path, arrow, partitions, directory_of)
         try:
