@@ -67,7 +67,7 @@ MAY_IMPORT = {
     ),
     "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
-        "runtime runtime.connectors runtime.options runtime.detection runtime.frames "
+        "runtime runtime.compute runtime.connectors runtime.options runtime.detection runtime.frames "
         "runtime.scan runtime.spark runtime.spec runtime.text pyarrow pyspark"
     ),
     "runtime.connectors.lake": (

@@ -24,7 +24,14 @@ from runtime.batch.in_process_order import (
     plain_batches,
     sort_rows,
 )
-from runtime.batch.in_process_scan import RowCounts, StoreOf, map_in_threads, map_splits, no_store
+from runtime.batch.in_process_scan import (
+    RowCounts,
+    StoreOf,
+    map_in_threads,
+    map_splits,
+    no_store,
+    without_partitions,
+)
 from runtime.batch.projection import projection_schema, window_projector, with_window_time
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
@@ -249,7 +256,8 @@ class _Run:
             self._counts.add_rows(n_rows)
             return batch
 
-        yield from map_in_threads(text_parts(rows.files), read)
+        source = without_partitions(rows.files, rows.filters)
+        yield from map_in_threads(text_parts(source), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
         from runtime.batch.in_process_partials import partials_of

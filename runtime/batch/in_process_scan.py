@@ -6,18 +6,20 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource
+from runtime.spec.in_process.text import TextSource
+from runtime.spec.scan import ScanFile, ScanSource
 
 if TYPE_CHECKING:
     from runtime.frames.scan_counts import StatementCounts
     from runtime.local.scan_rows import ScanRows
+    from runtime.scan.pruning import ValueRange
     from runtime.scan.splits import Split
     from runtime.scan.stores import Store
 
@@ -114,6 +116,25 @@ def map_splits(
 
     n_splits = len(os.sched_getaffinity(0)) * per_core
     yield from map_in_threads(plan_splits(files, filters, n_splits, store=store), read)
+
+
+def without_partitions(source: TextSource, filters: Sequence[Expression]) -> TextSource:
+    """Return a table without files in whose partitions no row satisfies the filters."""
+    if not source.partition_columns:
+        return source
+    from runtime.scan.pruning import can_be_true, range_of_value
+
+    names = [column.name for column in source.partition_columns]
+
+    def may_match(file: ScanFile) -> bool:
+        values = dict(zip(names, file.partition_values, strict=True))
+
+        def range_of(name: str) -> ValueRange | None:
+            return range_of_value(values[name], 1) if name in values else None
+
+        return all(can_be_true(condition, range_of) for condition in filters)
+
+    return replace(source, files=tuple(filter(may_match, source.files)))
 
 
 def map_in_threads(parts: Iterable[P], read: Callable[[P], T]) -> Iterator[T]:

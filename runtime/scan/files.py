@@ -147,12 +147,12 @@ def partition_files(
 
     Args:
         listing: Files.
-        columns: Columns of type INT, BIGINT or STRING; case-insensitive.
+        columns: Columns of type INT, BIGINT, DATE or STRING; case-insensitive.
     """
     positions = []
     names = [name.lower() for name in listing.partition_columns]
     for column in columns:
-        if column.type not in ("int", "bigint", "string"):
+        if column.type not in ("int", "bigint", "date", "string"):
             return NotScannable(f"partition column {column.name} is {column.type.upper()}")
         positions.append(names.index(column.name.lower()))
     files = []
@@ -228,11 +228,22 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(character, text)
 
 
+def _days(text: str) -> int | NotScannable:
+    try:
+        if len(text) == len("2024-01-31"):
+            return (date.fromisoformat(text) - date(1970, 1, 1)).days
+    except ValueError:
+        pass
+    return NotScannable(f"Spark reads the partition value {text}")
+
+
 def _value(text: str, type_: str) -> int | str | NotScannable | None:
     if text == _NULL:
         return None
     if type_ == "string":
         return text
+    if type_ == "date":
+        return _days(text)
     bits = _INTEGER_BITS[type_]
     if _INTEGER.fullmatch(text) is None or not text.isascii():
         return NotScannable(f"the partition value {text} is not a valid {type_.upper()}")

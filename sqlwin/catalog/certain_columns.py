@@ -67,14 +67,20 @@ def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | 
     declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)
     if is_inserted_rows(spec.name) or is_read_here(spec):
         return declared
-    if spec.connector.lower() != "filesystem" or spec.partitioned_by:
+    if spec.connector.lower() != "filesystem":
         return None
     values = option_values(spec)
     root = resolve(values.get("path", ""))
     if not is_local_path(root):
         return None
     listing = list_files(expand(root))
-    if isinstance(listing, NotScannable) or listing.partition_columns:
+    if isinstance(listing, NotScannable):
+        return None
+    partitions = {name.lower() for name in listing.partition_columns}
+    if partitions != {name.lower() for name in spec.partitioned_by} or (
+        partitions and not declared
+    ):
+        # Spark infers the types of columns in directory names
         return None
     file_format = format_of(values)
     if file_format in ("csv", "json") and declared:
@@ -87,7 +93,8 @@ def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | 
     (schema,) = schemas
     if schema is None or len({column.name.lower() for column in schema}) != len(schema):
         return None
-    if not set(declared) <= set(schema):
+    in_files = {column for column in declared if column.name.lower() not in partitions}
+    if not in_files <= set(schema) or partitions & {column.name.lower() for column in schema}:
         return None
     return declared or schema
 

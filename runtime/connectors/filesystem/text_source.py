@@ -19,7 +19,7 @@ from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, unlike_spark
 from runtime.options.checks import option_values
 from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
-from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files
+from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files, partition_files
 from runtime.scan.paths import expand
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
@@ -95,9 +95,12 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
     if isinstance(listing, NotScannable):
         is_unwritten = listing.reason == NO_FILES
         raise _OnlySpark("the table has no files" if is_unwritten else listing.reason)
-    if listing.partition_columns or spec.partitioned_by:
-        raise _OnlySpark("Spark reads text with partitions")
-    files = _files(listing)
+    partitions = {name.lower() for name in spec.partitioned_by}
+    if {name.lower() for name in listing.partition_columns} != partitions:
+        raise _OnlySpark("its directories have other partition columns than the table")
+    in_names = tuple(column for column in columns if column.name.lower() in partitions)
+    columns = [column for column in columns if column.name.lower() not in partitions]
+    files = _files(listing, in_names)
     file_format = format_of(values) or ""
     options = spark_options(spec, file_format)
     notation = Notation(
@@ -120,10 +123,12 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
                 raise _OnlySpark(f"Spark reads {column.name} as {_shown_type(described.type)}")
             return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
 
-        first, *_ = spec.physical_columns
+        first, *_ = _stored_columns(spec)
         checked = json_column(Column(first.name, _spark_type(first)))
         read = tuple(map(json_column, columns))
-        return TextSource(values["path"], files, read, None, notation, checked, broken=broken)
+        return TextSource(
+            values["path"], files, read, None, notation, checked, in_names, broken=broken
+        )
     records = _records(spec, options)
     fields = _field_names(spec, records, files)
     records = replace(records, n_fields=len(fields))
@@ -133,7 +138,13 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
         return _column(spec, column, formats, replace(reading, index=place), place)
 
     read = tuple(map(csv_column, columns))
-    return TextSource(values["path"], files, read, records, notation, broken=broken)
+    return TextSource(values["path"], files, read, records, notation, None, in_names, broken=broken)
+
+
+def _stored_columns(spec: TableSpec) -> list[TableColumn]:
+    """Return the columns that files contain."""
+    partitions = {name.lower() for name in spec.partitioned_by}
+    return [c for c in spec.physical_columns if c.name.lower() not in partitions]
 
 
 def _is_cast(column: TextColumn, notation: Notation) -> bool:
@@ -161,7 +172,7 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
             for name in (name for fields in objects for name, _ in fields):
                 spelled.setdefault(name.lower(), set()).add(name)
     keys = {}
-    for column in spec.physical_columns:
+    for column in _stored_columns(spec):
         names = spelled.get(column.name.lower(), {column.name})
         if len(names) > 1:
             raise _OnlySpark(f"the field {column.name} has several spellings")
@@ -190,13 +201,17 @@ def _check_options(spec: TableSpec) -> None:
             raise _OnlySpark(f"{column.name} is metadata of the files")
 
 
-def _files(listing: Listing) -> tuple[ScanFile, ...]:
+def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ...]:
+    listed = partition_files(listing, partitions)
+    if isinstance(listed, NotScannable):
+        raise _OnlySpark(listed.reason)
     files = []
-    for path, _ in listing.files:
+    for file in listed:
+        path = file.path
         if path.lower().endswith(_COMPRESSED):
             raise _OnlySpark(f"Spark decompresses {path}")
         try:
-            files.append(ScanFile(path, n_bytes=os.path.getsize(path)))
+            files.append(replace(file, n_bytes=os.path.getsize(path)))
         except OSError as error:
             raise _OnlySpark(f"{path}: {error.strerror or error}") from error
     return tuple(files)
@@ -227,7 +242,7 @@ def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
 
 def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]) -> list[str]:
     """Return the lower-case names of the fields of a record."""
-    declared = [column.name.lower() for column in spec.physical_columns]
+    declared = [column.name.lower() for column in _stored_columns(spec)]
     if not records.has_header:
         return declared
     headers = {header for file in files if (header := _header(file, records)) is not None}
@@ -305,7 +320,7 @@ def _file_reading(
 ) -> FileReading:
     """Return what messages need to find a line; see `text.TextReading`."""
     get = options.get
-    fields = tuple((c.name, _shown_type(_spark_type(c))) for c in spec.physical_columns)
+    fields = tuple((c.name, _shown_type(_spark_type(c))) for c in _stored_columns(spec))
     return FileReading(
         table=spec.name,
         format=file_format,

@@ -49,6 +49,8 @@ from runtime.spec.table import TableSpec
 
 # Spark's marker that all files of a directory are complete
 _SUCCESS = "_SUCCESS"
+# Types of partition columns whose values have one form in names of directories
+_PARTITION_TYPES = frozenset("STRING TINYINT SMALLINT INT INTEGER BIGINT BOOLEAN DATE".split())
 # Options of the reader with no meaning or another one for the writer
 _READER_ONLY = frozenset(
     "mode basePath enforceSchema inferSchema maxNumLen maxStringLen mergeSchema "
@@ -99,8 +101,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     parallelism = values.get("sink.parallelism")
     in_workers = None
     if files is not None and is_local_path(path):
-        if file_format == "parquet" and not (partitions or parallelism):
-            in_workers = arrow_files(rows, options)
+        if file_format == "parquet" and not parallelism:
+            in_workers = arrow_files(rows, options, partitions)
     is_here = isinstance(in_workers, ProcessFiles)
     if files is not None and not is_here:
         check_shared(spark, path, spec)
@@ -157,8 +159,14 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     file_format = format_of(values)
     if file_format != "parquet":
         return f"Spark writes {file_format or 'other files than Parquet'}"
-    if spec.partitioned_by or values.get("sink.parallelism"):
-        return "Spark writes tables with PARTITIONED BY or 'sink.parallelism'"
+    if values.get("sink.parallelism"):
+        return "Spark writes tables with 'sink.parallelism'"
+    if spec.partitioned_by and not spec.columns:
+        return "Spark writes PARTITIONED BY tables without declared columns"
+    for column in spec.physical_columns:
+        is_partition = column.name.lower() in {name.lower() for name in spec.partitioned_by}
+        if is_partition and (column.type or "").upper() not in _PARTITION_TYPES:
+            return f"Spark writes partitions by {column.name} {(column.type or '').upper()}"
     if not is_local_path(resolve(spark, values["path"])):
         return "Spark writes to other file systems"
     if arrow_codec(spark, file_writer_options(spec, file_format)) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 import pyspark
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from runtime.compute.partitions import can_partition, split_by_partition
 from runtime.frames.arrow_rows import ArrowRows, BatchRows, ProcessRows
 from runtime.frames.blobs import large_tables
 from runtime.frames.parquet_columns import repeating_columns
@@ -83,11 +85,13 @@ class ProcessFiles:
         rows: Rows to write.
         schema: Schema of the files.
         codec: Arrow's name of the codec.
+        partitions: Partition columns, which are in the names of directories instead.
     """
 
     rows: ProcessRows
     schema: pa.Schema
     codec: str
+    partitions: tuple[str, ...] = ()
 
     def write(self, directory: str) -> int:
         """Write all rows to a directory and return their number.
@@ -96,6 +100,8 @@ class ProcessFiles:
             OSError: The directory cannot be written to.
         """
         os.makedirs(directory, exist_ok=True)
+        if self.partitions:
+            return self._write_partitions(directory)
         tables = large_tables(self.rows.batches(), _ROW_GROUP_BYTES)
         table = next(tables, None)
         name = f"part-00000-0.c000{_suffix(self.codec)}.parquet"
@@ -108,22 +114,50 @@ class ProcessFiles:
         (Path(directory) / "_SUCCESS").touch()
         return n_rows
 
+    def _write_partitions(self, directory: str) -> int:
+        """Write one file per partition and large table of rows."""
+        n_rows = 0
+        for number, table in enumerate(large_tables(self.rows.batches(), _ROW_GROUP_BYTES)):
+            name = f"part-00000-0.c{number:03}{_suffix(self.codec)}.parquet"
+            for below, rows in split_by_partition(table, self.partitions):
+                os.makedirs(f"{directory}/{below}", exist_ok=True)
+                place = f"{directory}/{below}/{name}"
+                with _parquet_writer(place, self.schema, self.codec, rows) as writer:
+                    writer.write_table(rows.cast(self.schema))
+                n_rows += rows.num_rows
+        (Path(directory) / "_SUCCESS").touch()
+        return n_rows
 
-def arrow_files(rows: BatchRows, options: dict[str, str]) -> ArrowFiles | ProcessFiles | None:
-    """Return the writer of rows in Arrow, or None if only Spark's writer gives the same files."""
+
+def arrow_files(
+    rows: BatchRows, options: dict[str, str], partitions: Sequence[str] = ()
+) -> ArrowFiles | ProcessFiles | None:
+    """Return the writer of rows in Arrow, or None if only Spark's writer gives the same files.
+
+    Args:
+        rows: Rows to write.
+        options: Options of Spark's writer.
+        partitions: Partition columns.
+    """
     source = rows.arrow or rows.here
-    if source is None:
+    if source is None or (partitions and not isinstance(source, ProcessRows)):
         return None
     has_instants = any(
         pa.types.is_timestamp(column.type) and column.type.tz for column in source.schema
     )
+    # rows are written to the right directories in every mode
+    options = {k: v for k, v in options.items() if k.lower() != "partitionoverwritemode"}
     codec = arrow_codec(rows.spark, options, has_instants=has_instants)
     if codec is None:
         return None
-    described = {_SPARK_SCHEMA: rows.schema.json(), _SPARK_VERSION: pyspark.__version__}
-    schema = source.schema.with_metadata(described)
+    if partitions and not can_partition(source.schema, partitions):
+        return None
+    in_files = StructType([field for field in rows.schema if field.name not in partitions])
+    described = {_SPARK_SCHEMA: in_files.json(), _SPARK_VERSION: pyspark.__version__}
+    fields = [field for field in source.schema if field.name not in partitions]
+    schema = pa.schema(fields, described)
     if isinstance(source, ProcessRows):
-        return ProcessFiles(source, schema, codec)
+        return ProcessFiles(source, schema, codec, tuple(partitions))
     return ArrowFiles(source, schema, codec)
 
 

@@ -115,11 +115,15 @@ SET_OF_TWO = (
 )
 
 
-def with_hours(session: sqlwin.Session, base: Path) -> sqlwin.Session:
-    session.execute(
+def hours_table(base: Path) -> str:
+    return (
         "CREATE TABLE hours (window_end TIMESTAMP(3), s BIGINT) WITH ('connector' = 'filesystem', "
         f"'path' = '{base}/hours', 'format' = 'parquet')"
     )
+
+
+def with_hours(session: sqlwin.Session, base: Path) -> sqlwin.Session:
+    session.execute(hours_table(base))
     return session
 
 
@@ -202,9 +206,14 @@ from sqlwin.session import Session
 from tests.unstarted import NeedsSparkError, unstarted_spark
 
 class Killed(pq.ParquetWriter):
+    def __init__(self, where, *args, **options):
+        super().__init__(where, *args, **options)
+        self.place = where
+
     def write_table(self, *args, **options):
         super().write_table(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if len(sys.argv) < 4 or sys.argv[3] in self.place:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 session = Session(unstarted_spark(), settings={})
 session.execute(sys.argv[1])
@@ -231,6 +240,45 @@ def test_a_killed_insert_leaves_no_half_result(base: Path, verb: str) -> None:
     assert rows_of(session, "SELECT * FROM out") == expected
     hidden = [path for path in base.rglob(".*") if path.is_dir()]
     assert hidden == []
+
+
+@pytest.mark.parametrize(("target", "n_complete"), [("out", 0), ("hours", 1)])
+def test_a_killed_set_leaves_whole_inserts_only(base: Path, target: str, n_complete: int) -> None:
+    session = with_hours(without_spark(base), base)
+    sql = SET_OF_TWO.format(first=ROWS)
+    assert session.explain(sql).count("in process: ") == 2
+    script = [f"{tables(base)} {hours_table(base)}", sql, f"{base}/{target}"]
+    command = [sys.executable, "-c", KILLED, *script]
+    killed = subprocess.run(command, cwd=ROOT, timeout=300, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(files_in(base / "out")) == n_complete and files_in(base / "hours") == []
+    if n_complete:
+        assert rows_of(session, "SELECT * FROM out") == rows_of(session, ROWS)
+    # the set runs again, and removes what is left
+    for path in base.rglob(".*"):
+        os.utime(path, (0, 0))
+    session.execute(sql)
+    assert len(files_in(base / "out")) == n_complete + 1 and len(files_in(base / "hours")) == 1
+    assert [path for path in base.rglob(".*") if path.is_dir()] == []
+
+
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+def test_an_insert_killed_between_partitions_leaves_nothing(base: Path, verb: str) -> None:
+    session = without_spark(base)
+    cities = (
+        "CREATE TABLE cities (rider STRING, city STRING) PARTITIONED BY (city) WITH ('connector' = "
+        f"'filesystem', 'path' = '{base}/cities', 'format' = 'parquet')"
+    )
+    session.execute(cities)
+    session.execute("INSERT INTO cities SELECT rider, city FROM trips WHERE fare > 0")
+    expected = rows_of(session, "SELECT * FROM cities")
+    assert expected
+    insert = f"INSERT {verb} cities SELECT rider, city FROM trips"
+    assert "in process: " in session.explain(insert)
+    command = [sys.executable, "-c", KILLED, f"{tables(base)} {cities}", insert, "city=c"]
+    killed = subprocess.run(command, cwd=ROOT, timeout=300, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert rows_of(session, "SELECT * FROM cities") == expected
 
 
 @pytest.mark.parametrize(
