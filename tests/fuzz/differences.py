@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from runtime.simulator.compare import Row, difference, final_rows
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
-from sqlwin.testing.tables import GivenTable, create_tables
+from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 from tests.fuzz.choices import Choices, shrink_choices
 from tests.fuzz.outcome import HangError, limited
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
@@ -105,16 +105,16 @@ class Roads:
 
     def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema:
         """Run a query and return the columns of its result."""
-        self.create_tables(given, query)
+        rows_of_tables = self.create_tables(draw, given, query)
         seed = draw.pick(1 << 30)
         rows = self._run_batch("in process", query)
-        runs_as_stream = query.is_stream and self._run_stream("stream", query, given, seed)
+        runs_as_stream = query.is_stream and self._run_stream("stream", query, rows_of_tables, seed)
         if not self.runs_all and draw.chance(50):
             return rows
         batch, stream = self._variants(query)
         variants = [(name, setting, self._run_batch) for name, setting in batch]
         if runs_as_stream:
-            run = self._stream_of(given, seed)
+            run = self._stream_of(rows_of_tables, seed)
             variants += [(name, setting, run) for name, setting in stream]
         if not self.runs_all and variants:
             variants = [draw.one_of(variants)]
@@ -126,15 +126,26 @@ class Roads:
                 self.counts[f"{name} on Spark"] += 1
         return rows
 
-    def create_tables(self, given: Input, query: RandomQuery) -> None:
-        """Create the tables, with watermarks behind which no row is late."""
+    def create_tables(
+        self, draw: Choices, given: Input, query: RandomQuery
+    ) -> Mapping[str, pa.Table]:
+        """Create the tables with a watermark delay for which no row is late.
+
+        Returns:
+            Rows by table, by time if the delay is shorter than the time between any two rows.
+        """
+        part = draw.one_of([1, 1, 3, 10, 0])
         tables = []
         for name, rows in given.tables.items():
             times = [row["ts"] for row in rows if row["ts"] is not None]
-            delay = (max(times, default=0) - min(times, default=0)) // SECOND_US + 1
+            span = max(times, default=0) - min(times, default=0)
+            if part != 1:
+                rows = sorted(rows, key=lambda row: row["ts"] or 0)
+            delay = (span // part if part else 0) // SECOND_US + 1
             mark = (query.time, f"`{query.time}` - INTERVAL '{delay}' SECOND")
             tables.append(GivenTable(name, table_of(rows), COLUMNS, mark))
         create_tables(self.session, tables, self.directory)
+        return rows_by_name(tables)
 
     # -- ways of running -------------------------------------------------------------------------
 
@@ -145,10 +156,14 @@ class Roads:
         self.counts[way.split(" (")[0]] += 1
         return table.schema
 
-    def _stream_of(self, given: Input, seed: int) -> Callable[[str, RandomQuery], Any]:
-        return lambda way, query: self._run_stream(way, query, given, seed)
+    def _stream_of(
+        self, tables: Mapping[str, pa.Table], seed: int
+    ) -> Callable[[str, RandomQuery], Any]:
+        return lambda way, query: self._run_stream(way, query, tables, seed)
 
-    def _run_stream(self, way: str, query: RandomQuery, given: Input, seed: int) -> bool:
+    def _run_stream(
+        self, way: str, query: RandomQuery, tables: Mapping[str, pa.Table], seed: int
+    ) -> bool:
         """Run a query as a stream, unless only Spark can."""
         try:
             simulated = self.control.simulated(parse_statement(query.sql))
@@ -160,7 +175,7 @@ class Roads:
         if isinstance(simulated, str):
             self.counts["no stream"] += 1
             return False
-        stream = simulated.stream({name: table_of(r) for name, r in given.tables.items()})
+        stream = simulated.stream(tables)
         histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
         if not self.runs_all:
             histories = [histories[seed % 2]]
