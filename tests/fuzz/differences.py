@@ -225,7 +225,7 @@ class Roads:
 
 def compare(way: str, query: RandomQuery, rows: list[Row]) -> None:
     """Raise `FaultError` if rows are not the expected ones, in any order."""
-    mismatch = difference([_plain(row) for row in query.expected], rows)
+    mismatch = difference([plain(row) for row in query.expected], rows)
     if mismatch is not None:
         missing, unexpected = _shown(mismatch.missing), _shown(mismatch.unexpected)
         raise FaultError(f"{way}: missing {missing}\nunexpected {unexpected}")
@@ -246,10 +246,10 @@ def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
             for column in table.columns
         ]
         result += pa.table(columns, names=table.schema.names).to_pylist()
-    return [_plain(row) for row in result]
+    return [plain(row) for row in result]
 
 
-def _plain(row: Row) -> Row:
+def plain(row: Row) -> Row:
     """Return a row in the order of its names, without -0.0."""
     return {
         name: value + 0.0 if isinstance(value, float) and not math.isnan(value) else value

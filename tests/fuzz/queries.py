@@ -58,12 +58,14 @@ class RandomQuery:
         expected: Rows by column name, times in microseconds.
         is_stream: Whether a stream can run the query.
         time: Time column of its windows.
+        has_operator: Whether windows drop late rows. A join or a list of rows has others.
     """
 
     sql: str
     expected: list[Row] = field(repr=False)
     is_stream: bool = True
     time: str = "ts"
+    has_operator: bool = True
 
 
 def draw_input(draw: Choices) -> Input:
@@ -154,7 +156,7 @@ class _Query:
         names = ["id", "k", "v", "d", *_BOUNDS]
         expected = [{name: row[name] for name in names} for row in rows if test(row) is True]
         sql = f"SELECT {', '.join(names)} FROM {source} WHERE {condition}"
-        return self._query(sql, expected)
+        return RandomQuery(sql, expected, True, self._time, has_operator=False)
 
     def _grouped(
         self, source: str, rows: list[Row], keys: list[str], calls: list[Aggregate]
