@@ -1,4 +1,4 @@
-"""Windows with custom triggers, evictors and functions, for `Session.windows`.
+"""Windows of DataFrames; custom triggers, evictors and functions for `Session.windows`.
 
 Example:
     ```python
@@ -13,6 +13,7 @@ Example:
         function=w.WholeWindowFunction(lambda key, window, rows: [median(rows)]),
         output="median double",
     )
+    w.tumble(df, "ts", "5 minutes").group_by("k").agg("COUNT(*) AS n")  # a DataFrame of results
     ```
 
 Durations are strings such as `10 minutes` or `1 month`, or a `timedelta`.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 # Workers import this module for functions of users, and have neither sqlglot nor the planner
 from runtime.spec.intervals import length_us as us
@@ -50,6 +51,11 @@ from runtime.streaming.general.triggers import (
     Trigger,
 )
 from runtime.streaming.general.windows import TimeWindow, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from sqlwin.windowed import WindowedRows
 
 __all__ = [
     "AggregateFunction",
@@ -82,37 +88,141 @@ __all__ = [
 Length = str | timedelta
 
 
-def tumble(size: Length, offset: Length | None = None) -> Assigner:
-    """Return an assigner for TUMBLE windows.
+@overload
+def tumble(size: Length, offset: Length | None = None) -> Assigner: ...
+
+
+@overload
+def tumble(
+    data: DataFrame,
+    time: str,
+    size: Length,
+    offset: Length | None = None,
+    *,
+    watermark: str | None = None,
+) -> WindowedRows: ...
+
+
+def tumble(*args: Any, **options: Any) -> Assigner | WindowedRows:
+    """Return an assigner for TUMBLE windows or, with a DataFrame, its rows in TUMBLE windows.
 
     Raises:
         AnalysisError: A duration cannot be parsed or makes no valid window. The functions below
             raise it too.
     """
-    return AlignedAssigner(_window("TUMBLE", size=size, offset=offset))
+    if _is_over_rows(args, options):
+        from sqlwin.windowed import tumble_rows
+
+        return tumble_rows(*args, **options)
+    return _tumble(*args, **options)
 
 
-def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
-    """Return an assigner for HOP windows."""
-    return AlignedAssigner(_window("HOP", slide=slide, size=size, offset=offset))
+@overload
+def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner: ...
 
 
-def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
-    """Return an assigner for CUMULATE windows. Windows without rows are not emitted."""
-    return AlignedAssigner(_window("CUMULATE", step=step, size=size, offset=offset))
+@overload
+def hop(
+    data: DataFrame,
+    time: str,
+    slide: Length,
+    size: Length,
+    offset: Length | None = None,
+    *,
+    watermark: str | None = None,
+) -> WindowedRows: ...
 
 
-def session(gap: Length | Callable[[Any], Length]) -> Assigner:
-    """Return an assigner for SESSION windows. `gap` may be a function of the row."""
-    if callable(gap):
-        of_row = gap
-        return SessionAssigner(lambda row: us(of_row(row)))
-    return SessionAssigner(_window("SESSION", gap=gap).gap_us)
+def hop(*args: Any, **options: Any) -> Assigner | WindowedRows:
+    """Return an assigner for HOP windows, or the rows of a DataFrame in them."""
+    if _is_over_rows(args, options):
+        from sqlwin.windowed import hop_rows
+
+        return hop_rows(*args, **options)
+    return _hop(*args, **options)
+
+
+@overload
+def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner: ...
+
+
+@overload
+def cumulate(
+    data: DataFrame,
+    time: str,
+    step: Length,
+    size: Length,
+    offset: Length | None = None,
+    *,
+    watermark: str | None = None,
+) -> WindowedRows: ...
+
+
+def cumulate(*args: Any, **options: Any) -> Assigner | WindowedRows:
+    """Return an assigner for CUMULATE windows, or the rows of a DataFrame in them.
+
+    The assigner emits no windows without rows.
+    """
+    if _is_over_rows(args, options):
+        from sqlwin.windowed import cumulate_rows
+
+        return cumulate_rows(*args, **options)
+    return _cumulate(*args, **options)
+
+
+@overload
+def session(gap: Length | Callable[[Any], Length]) -> Assigner: ...
+
+
+@overload
+def session(
+    data: DataFrame,
+    time: str,
+    gap: Length,
+    *,
+    watermark: str | None = None,
+) -> WindowedRows: ...
+
+
+def session(*args: Any, **options: Any) -> Assigner | WindowedRows:
+    """Return an assigner for SESSION windows, or the rows of a DataFrame in them.
+
+    The assigner's `gap` may be a function of the row.
+    """
+    if _is_over_rows(args, options):
+        from sqlwin.windowed import session_rows
+
+        return session_rows(*args, **options)
+    return _session(*args, **options)
 
 
 def everything() -> Assigner:
     """Return an assigner for one window per key. Without a trigger it is emitted at the end."""
     return GlobalAssigner()
+
+
+def _is_over_rows(args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Return whether the arguments have a time column, which only rows have."""
+    return len(args) > 3 or "data" in options or (bool(args) and hasattr(args[0], "sparkSession"))
+
+
+def _tumble(size: Length, offset: Length | None = None) -> Assigner:
+    return AlignedAssigner(_window("TUMBLE", size=size, offset=offset))
+
+
+def _hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
+    return AlignedAssigner(_window("HOP", slide=slide, size=size, offset=offset))
+
+
+def _cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
+    return AlignedAssigner(_window("CUMULATE", step=step, size=size, offset=offset))
+
+
+def _session(gap: Length | Callable[[Any], Length]) -> Assigner:
+    if callable(gap):
+        of_row = gap
+        return SessionAssigner(lambda row: us(of_row(row)))
+    return SessionAssigner(_window("SESSION", gap=gap).gap_us)
 
 
 def _window(kind: str, **lengths: Length | None) -> Any:

@@ -180,7 +180,10 @@ MAY_IMPORT = {
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
         "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
     ),
-    "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
+    "sqlwin.windows": (
+        "planner.binder planner.sql runtime.spec runtime.streaming.general sqlwin.windowed pyspark sqlglot"
+    ),
+    "sqlwin.windowed": "runtime sqlwin.session sqlwin.statements pyspark",
     "sqlwin.session": (
         "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
         "runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
