@@ -22,6 +22,7 @@ from planner.aggregates.calls import (
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
+from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
 from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
@@ -276,6 +277,9 @@ class _Binder(Relations):
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """Turn joins of windows and rankings inside windows into nodes."""
         before = query
+        with self._record_notes(query):
+            within = bind_interval_join(query, self, scope, self.fill.zone)
+            query = query if within is None else within
         for bind_one in (bind_join, bind_semi_join, bind_rank):
             with self._record_notes(query):
                 while (bound := bind_one(query, self, scope)) is not None:

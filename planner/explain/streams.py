@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from planner.explain.windows import window_text
+from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
 from runtime.spec.local import StreamLocalStep
@@ -72,6 +73,8 @@ def explain_stream(
             lines += _lines(operator, key_groups, watermark_policy, firing)
         else:
             lines += [_head(operator), f"  {_STATELESS}"]
+            if isinstance(operator, StreamJoinStep) and _is_within_interval(operator):
+                lines.append("  a join within an interval: each pair of rows is in one window")
     return "\n".join(lines) + "\n"
 
 
@@ -134,6 +137,10 @@ def _operators(value: object) -> Iterator[StreamStep]:
             yield from _operators(getattr(value, field.name))
         if isinstance(value, StreamStep):
             yield value
+
+
+def _is_within_interval(step: StreamJoinStep) -> bool:
+    return any(left == INTERVAL_COLUMNS.start for left, _ in step.window_keys)
 
 
 def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:

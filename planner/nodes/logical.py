@@ -211,6 +211,10 @@ class WindowColumns:
         return next((role for role, own in vars(self).items() if own.lower() == name.lower()), None)
 
 
+# Columns of the windows that join two streams within an interval
+INTERVAL_COLUMNS = WindowColumns("$interval_start", "$interval_end", "$interval_time")
+
+
 @dataclass(frozen=True)
 class WindowedNode(UnaryNode):
     """A node that assigns windows by a time column of its input.

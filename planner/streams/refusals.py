@@ -264,11 +264,9 @@ def _refuse_select(
             condition and condition.find(exp.Interval) for condition in conditions
         ):
             raise _refusal(
-                "an interval join of two streams is not supported",
-                "with L as the length of the interval, join HOP(TABLE t, "
-                "DESCRIPTOR(ts), L, 2 * L) of both streams ON window_start, window_end, "
-                "the present conditions, and a.ts < a.window_start + L for the side "
-                "where the interval starts: each pair is in exactly one such window",
+                "a join of two streams needs bounds for the distance of their times",
+                "for example a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, with the columns "
+                "of the watermarks and constants in days or smaller units",
                 (streams[1].parent.args.get("on") if streams[1].parent else None) or streams[1],
             )
         raise _refusal(

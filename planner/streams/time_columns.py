@@ -13,12 +13,14 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, Schema, column_named
 from planner.nodes.logical import (
+    INTERVAL_COLUMNS,
     Expand,
     Filter,
     Node,
     Project,
     SqlQuery,
     TableScan,
+    WindowJoin,
     WindowRows,
     WindowTableFunction,
 )
@@ -72,6 +74,14 @@ def check_time(
     Raises:
         StreamRefusal: A watermark is missing, or follows another column.
     """
+    for join in node.find_all(WindowJoin):
+        if any(left == INTERVAL_COLUMNS.start for left, _ in join.window_keys):
+            raise StreamRefusal(
+                "a window over a join of two streams within an interval is not supported, because "
+                "the watermark has passed the times of its rows when they arrive",
+                "aggregate the rows of each stream in windows, and join the windows",
+                place,
+            )
     has_operator = any(node.find_all(GlobalWindowAggregate))
     for table, stream in stream_tables(node, catalog):
         if stream.watermark is None and not has_operator:

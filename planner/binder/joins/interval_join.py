@@ -1,0 +1,429 @@
+"""Bind joins of two streams within an interval as joins of windows.
+
+Two streams are joined within an interval if ON bounds the distance of their times on both sides:
+`a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts`, or equivalent inequalities. Each row of the left
+side (of the right side in a RIGHT JOIN) is in the core of exactly one window, which is wide enough
+for all rows that can match. The windows overlap, and rows are stored once per slice. So each pair
+is in one window, and a row without a match is emitted once, when its window closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.binder.relations import Relations, Scope
+from planner.catalog import column_named
+from planner.nodes.logical import INTERVAL_COLUMNS as COLUMNS
+from planner.nodes.logical import (
+    Node,
+    WindowAggregate,
+    WindowJoin,
+    WindowTableFunction,
+)
+from planner.nodes.windows import join_words
+from planner.sql.build import alias, column, conjunction, conjuncts, identifier, select_all_from
+from planner.sql.intervals import fold_interval
+from planner.sql.nodes import span_of
+from planner.sql.parts import has_other_parts
+from planner.streams.refusals import BATCH, StreamRefusal
+from planner.streams.tables import streams_of
+from planner.streams.time_columns import check_time
+from runtime.errors import AnalysisError
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop
+
+_SECOND_US = 1_000_000
+# Windows begin this many times per length of the interval: a result waits for the end of its window
+_STEPS = 4
+_INNER = frozenset({"", "INNER", "CROSS"})
+_LEFT = frozenset({"LEFT", "SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI"})
+_RIGHT = frozenset({"RIGHT"})
+_EXTRAS = ("laterals", "match", "pivots", "sample")
+_TIMES = frozenset({"timestamp", "timestamp_ntz"})
+# Time zones without clock changes, in lower case
+_FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
+# Comparisons with the roles of their sides exchanged
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A stream of the join.
+
+    Attributes:
+        node: Its rows.
+        name: Its name in the query.
+        source: Its relation in FROM or JOIN.
+    """
+
+    node: Node
+    name: str
+    source: exp.Expr
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Bounds of the time of the left side minus the time of the right side, in microseconds.
+
+    Attributes:
+        left: Time column of the left side.
+        right: Time column of the right side.
+        low_us: Lowest difference.
+        high_us: Highest difference.
+        place: One of the conditions, for error positions.
+    """
+
+    left: Column
+    right: Column
+    low_us: int
+    high_us: int
+    place: exp.Expr
+
+
+def bind_interval_join(
+    select: exp.Select, relations: Relations, scope: Scope, time_zone: str
+) -> exp.Select | None:
+    """Turn the first join of a SELECT, of two streams within an interval, into a join of windows.
+
+    Args:
+        select: SELECT whose parts are bound.
+        relations: Nodes of the query.
+        scope: CTEs in scope.
+        time_zone: The session's time zone.
+
+    Returns:
+        The SELECT over windows of both streams, or None if it is no such join.
+
+    Raises:
+        StreamRefusal: It is, but it cannot be computed in windows.
+    """
+    joins = select.args.get("joins") or []
+    source = select.args.get("from_")
+    if source is None or not joins or any(select.args.get(key) for key in _EXTRAS):
+        return None
+    join = joins[0]
+    words = join_words(join)
+    if join.method:
+        return None
+    left, right = (_side_of(part, relations, scope) for part in (source.this, join.this))
+    if left is None or right is None:
+        return None
+    parts = list(conjuncts(join.args.get("on")))
+    if words in _INNER:
+        parts += conjuncts(select.args.get("where"))
+    interval = _interval_of(parts, left, right)
+    if interval is None:
+        return None
+    _check(select, interval, words, (left, right), relations, time_zone)
+    # a late row of the core is counted from the end of its last window on: that is its only window
+    # if nothing before it can match
+    is_left_core = words in _LEFT
+    if words in _INNER:
+        is_left_core = interval.high_us <= -interval.low_us
+    window, before_us, step_us = _window_of(interval, is_left_core=is_left_core)
+    result = select.copy()
+    join = result.args["joins"][0]
+    using = [name.name.lower() for name in join.args.get("using") or ()]
+    result.set("expressions", list(_without_windows(result, left, right, using, words)))
+    for side, time, is_core in (
+        (left, interval.left, is_left_core),
+        (right, interval.right, not is_left_core),
+    ):
+        node = _windows(side.node, time, window, interval.place)
+        rows = _rows_of(node, side, relations, (time, before_us, step_us) if is_core else None)
+        place = result.args["from_"] if side is left else join
+        place.set("this", rows)
+    same = (COLUMNS.start, COLUMNS.end)
+    if using:
+        join.set("using", [*join.args["using"], *map(identifier, same)])
+    else:
+        equal = [exp.EQ(this=_column(left, n), expression=_column(right, n)) for n in same]
+        join.set("on", conjunction([*equal, *conjuncts(join.args.get("on"))]))
+    if words == "CROSS":
+        join.set("kind", None)
+    relations.rewritten = True
+    return result
+
+
+def _check(
+    select: exp.Select,
+    interval: _Interval,
+    words: str,
+    sides: tuple[_Side, _Side],
+    relations: Relations,
+    time_zone: str,
+) -> None:
+    """Refuse a join within an interval that cannot be computed in windows."""
+
+    def refuse(message: str, hint: str) -> StreamRefusal:
+        refusal = StreamRefusal(message, f"{hint}; {BATCH}", span_of(interval.place))
+        return refusal.place_in(relations.sql)
+
+    if words not in _INNER | _LEFT | _RIGHT:
+        raise refuse(
+            f"a {words} JOIN of two streams within an interval is not supported",
+            "use UNION ALL of a LEFT JOIN and a LEFT ANTI JOIN from the other side",
+        )
+    if any(item.is_star and not _is_plain_star(item) for item in select.expressions):
+        raise refuse(
+            "a join of two streams within an interval does not support * with modifiers",
+            "list the columns",
+        )
+    times = interval.left, interval.right
+    if times[0].type != times[1].type:
+        compared = " with ".join(f"`{time.name}` of type {time.type}" for time in times)
+        raise refuse(
+            f"a join of two streams within an interval compares {compared}",
+            "declare both columns as TIMESTAMP or both as TIMESTAMP_LTZ",
+        )
+    if times[0].type == "timestamp" and not time_zone.lower().startswith(_FIXED_ZONES):
+        raise refuse(
+            "a join of two streams within an interval of TIMESTAMP_LTZ columns is not supported "
+            f"in {time_zone}, where clocks change",
+            "SET 'table.local-time-zone' = 'UTC', or declare the columns as TIMESTAMP",
+        )
+    for side, time in zip(sides, times, strict=True):
+        try:
+            check_time(side.node, time.name, relations.catalog, span_of(interval.place))
+        except StreamRefusal as refusal:
+            reason = refusal.message.replace("windows on", "an interval of").replace(
+                "never close", "never ends"
+            )
+            raise refuse(reason, "compare the columns of the watermarks") from refusal
+
+
+def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> _Side | None:
+    """Return a relation if it is rows of a stream, or None."""
+    if source.alias_column_names or has_other_parts(source) or not source.alias_or_name:
+        return None
+    if not isinstance(source, exp.Table | exp.Subquery):
+        return None
+    try:
+        node = relations.node_of(select_all_from(source.copy()), scope)
+    except AnalysisError:
+        return None  # Spark reports the error
+    has_windows = any(
+        any(node.find_all(kind)) for kind in (WindowTableFunction, WindowAggregate, WindowJoin)
+    )
+    names = {c.name.lower() for c in node.schema}
+    if has_windows or not streams_of(node, relations.catalog) or len(names) < len(node.schema):
+        return None
+    return _Side(node, source.alias_or_name, source)
+
+
+def _column(side: _Side, name: str) -> exp.Column:
+    """Return a column of a side."""
+    return exp.Column(this=identifier(name), table=identifier(side.name))
+
+
+# -- the interval ----------------------------------------------------------------------------------
+
+
+def _interval_of(parts: Sequence[exp.Expr], left: _Side, right: _Side) -> _Interval | None:
+    """Return the interval between times of both sides that conditions require, or None."""
+    bounds: dict[tuple[str, str], tuple[Column, Column, list[int], list[int], exp.Expr]] = {}
+    for part in parts:
+        for comparison in _comparisons(part):
+            bound = _bound(comparison, left, right)
+            if bound is None:
+                continue
+            of_left, of_right, operator, distance_us = bound
+            key = of_left.name.lower(), of_right.name.lower()
+            *_, lows, highs, _ = bounds.setdefault(key, (of_left, of_right, [], [], part))
+            if operator in (exp.GT, exp.GTE, exp.EQ):
+                lows.append(distance_us)
+            if operator in (exp.LT, exp.LTE, exp.EQ):
+                highs.append(distance_us)
+    for of_left, of_right, lows, highs, place in bounds.values():
+        if lows and highs:
+            low = max(lows)
+            # an empty interval is narrow: the conditions of ON drop all pairs
+            return _Interval(of_left, of_right, low, max(min(highs), low), place)
+    return None
+
+
+def _comparisons(part: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the comparisons of a condition. BETWEEN has two."""
+    inner = part.unnest()
+    if isinstance(inner, exp.Between) and not inner.args.get("symmetric"):
+        yield exp.GTE(this=inner.this, expression=inner.args["low"])
+        yield exp.LTE(this=inner.this, expression=inner.args["high"])
+    elif type(inner) in _MIRRORED:
+        yield inner
+
+
+def _bound(
+    comparison: exp.Expr, left: _Side, right: _Side
+) -> tuple[Column, Column, type[exp.Expr], int] | None:
+    """Return the bound that a comparison sets: `left - right OPERATOR distance`, or None.
+
+    Returns:
+        Time column of each side, the operator, and the distance in microseconds.
+    """
+    operator = type(comparison)
+    times = []
+    for expr in (comparison.this, comparison.expression):
+        shifted = _shifted_column(expr)
+        found = None if shifted is None else _owner(shifted[0], left, right)
+        if shifted is None or found is None:
+            return None
+        times.append((*found, shifted[1]))
+    (first, first_column, first_us), (second, second_column, second_us) = times
+    if first is second or {first_column.type, second_column.type} - _TIMES:
+        return None
+    distance_us = second_us - first_us
+    if first is left:
+        return first_column, second_column, operator, distance_us
+    return second_column, first_column, _MIRRORED[operator], -distance_us
+
+
+def _shifted_column(expr: exp.Expr) -> tuple[exp.Column, int] | None:
+    """Return the column and the microseconds of a column plus or minus a constant, or None."""
+    inner = expr.unnest()
+    if isinstance(inner, exp.Column):
+        return inner, 0
+    if not isinstance(inner, exp.Add | exp.Sub):
+        return None
+    base, shift = inner.this, inner.expression
+    if isinstance(inner, exp.Add) and isinstance(base.unnest(), exp.Interval):
+        base, shift = shift, base
+    below = _shifted_column(base)
+    if below is None or not shift.find(exp.Interval):
+        return None
+    try:
+        interval = fold_interval(shift)
+    except AnalysisError:
+        return None
+    if interval.months:
+        return None
+    return below[0], below[1] + (interval.us if isinstance(inner, exp.Add) else -interval.us)
+
+
+def _owner(col: exp.Column, left: _Side, right: _Side) -> tuple[_Side, Column] | None:
+    """Return the side that a column belongs to and the column, or None."""
+    owners = []
+    for side in (left, right):
+        of_side = column_named(side.node.schema, col.name)
+        is_named = not col.table or col.table.lower() == side.name.lower()
+        if of_side is not None and is_named and not col.args.get("db"):
+            owners.append((side, of_side))
+    return owners[0] if len(owners) == 1 else None
+
+
+# -- the windows -----------------------------------------------------------------------------------
+
+
+def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int, int]:
+    """Return the windows of both sides, and which rows of a window are its core.
+
+    Returns:
+        The windows, the distance of the core from their start, and the length of the core, which is
+        the slide. Distances and lengths are in microseconds.
+    """
+    low_us, high_us = interval.low_us, interval.high_us
+    if not is_left_core:
+        low_us, high_us = -high_us, -low_us
+    # the other side's time is between `time - high` and `time - low`
+    before_us, after_us = max(high_us, 0), max(-low_us, 0)
+    step_us = _round_up(max(before_us + after_us, 1), _STEPS * _SECOND_US) // _STEPS
+    before_us, after_us = _round_up(before_us, step_us), _round_up(after_us, step_us)
+    return Hop(step_us, before_us + step_us + after_us), before_us, step_us
+
+
+def _round_up(length_us: int, unit_us: int) -> int:
+    """Return the smallest multiple of a unit that is at least `length_us`."""
+    return -(-length_us // unit_us) * unit_us
+
+
+def _windows(node: Node, time: Column, window: Hop, place: exp.Expr) -> WindowTableFunction:
+    """Return the rows of a side in windows."""
+    added = (
+        Column(COLUMNS.start, "timestamp_ntz", False),
+        Column(COLUMNS.end, "timestamp_ntz", False),
+        Column(COLUMNS.time, time.type, False),
+    )
+    return WindowTableFunction(
+        node.schema + added,
+        node,
+        window,
+        time.name,
+        time.type,
+        COLUMNS,
+        place=span_of(place),
+        time_place=span_of(place),
+    )
+
+
+def _rows_of(
+    node: WindowTableFunction,
+    side: _Side,
+    relations: Relations,
+    core: tuple[Column, int, int] | None,
+) -> exp.Subquery:
+    """Return the rows of a side as a subquery. `core` is its time, and where its core begins."""
+    kept = [c.name for c in side.node.schema]
+    items = [column(name) for name in (*kept, COLUMNS.start, COLUMNS.end)]
+    where = None
+    if core is not None:
+        time, before_us, step_us = core
+        at: exp.Expr = column(time.name)
+        if time.type == "timestamp":
+            at = exp.Cast(this=at, to=exp.DataType.build("timestamp_ntz", dialect="spark"))
+        starts = _shifted(column(COLUMNS.start), before_us)
+        ends = _shifted(column(COLUMNS.start), before_us + step_us)
+        where = exp.Where(
+            this=exp.And(
+                this=exp.GTE(this=at, expression=starts),
+                expression=exp.LT(this=at.copy(), expression=ends),
+            )
+        )
+    rows = relations.select(items, node, where=where)
+    return exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier(side.name)))
+
+
+def _shifted(base: exp.Expr, length_us: int) -> exp.Expr:
+    """Return a time plus a length that is a whole number of seconds."""
+    if not length_us:
+        return base
+    seconds = exp.Literal.string(str(length_us // _SECOND_US))
+    return exp.Add(this=base, expression=exp.Interval(this=seconds, unit=exp.Var(this="SECOND")))
+
+
+# -- the select list -------------------------------------------------------------------------------
+
+
+def _is_plain_star(item: exp.Expr) -> bool:
+    """Return whether an item is `*` or `t.*` without modifiers."""
+    star = item.this if isinstance(item, exp.Column) else item
+    return not any(star.args.get(key) for key in ("except_", "replace", "rename"))
+
+
+def _without_windows(
+    select: exp.Select, left: _Side, right: _Side, using: Sequence[str], words: str
+) -> Iterator[exp.Expr]:
+    """Yield the items of a SELECT, with the columns of both sides in place of `*`."""
+    is_left_alone = words in ("SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI")
+    for item in select.expressions:
+        if not item.is_star:
+            yield item
+            continue
+        of = item.table.lower() if isinstance(item, exp.Column) else None
+        if of is None and using:
+            for name in using:
+                side = right if words in _RIGHT else left
+                yield alias(_column(side, name), name)
+        for side in (left,) if is_left_alone else (left, right):
+            if of not in (None, side.name.lower()):
+                continue
+            for c in side.node.schema:
+                if of is not None or c.name.lower() not in using:
+                    yield _column(side, c.name)
