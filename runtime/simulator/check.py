@@ -13,7 +13,7 @@ from runtime.errors import ExecutionError, SqlwinError
 from runtime.simulator.arrivals import Shape, random_history
 from runtime.simulator.compare import Difference, Row, difference, final_rows, rows_of
 from runtime.simulator.histories import StreamHistory
-from runtime.simulator.run import HistoryOutcome, run_history
+from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import TableRows
 from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
@@ -55,9 +55,9 @@ class SimulatedStream:
     shape: Shape = field(default_factory=Shape)
     definition: Rows | str = "it has none"
 
-    def run(self, history: StreamHistory) -> HistoryOutcome:
-        """Run the stream through a history. Raises like `run_history`."""
-        return run_history(self.query, self.tables, self.options, history)
+    def run(self, history: StreamHistory, changed: ChangedQuery | None = None) -> HistoryOutcome:
+        """Run the stream through a history. Arguments and errors as in `run_history`."""
+        return run_history(self.query, self.tables, self.options, history, changed)
 
     def history(self, seed: int) -> StreamHistory:
         """Return the random history of a seed."""

@@ -66,9 +66,11 @@ class Restart:
 
     Attributes:
         partitions: Number of tasks after the stop, for which state is rescaled. None: as before.
+        is_changed: Whether the stream resumes with the changed query.
     """
 
     partitions: int | None = None
+    is_changed: bool = False
 
 
 Step = Batch | Restart

@@ -10,11 +10,25 @@ from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.storage import BatchOutput, CrashError, Storage
 from runtime.simulator.tables import TableRows
 from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.streaming.changes import StateNames
 from runtime.streaming.operator_specs import operator_run
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.blobs import Owner
 
 _OWNER = Owner("simulated", "simulated")
+
+
+@dataclass(frozen=True)
+class ChangedQuery:
+    """Query with which a stream resumes.
+
+    Attributes:
+        query: Query.
+        names: Names of its operators' columns in the state of the first query.
+    """
+
+    query: SimulatedQuery
+    names: tuple[StateNames, ...]
 
 
 @dataclass(frozen=True)
@@ -25,11 +39,13 @@ class HistoryOutcome:
         batches: Outputs in the sink, by number of the micro-batch.
         planned: The micro-batches as they ran.
         repeated: Outputs of attempts that were replaced.
+        n_before_change: Number of micro-batches before the query changed. All if it did not.
     """
 
     batches: tuple[BatchOutput, ...]
     planned: tuple[Batch, ...]
     repeated: tuple[BatchOutput, ...]
+    n_before_change: int
 
 
 def run_history(
@@ -37,6 +53,7 @@ def run_history(
     tables: Mapping[str, TableRows],
     options: StreamOptions,
     history: StreamHistory,
+    changed: ChangedQuery | None = None,
 ) -> HistoryOutcome:
     """Run a stream through a history and return the rows in its sink.
 
@@ -45,6 +62,7 @@ def run_history(
         tables: Rows of its streams, by name.
         options: Options of the stream. The history decides key groups and tasks.
         history: What happens.
+        changed: Query with which the stream resumes, if it changes in the history.
 
     Raises:
         ExecutionError: An expression fails, or a sum overflows its type.
@@ -55,6 +73,7 @@ def run_history(
         return start_query(query, tables, options, storage, history.batch_rows)
 
     running = start()
+    n_before_change = None
     # rows of a micro-batch that was never planned arrive with the next one
     unplanned: tuple[Batch, ...] = ()
     steps = list(history.steps)
@@ -63,6 +82,10 @@ def run_history(
         if isinstance(step, Restart):
             if step.partitions is not None and storage.n_committed:
                 storage.rescale(step.partitions)
+            if step.is_changed:
+                assert changed is not None, "the history changes the query"
+                query, options = changed.query, replace(options, names=changed.names)
+                n_before_change = len(storage.planned)
             running = start()
             continue
         rows = tuple(row for batch in (*unplanned, step) for row in batch.rows)
@@ -86,7 +109,10 @@ def run_history(
             else:
                 run_batch(running, storage, replace(batch, crash=None))
     outputs = tuple(storage.outputs[number] for number in sorted(storage.outputs))
-    return HistoryOutcome(outputs, tuple(storage.planned), tuple(storage.repeated))
+    planned = tuple(storage.planned)
+    if n_before_change is None:
+        n_before_change = len(planned)
+    return HistoryOutcome(outputs, planned, tuple(storage.repeated), n_before_change)
 
 
 def start_query(

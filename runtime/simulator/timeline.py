@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.compare import Row
 from runtime.simulator.histories import Batch, Crash, Restart, StreamHistory, Write
+from runtime.simulator.run import ChangedQuery
 from runtime.simulator.storage import BatchOutput
 from runtime.simulator.tables import TableRows
 from runtime.spec.stream import FINAL_US, LATE_ROW, ROW_KIND
@@ -21,20 +22,28 @@ _WRITES = {
 }
 
 
-def timeline(stream: SimulatedStream, history: StreamHistory) -> Iterator[str]:
+def timeline(
+    stream: SimulatedStream, history: StreamHistory, changed: ChangedQuery | None = None
+) -> Iterator[str]:
     """Yield the lines of a history's timeline.
+
+    Args:
+        stream: Stream.
+        history: History.
+        changed: Query with which the stream resumes, if it changes in the history.
 
     Raises:
         SqlwinError: The history fails.
     """
     if history.partitions > 1 or history.key_groups > 1:
         yield f"{history.partitions} tasks, {history.key_groups} key groups"
-    outcome = stream.run(history)
+    outcome = stream.run(history, changed)
     number = 0
     for step in history.steps:
         if isinstance(step, Restart):
             rescaled = "" if step.partitions is None else f" with {step.partitions} tasks"
-            yield f"the stream stops and resumes{rescaled}"
+            query = " with the changed query" if step.is_changed else ""
+            yield f"the stream stops and resumes{query}{rescaled}"
             continue
         yield f"micro-batch {number}"
         yield from _rows(stream.tables, step)

@@ -115,7 +115,9 @@ class RunningOperator:
             numbers,
             heads,
             options.bucket_bytes,
+            options.names_of(operator.step.number).columns,
         )
+        self._own_names = {other: name for name, other in self._task.names}
 
     def messages(self, flows: Mapping[str, Flow], batch: Batch) -> dict[int, list[Message]]:
         """Run the local stage and return its messages by key group.
@@ -240,6 +242,8 @@ class RunningOperator:
     def _as_relation(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         """Return emitted windows with the columns of their relation, and ROW_KIND if present."""
         of = self._operator.windows
+        own = [self._own_names.get(name, name) for name in windows.schema.names]
+        windows = windows.rename_columns(own)
         if of.window_time is not None:
             windows = with_window_time(windows, of.window_time, of.aggregation.window_end)
         names = schema_of(of).names

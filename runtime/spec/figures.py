@@ -14,10 +14,12 @@ def count_text(number: int, unit: str) -> str:
     """Return a number with its unit: `1 row`, `12,345 partials`.
 
     Example:
-        >>> count_text(1, "rows"), count_text(12345, "partials")
-        ('1 row', '12,345 partials')
+        >>> count_text(1, "rows"), count_text(12345, "partials"), count_text(1, "histories")
+        ('1 row', '12,345 partials', '1 history')
     """
-    return f"{number:,} {unit[:-1] if number == 1 else unit}"
+    if number == 1:
+        unit = f"{unit[:-3]}y" if unit.endswith("ies") else unit[:-1]
+    return f"{number:,} {unit}"
 
 
 def size_text(n_bytes: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -25,7 +25,9 @@ from sqlwin.statements.nodes import Insert, Query
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from runtime.simulator.changed_query import ChangedStream
     from runtime.spec.in_process.step import InProcessStep
+    from sqlwin.execution.lowered import LoweredStream
     from sqlwin.execution.planning import Plans
 
 
@@ -40,11 +42,13 @@ class Simulated:
         query: Lowered query.
         options: Options of its stream, from settings.
         definition: The query as a relation that is computed by definition, or why it is none.
+        lowered: Stream as it runs on Spark, for its identity.
     """
 
     query: SimulatedQuery
     options: StreamOptions
     definition: Rows | str = "it has none"
+    lowered: LoweredStream | None = field(default=None, compare=False, repr=False)
 
     @property
     def advances_with_clock(self) -> bool:
@@ -86,6 +90,37 @@ class Simulated:
         )
 
 
+def resume(
+    before: Simulated, after: Simulated, stream: SimulatedStream, rows: Mapping[str, pa.Table]
+) -> ChangedStream | str:
+    """Return a stream that resumes with another query, or the reason why it cannot.
+
+    Args:
+        before: First query.
+        after: Query with which it resumes.
+        stream: Stream of the first query.
+        rows: Rows of each table, by name in lower case.
+    """
+    # these import PySpark
+    from runtime.redaction import DEFAULT
+    from runtime.simulator.changed_query import ChangedStream
+    from runtime.simulator.run import ChangedQuery
+    from runtime.streaming.identity import difference
+    from sqlwin.execution.streams.describe import identity_of
+
+    identities = []
+    for simulated in (before, after):
+        assert simulated.lowered is not None
+        identities.append(identity_of(simulated.lowered, simulated.options, DEFAULT, str))
+    outcome = difference(*identities)
+    if isinstance(outcome, str):
+        return outcome
+    change = ChangedQuery(after.query, tuple(operator.names for operator in outcome))
+    has_other_windows = any(operator.window is not None for operator in outcome)
+    changed = replace(after.stream(rows), order=stream.order, shape=stream.shape)
+    return ChangedStream(stream, changed, change, has_other_windows)
+
+
 def _after_all_rows_us(tables: Mapping[str, TableRows]) -> int:
     """Return a processing time at which no row's time is in the future, in any time zone."""
     times = (time for table in tables.values() for time in table.times_us)
@@ -125,7 +160,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
             plans.end()
     if isinstance(query, str):
         return query
-    return Simulated(query, stream_options(plans.config), definition)
+    return Simulated(query, stream_options(plans.config), definition, lowered)
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:

@@ -69,6 +69,11 @@ _EXPECT: dict[str, Any] = {
             "minimum": 0,
             "description": "Number of rows that are dropped because they are late.",
         },
+        "refused": {
+            "type": "string",
+            "description": "Words of the reason why the stream cannot resume with the SQL of "
+            "`restart`.",
+        },
         "error": {
             "description": "Words of the message, or the words and the place in the SQL.",
             "type": ["string", "object"],
@@ -92,6 +97,11 @@ _CASE: dict[str, Any] = {
             "type": "string",
             "description": "File with the SQL, relative to the test file. Its tables that have "
             "rows in the case are replaced; its last query or INSERT is tested.",
+        },
+        "restart": {
+            "type": "string",
+            "description": "SQL with which the stream resumes in each history: a query, or views "
+            "for the query of the case.",
         },
         "params": {**_TEXTS, "description": "Values of the parameters :name in the SQL."},
         "settings": {**_TEXTS, "description": "Settings, as in SET."},
@@ -158,6 +168,7 @@ class Expectation:
     batch: Located | None = None
     late: Located | None = None
     dropped: int | None = None
+    refused: str | None = None
     error: ExpectedError | None = None
 
 
@@ -176,6 +187,7 @@ class Case:
         tables: Tables.
         expect: Expectation.
         located: Expectation in the file, for `--update`.
+        restart: SQL with which the stream resumes. None: it does not change.
     """
 
     path: Path
@@ -188,6 +200,7 @@ class Case:
     tables: Sequence[CaseTable]
     expect: Expectation
     located: Located = field(repr=False)
+    restart: str | None = None
 
     @property
     def id(self) -> str:
@@ -334,8 +347,9 @@ def _case(path: Path, item: Located, whole: Mapping[str, Located]) -> Case:
         {key: value.value for key, value in _defaults(members, "params").items()},
         {key: _setting(value) for key, value in settings.items()},
         [_table(name, table) for name, table in tables.items()],
-        _expectation(path, expect),
+        _expectation(path, expect, has_restart="restart" in members),
         expect,
+        str(members["restart"].value) if "restart" in members else None,
     )
 
 
@@ -359,8 +373,12 @@ def _table(name: str, table: Located) -> CaseTable:
     )
 
 
-def _expectation(path: Path, expect: Located) -> Expectation:
+def _expectation(path: Path, expect: Located, *, has_restart: bool) -> Expectation:
     members = _members(expect)
+    if "refused" in members and not has_restart:
+        raise CaseFileError(
+            f"{path}:{members['refused'].line}: `refused` needs the key 'restart' in the case"
+        )
     dropped, error = members.get("dropped"), members.get("error")
     if error is not None and len(members) > 1:
         raise CaseFileError(
@@ -372,6 +390,7 @@ def _expectation(path: Path, expect: Located) -> Expectation:
     return Expectation(
         **rows,
         dropped=None if dropped is None else int(str(dropped.value)),
+        refused=str(members["refused"].value) if "refused" in members else None,
         error=None if error is None else _expected_error(path, error),
     )
 

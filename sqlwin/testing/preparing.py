@@ -117,6 +117,39 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     return PreparedCase(query, rows, waits, place.with_position)
 
 
+def changed_query(session: Session, case: Case, query: Query) -> Query:
+    """Run the SQL with which the stream of a case resumes, and return its query.
+
+    Args:
+        session: Session of the case.
+        case: Case with `restart`.
+        query: Query of the case, which resumes if the SQL has no other.
+
+    Raises:
+        CaseFileError: The SQL has another statement than a query, an INSERT or a view.
+        SqlwinError: The SQL is invalid.
+    """
+    assert case.restart is not None
+    control = SessionControl(session)
+    for place, statement in control.statements(case.restart, None, case.params or None):
+        try:
+            match statement:
+                case Query():
+                    query = statement
+                case Insert():
+                    query = _query_of(statement)
+                case CreateView():
+                    control.run(statement)
+                case _:
+                    raise CaseFileError(
+                        f"{case.path}:{case.line}: `restart` of '{case.name}' can only have a "
+                        "query and views"
+                    )
+        except SqlwinError as error:
+            raise place.with_position(error) from error
+    return query
+
+
 def _arrow_type(case: Case, table: CaseTable, column: TableColumn) -> pa.DataType:
     """Return the type of a column of a table.
 

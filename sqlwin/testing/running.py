@@ -25,13 +25,15 @@ from runtime.simulator.timeline import timeline
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.stream import LATE_ROW, ROW_KIND
 from sqlwin.control import SessionControl
+from sqlwin.execution.simulated import Simulated, resume
 from sqlwin.result import Result
 from sqlwin.session import Session
+from sqlwin.statements.nodes import Query
 from sqlwin.testing.cases import Case, ExpectedError
 from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text, ordered_differences
 from sqlwin.testing.documents import CaseFileError, Located
-from sqlwin.testing.preparing import PreparedCase, prepare, row_of
+from sqlwin.testing.preparing import PreparedCase, changed_query, prepare, row_of
 
 # Opens a new session
 Connect = Callable[[], Session]
@@ -120,6 +122,7 @@ class _Run:
         self._options = options
         self._result = result
         self._directory = directory
+        self._first: Simulated | None = None
 
     def run(self) -> None:
         expected_error = self._case.expect.error
@@ -144,6 +147,8 @@ class _Run:
             self._fail("there is no error", f"expected: {expected_error.words}")
             return
         self._check(prepared, batch, stream)
+        if self._case.restart is not None:
+            self._check_restart(prepared, stream)
 
     # -- ways of running -----------------------------------------------------------------------
 
@@ -192,13 +197,18 @@ class _Run:
         except SqlwinError as error:
             raise prepared.located(error) from error
 
+    def _simulated(self, query: Query) -> Simulated | str:
+        """Return a query for the simulator, or the reason why it cannot run there."""
+        try:
+            with self._control.without_start_of_spark():
+                return self._control.simulated(query)
+        except NotStartedError:
+            return "only Spark knows the types of its expressions"
+
     def _stream(self, prepared: PreparedCase) -> SimulatedStream | None:
         """Return the query as a stream over the rows of the case; None if it cannot be one."""
         try:
-            with self._control.without_start_of_spark():
-                simulated = self._control.simulated(prepared.query)
-        except NotStartedError:
-            simulated = "only Spark knows the types of its expressions"
+            simulated = self._simulated(prepared.query)
         except SqlwinError as error:
             if error.kind is not ErrorKind.STREAM or self._case.expect.error is not None:
                 raise prepared.located(error) from error
@@ -206,6 +216,7 @@ class _Run:
         if isinstance(simulated, str):
             self._note(f"did not run as a simulated stream: {simulated}")
             return None
+        self._first = simulated
         return simulated.stream(prepared.rows, prepared.waits)
 
     # -- comparisons ---------------------------------------------------------------------------
@@ -304,6 +315,46 @@ class _Run:
             if mismatch is not None:
                 self._fail(*disagreement_text(stream, mismatch))
                 return
+
+    def _check_restart(self, prepared: PreparedCase, stream: SimulatedStream | None) -> None:
+        """Restart the stream with the SQL of `restart` in each history."""
+        if stream is None or self._first is None:
+            self._fail("`restart` needs a stream", self._result.notes[-1])
+            return
+        refused = self._case.expect.refused
+        try:
+            query = changed_query(self._session, self._case, prepared.query)
+            after = self._simulated(query)
+        except CaseFileError:
+            raise
+        except SqlwinError as error:
+            self._fail("the query of `restart` fails", error.report())
+            return
+        if isinstance(after, str):
+            self._fail("the query of `restart` cannot run as a simulated stream", after)
+            return
+        changed = resume(self._first, after, stream, prepared.rows)
+        if isinstance(changed, str):
+            self._result.values["refused"] = changed
+            if refused is None:
+                self._fail("the stream cannot resume with the SQL of `restart`", changed)
+            elif refused.lower() not in changed.lower():
+                self._fail("the reason is another one", f"expected: {refused}\n{changed}")
+            return
+        if refused is not None:
+            self._fail("the stream resumes with the SQL of `restart`", f"expected: {refused}")
+            return
+        seeds = range(self._options.seed, self._options.seed + self._options.histories)
+        self._result.n_histories += len(seeds)
+        mismatch = changed.first_disagreement(seeds)
+        if mismatch is not None:
+            parts = [] if mismatch.difference is None else [differences_text(mismatch.difference)]
+            try:
+                parts += ["", *timeline(stream, mismatch.history, changed.change)]
+            except SqlwinError as error:
+                parts.append(error.message)
+            title = f"the history of seed {mismatch.seed} disagrees: {mismatch.reason}"
+            self._fail(title, "\n".join(parts))
 
     def _check_spark(self, prepared: PreparedCase, batch_rows: list[Row]) -> None:
         """Run the query on Spark in both modes and compare with batch."""

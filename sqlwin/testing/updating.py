@@ -48,6 +48,8 @@ def _new_text(key: str, member: Located, result: CaseResult, text: str) -> str |
     value = result.values[key]
     if key == "error":
         return cell_text(value) if not isinstance(member.value, dict) else None
+    if key == "refused":
+        return cell_text(value)
     if key == "dropped":
         return str(value)
     assert isinstance(value, list)

@@ -174,11 +174,18 @@ class UpdateLog:
                 self._pending, self._early_at = 0, None
             if late:
                 self._n_late, self._late_at = 0, None
-        closed = context.closed_us[1]
-        if closed is not None:
-            self._changed = within(self._changed, closed, FINAL_US)
-            self._changed_keys.forget((-FINAL_US, closed))
-            self._results.forget(closed)
+        self.close(context.closed_us[1])
+
+    def close(self, closed_us: int | None) -> None:
+        """Forget windows that end at or before `closed_us`.
+
+        A key group without slices, such as a part of a split one, has nothing to fire but may still
+        have results of closed windows.
+        """
+        if closed_us is not None:
+            self._changed = within(self._changed, closed_us, FINAL_US)
+            self._changed_keys.forget((-FINAL_US, closed_us))
+            self._results.forget(closed_us)
         self._changed = union([*self._changed, *self._changed_keys.keep()])
         self.most_bytes = max(self.most_bytes, self._results.most_bytes)
 

@@ -105,6 +105,8 @@ class WindowOperator(KeyGroupOperator):
                 )
                 for windows in self._fire(number, context):
                     yield Output(windows, number)
+            elif self._updates is not None:
+                self._updates.close(closed[1])
         self._slices.expire(closed[1])
         self.most_bytes = max(self.most_bytes, self._slices.most_bytes)
         self._closed_us = closed[1]

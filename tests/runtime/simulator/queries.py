@@ -112,6 +112,12 @@ def session() -> Session:
     return Session(unstarted_spark(), settings={})
 
 
+@cache
+def _directory() -> Path:
+    """Return the directory of the tables, which is part of a stream's identity."""
+    return Path(mkdtemp())
+
+
 def rows_table(rows: list[tuple]) -> pa.Table:
     """Return rows (time in ms or None, k, v, d) as a table."""
     times = [None if ms is None else START + dt.timedelta(milliseconds=ms) for ms, *_ in rows]
@@ -131,7 +137,7 @@ def simulated(
     """Return a query over tables whose watermark is `delay` seconds behind their rows."""
     mark = ("ts", f"`ts` - INTERVAL '{delay}' SECOND")
     given = [GivenTable(name, SCHEMA.empty_table(), COLUMNS, mark) for name in tables]
-    create_tables(session(), given, Path(mkdtemp()))
+    create_tables(session(), given, _directory())
     for key, value in settings:
         session().execute(f"SET '{key}' = '{value}'")
     try:

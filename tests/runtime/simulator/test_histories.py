@@ -212,6 +212,16 @@ def test_a_rescaled_stream_loses_no_row(partitions):
     assert disagreement(of, history, of.batch_rows(of.order)) is None
 
 
+def test_a_split_key_group_forgets_the_results_of_closed_windows():
+    # after the split, one key group has only results of windows that have closed
+    of = stream(
+        of_window("cumulate"), [(0, None, None, None), (59_999, "a", None, None)], settings=EARLY
+    )
+    both = tuple(map(Arrival, range(2)))
+    history = StreamHistory((Batch(both), Restart(2), Batch((), has_ended=True)))
+    assert disagreement(of, history, of.batch_rows(of.order)) is None
+
+
 def test_a_seed_reproduces_its_history():
     of = stream(of_window("tumble"), SOME)
     assert of.history(7) == of.history(7)

@@ -46,7 +46,7 @@ def problem(tmp_path: Path, text: str) -> str:
         (
             CASE.replace("expect: {rows: [[1]]}", "expect: {}"),
             "a.sqlwin.yaml:5: `cases.expect` is empty (allowed keys: rows, ordered, final, changes, "
-            "batch, late, dropped, error)",
+            "batch, late, dropped, refused, error)",
         ),
         (
             CASE.replace("    expect: {rows: [[1]]}\n", ""),

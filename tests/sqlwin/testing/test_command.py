@@ -248,6 +248,60 @@ def test_missing_files_and_empty_directories_are_told_apart(tmp_path):
     assert (code, err) == (5, "no test files\n")
 
 
+def _restart(sql: str, *more: str) -> str:
+    """Return a case whose stream resumes with other SQL."""
+    lines = "".join(f"\n      {line}" for line in sql.splitlines())
+    return case("restart", RIGHT) + "".join(more) + f"    restart: |{lines}\n"
+
+
+COUNTS = """SELECT k, window_end, {calls}
+FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+GROUP BY k, window_start, window_end"""
+
+
+def test_a_stream_may_resume_with_an_allowed_change(tmp_path):
+    changed = COUNTS.format(calls="COUNT(*) AS n") + " HAVING COUNT(*) > 1"
+    code, out, _ = run(file(tmp_path, _restart(changed)), "--histories", "4")
+    assert (code, out.split(",")[:2]) == (0, ["1 passed", " 8 histories"])
+
+
+def test_a_stream_that_cannot_resume_fails_unless_that_is_expected(tmp_path):
+    changed = COUNTS.format(calls="MAX(v) AS n")
+    path = file(tmp_path, _restart(changed))
+    code, out, _ = run(path, "--histories", "1")
+    assert code == 1
+    reason = "the state of operator 0 has COUNT(*), from which MAX(v) cannot be computed"
+    assert f"the stream cannot resume with the SQL of `restart`\n  {reason}\n" in out
+    refused = "      refused: MAX(v) cannot be computed\n"
+    assert run(file(tmp_path, _restart(changed, refused)), "--histories", "1")[0] == 0
+    other = "      refused: the keys have changed\n"
+    code, out, _ = run(file(tmp_path, _restart(changed, other)), "--histories", "1")
+    assert code == 1 and "the reason is another one\n  expected: the keys have changed" in out
+    allowed = COUNTS.format(calls="COUNT(*) AS m")
+    code, out, _ = run(file(tmp_path, _restart(allowed, other)), "--histories", "1")
+    assert code == 1 and "the stream resumes with the SQL of `restart`" in out
+
+
+def test_a_changed_view_is_a_changed_query(tmp_path):
+    text = file(tmp_path, _restart("CREATE OR REPLACE VIEW w AS SELECT ts, k FROM t WHERE k = 'a'"))
+    path = Path(text)
+    # the query reads the view
+    path.write_text(
+        path.read_text()
+        .replace("SELECT k, window_end, COUNT(*) AS n", "CREATE VIEW w AS SELECT ts, k FROM t;\n"
+                 "      SELECT k, window_end, COUNT(*) AS n", 1)
+        .replace("TABLE t,", "TABLE w,", 1)
+    )  # fmt: skip
+    code, out, _ = run(text, "--histories", "1")
+    assert code == 1
+    assert "now reads `SELECT ts, k FROM t WHERE k = 'a'`\n\n0 passed, 1 failed, 1 history, " in out
+
+
+def test_a_refusal_needs_a_restart(tmp_path):
+    code, _, err = run(file(tmp_path, case("a", RIGHT) + "      refused: words\n"))
+    assert code == 2 and "`refused` needs the key 'restart' in the case" in err
+
+
 def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
     monkeypatch.chdir(ROOT)
     code, out, _ = run("--simulate", "5", "queries/testing/departures.sql", "--rows", "60")
