@@ -177,8 +177,17 @@ class SparkAnalyzer:
         Raises:
             AnalysisError: It certainly does not exist.
         """
-        if self._lists_all_tables() and name.lower() not in map(str.lower, self._names()):
+        if not self.may_exist(name):
             raise self.suggest_nearest_name(unknown_table_error(quote_name(name)))
+
+    def may_exist(self, name: str) -> bool:
+        """Return whether a table may exist: False only if it certainly does not.
+
+        Args:
+            name: Name without a database.
+        """
+        is_listed = name.lower() in map(str.lower, self._names())
+        return is_listed or not self._lists_all_tables()
 
     def _lists_all_tables(self) -> bool:
         """Return whether Spark has no tables but those of its own list."""

@@ -457,6 +457,8 @@ class Runner:
         return _ok(statement, "OK")
 
     def _is_known_to_spark(self, name: Name) -> bool:
+        if len(name) == 1 and not self.catalog.analyzer.may_exist(name[0]):
+            return False
         try:
             return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
         except spark_error():
@@ -506,7 +508,9 @@ class Runner:
         return _ok(statement, "OK", notes)
 
     def _reset(self, statement: nodes.Reset) -> Result:
-        keys = [statement.key] if statement.key else [key for key, _ in self.config.items()]
+        every = (key for key, _ in self.config.items())
+        # Spark need not start for settings that have their defaults
+        keys = [statement.key] if statement.key else [k for k in every if self.config.is_set(k)]
         for key in keys:
             self.config.reset(key)
             self._apply_to_spark(key)

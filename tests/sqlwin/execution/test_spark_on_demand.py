@@ -236,3 +236,10 @@ def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
     )
     result = run("-c", code)
     assert (result.stdout, result.stderr) == ("set()\n", "")
+
+
+@pytest.mark.parametrize("statement", ["RESET", "DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"])
+def test_statements_about_nothing_do_not_start_spark(statement: str, unstarted: Session) -> None:
+    unstarted.execute(f"SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'; {statement}")
+    with pytest.raises(SqlwinError, match="table `t` does not exist"):
+        unstarted.execute("DROP TABLE t")
