@@ -263,7 +263,7 @@ def _run_machine(n_examples: int, n_steps: int) -> None:
 @pytest.mark.parametrize(
     ("n_examples", "n_steps"),
     [
-        (60, 40),
+        (40, 30),
         pytest.param(400, 50, marks=pytest.mark.long),
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],
