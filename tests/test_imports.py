@@ -197,7 +197,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.dbapi": (
         "runtime runtime.spec sqlwin sqlwin.control sqlwin.display sqlwin.result sqlwin.session "
-        "sqlwin.statements pyarrow pyspark sqlalchemy"
+        "sqlwin.statements harlequin pyarrow pyspark sqlalchemy"
     ),
     "sqlwin.help": "runtime runtime.options runtime.spec",
     "sqlwin.console": (

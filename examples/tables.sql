@@ -1,0 +1,7 @@
+-- Tables for the examples: the flights from New York in 2013
+CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet');
+
+CREATE VIEW daily AS
+SELECT origin, window_start, window_end, COUNT(*) AS n, AVG(dep_delay) AS delay
+FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAYS))
+GROUP BY origin, window_start, window_end;
