@@ -29,8 +29,16 @@ from runtime.connectors.filesystem.publish import (
     written_files,
 )
 from runtime.connectors.filesystem.text import allow_encoding
-from runtime.connectors.filesystem.write_arrow import ProcessFiles, arrow_codec, arrow_files
-from runtime.connectors.writing import check_partitions, check_shared, count_written
+from runtime.connectors.filesystem.write_arrow import (
+    ArrowFiles,
+    ProcessFiles,
+    ProcessTextFiles,
+    arrow_codec,
+    arrow_files,
+    text_files,
+    text_form,
+)
+from runtime.connectors.writing import check_partitions, check_shared, count_written, declared_types
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.frames.arrow_rows import BatchRows
@@ -49,6 +57,7 @@ from runtime.spec.table import TableSpec
 
 # Spark's marker that all files of a directory are complete
 _SUCCESS = "_SUCCESS"
+_TEXT_FORMATS = ("csv", "json")
 # Types of partition columns whose values have one form in names of directories
 _PARTITION_TYPES = frozenset("STRING TINYINT SMALLINT INT INTEGER BIGINT BOOLEAN DATE".split())
 # Options of the reader with no meaning or another one for the writer
@@ -99,11 +108,13 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         # as in Flink, partitions without new rows stay
         options.setdefault("partitionOverwriteMode", "dynamic")
     parallelism = values.get("sink.parallelism")
-    in_workers = None
+    in_workers: ArrowFiles | ProcessFiles | ProcessTextFiles | None = None
     if files is not None and is_local_path(path):
         if file_format == "parquet" and not parallelism:
             in_workers = arrow_files(rows, options, partitions)
-    is_here = isinstance(in_workers, ProcessFiles)
+        elif rows.here is not None and why_spark_writes(spark, spec) is None:
+            in_workers = text_files(rows, file_format, options, partitions)
+    is_here = isinstance(in_workers, ProcessFiles | ProcessTextFiles)
     if files is not None and not is_here:
         check_shared(spark, path, spec)
     n_rows = 0
@@ -157,7 +168,7 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return why rows that this process computes have to be written by Spark, or None."""
     values = option_values(spec)
     file_format = format_of(values)
-    if file_format != "parquet":
+    if file_format not in ("parquet", *_TEXT_FORMATS):
         return f"Spark writes {file_format or 'other files than Parquet'}"
     if values.get("sink.parallelism"):
         return "Spark writes tables with 'sink.parallelism'"
@@ -169,9 +180,36 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
             return f"Spark writes partitions by {column.name} {(column.type or '').upper()}"
     if not is_local_path(resolve(spark, values["path"])):
         return "Spark writes to other file systems"
-    if arrow_codec(spark, file_writer_options(spec, file_format)) is None:
+    options = file_writer_options(spec, file_format)
+    if file_format in _TEXT_FORMATS:
+        return _why_spark_writes_text(spark, spec, file_format, options)
+    if arrow_codec(spark, options) is None:
         return "Spark writes Parquet with these options"
     return None
+
+
+def _why_spark_writes_text(
+    spark: SparkSession, spec: TableSpec, file_format: str, options: dict[str, str]
+) -> str | None:
+    """Return why Spark writes rows of this process as text, or None."""
+    from runtime.text.write import why_not_text
+
+    if not spec.columns:
+        return f"Spark writes {file_format} tables without declared columns"
+    own_formats = timestamp_output_options(spec, file_format)
+    for name, pattern in own_formats.items():
+        if options[name] != pattern:
+            return f"Spark writes {file_format} with the option '{name}'"
+    form = text_form(spark, file_format, options)
+    if isinstance(form, str):
+        return form
+    types = zip(spec.physical_columns, declared_types(spec), strict=True)
+    reason = why_not_text([(c.name, type_.simpleString()) for c, type_ in types])
+    n_stored = len(spec.physical_columns) - len(spec.partitioned_by)
+    if reason is None and file_format == "csv" and n_stored < 2:
+        # Spark leaves out rows whose only column is NULL
+        return "Spark writes csv with one column"
+    return reason
 
 
 def complete_files(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +28,9 @@ from runtime.frames.blobs import large_tables
 from runtime.frames.parquet_columns import repeating_columns
 from runtime.spark.settings import settings_of
 
+if TYPE_CHECKING:
+    from runtime.text.write import TextForm
+
 # Spark codecs that Arrow writes identically; Spark's `lz4` is Hadoop's own format
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none"}
 _CODEC_CONF = "spark.sql.parquet.compression.codec"
@@ -37,6 +41,17 @@ _SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 _SPARK_VERSION = "org.apache.spark.version"
 # Minimum size of a row group in memory
 _ROW_GROUP_BYTES = 64 << 20
+# Bytes of rows that are turned into text at a time
+_TEXT_BYTES = 16 << 20
+_TIME_OPTIONS = dict.fromkeys(("timestampFormat", "timestampNTZFormat", "partitionOverwriteMode"))
+# Options with which this process writes text, and their only value if there is one
+_CSV_OPTIONS: Mapping[str, str | None] = {
+    **_TIME_OPTIONS,
+    **dict.fromkeys(("sep", "delimiter", "header", "nullValue")),
+    "quote": '"',
+    "escape": '"',
+}
+_JSON_OPTIONS: Mapping[str, str | None] = {**_TIME_OPTIONS, "ignoreNullFields": None}
 _WRITTEN_DDL = "name string, n_rows bigint, errno int"
 _WRITTEN = pa.schema([("name", pa.string()), ("n_rows", pa.int64()), ("errno", pa.int32())])
 
@@ -127,6 +142,98 @@ class ProcessFiles:
                 n_rows += rows.num_rows
         (Path(directory) / "_SUCCESS").touch()
         return n_rows
+
+
+@dataclass(frozen=True)
+class ProcessTextFiles:
+    """Rows that this process writes to a local directory as text.
+
+    Attributes:
+        rows: Rows to write.
+        form: How a row is written.
+        suffix: Suffix of the files' names.
+        partitions: Partition columns, which are in the names of directories instead.
+    """
+
+    rows: ProcessRows
+    form: TextForm
+    suffix: str
+    partitions: tuple[str, ...] = ()
+
+    def write(self, directory: str) -> int:
+        """Write all rows to a directory and return their number.
+
+        Raises:
+            OSError: The directory cannot be written to.
+        """
+        os.makedirs(directory, exist_ok=True)
+        n_rows = 0
+        fields = [field for field in self.rows.schema if field.name not in self.partitions]
+        head = self.form.head(pa.schema(fields))
+        if not self.partitions:
+            # without any rows, the file has the header
+            Path(self._place(directory, 0)).write_bytes(head)
+        for number, table in enumerate(large_tables(self.rows.batches(), _TEXT_BYTES)):
+            n_rows += table.num_rows
+            if not self.partitions:
+                with open(self._place(directory, 0), "ab") as file:
+                    file.write(self.form.lines(table))
+                continue
+            for below, rows in split_by_partition(table, self.partitions):
+                os.makedirs(f"{directory}/{below}", exist_ok=True)
+                data = head + self.form.lines(rows)
+                Path(self._place(f"{directory}/{below}", number)).write_bytes(data)
+        (Path(directory) / "_SUCCESS").touch()
+        return n_rows
+
+    def _place(self, directory: str, number: int) -> str:
+        return f"{directory}/part-00000-0.c{number:03}.{self.suffix}"
+
+
+def text_files(
+    rows: BatchRows, file_format: str, options: Mapping[str, str], partitions: Sequence[str]
+) -> ProcessTextFiles | None:
+    """Return the writer of rows of this process as text, or None if Spark writes them.
+
+    Args:
+        rows: Rows to write.
+        file_format: `csv` or `json`.
+        options: Options of Spark's writer.
+        partitions: Partition columns.
+    """
+    form = text_form(rows.spark, file_format, options)
+    if rows.here is None or isinstance(form, str):
+        return None
+    return ProcessTextFiles(rows.here, form, file_format, tuple(partitions))
+
+
+def text_form(spark: SparkSession, file_format: str, options: Mapping[str, str]) -> TextForm | str:
+    """Return how text is written, or the option for which Spark writes it.
+
+    Args:
+        spark: Session with the time zone.
+        file_format: `csv` or `json`.
+        options: Options of Spark's writer.
+    """
+    from runtime.text.write import CsvForm, JsonForm
+
+    zone = settings_of(spark).get("spark.sql.session.timeZone")
+    known_options = _CSV_OPTIONS if file_format == "csv" else _JSON_OPTIONS
+    for name, value in options.items():
+        if name not in known_options or (known_options[name] not in (None, value)):
+            return f"Spark writes {file_format} with the option '{name}'"
+    if file_format == "json":
+        between = "T" if "'T'" in options.get("timestampNTZFormat", "") else " "
+        has_nulls = options.get("ignoreNullFields", "true").lower() == "false"
+        return JsonForm(zone, between, has_nulls)
+    delimiter = options.get("sep", options.get("delimiter", ","))
+    if len(delimiter) != 1 or delimiter in '"\n\r#\\ ' or not delimiter.isascii():
+        return f"Spark writes csv with the delimiter {delimiter!r}"
+    has_header = options.get("header", "false").lower() == "true"
+    null = options.get("nullValue", "")
+    if null and not null.isalnum():
+        return f"Spark writes csv with the text {null!r} for NULL"
+    return CsvForm(zone, delimiter, null, has_header)
 
 
 def arrow_files(

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
@@ -284,7 +287,17 @@ def test_an_insert_killed_between_partitions_leaves_nothing(base: Path, verb: st
 @pytest.mark.parametrize(
     ("options", "insert", "reason"),
     [
-        ("'format' = 'csv'", "INSERT INTO o SELECT 'a' AS k, 1 AS n", "Spark writes csv"),
+        ("'format' = 'orc'", "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n", "Spark writes orc"),
+        (
+            "'format' = 'csv', 'quoteAll' = 'true'",
+            "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n",
+            "Spark writes csv with the option 'quoteAll'",
+        ),
+        (
+            "'format' = 'json', 'compression' = 'gzip'",
+            "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n",
+            "Spark writes json with the option 'compression'",
+        ),
         ("'format' = 'parquet'", "INSERT INTO o SELECT 'a' AS k, 1 AS n", "Spark casts the rows"),
         ("'format' = 'parquet'", "INSERT INTO o (k) SELECT 'a' AS k", "fills in the columns"),
         (
@@ -304,3 +317,85 @@ def test_explain_says_why_spark_writes(
     )
     place = session.explain(insert).partition("== Execution ==\n")[2]
     assert place.startswith("on Spark: ") and reason in place
+
+
+TEXT_COLUMNS = (
+    "k STRING, n BIGINT, x DOUBLE, p DECIMAL(10, 2), b BOOLEAN, d DATE, t TIMESTAMP(3), "
+    "z TIMESTAMP_LTZ"
+)
+
+
+def text_table(session: sqlwin.Session, base: Path, options: str, *, name: str = "texts") -> None:
+    """Create a table of text, and one with rows of every type to write to it."""
+    values = ["a", "", None, ' say "hi", ', "#x", "é\n1", "\\", "n/a"]
+    at = datetime(2024, 3, 31, 0, 59, 59, 999999, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "k": values,
+            "n": [5, None, -1, 0, 2**63 - 1, -(2**63), 1, 2],
+            "x": [0.5, None, 1e7, 1e-4, 123456.789, -0.0, float("nan"), float("inf")],
+            "p": pa.array([Decimal("1.50"), None] * 4, pa.decimal128(10, 2)),
+            "b": [True, False, None, True] * 2,
+            "d": [date(2024, 1, 31), None, date(1, 1, 1), date(1969, 12, 31)] * 2,
+            "t": pa.array([at.replace(tzinfo=None), None] * 4, pa.timestamp("us")),
+            "z": pa.array([at, at, None, at] * 2, pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(rows, base / "rows.parquet")
+    session.execute(
+        "SET 'table.local-time-zone' = 'Europe/Berlin'; CREATE OR REPLACE TABLE source WITH ("
+        f"'connector' = 'filesystem', 'path' = '{base}/rows.parquet'); "
+        f"CREATE OR REPLACE TABLE texts ({TEXT_COLUMNS}) WITH ('connector' = 'filesystem', "
+        f"'path' = '{base}/{name}', {options})"
+    )
+
+
+@pytest.mark.parametrize(
+    "options", ["'format' = 'csv'", "'format' = 'csv', 'header' = 'true'", "'format' = 'json'"]
+)
+def test_text_is_inserted_without_spark(base: Path, options: str) -> None:
+    session = Session(unstarted_spark(), settings={})
+    text_table(session, base, options)
+    # CSV has no line ends in fields, and NULL for empty texts
+    rows = "source WHERE n > -100 AND k <> ''"
+    insert = f"INSERT INTO texts SELECT * FROM {rows}"
+    assert "in process: " in session.explain(insert)
+    (inserted,) = session.execute(insert)
+    (file,) = files_in(base / "texts")
+    assert file.suffix == (".json" if "json" in options else ".csv")
+    # Spark reads DATE and TIMESTAMP_LTZ in JSON
+    columns = "k, n, x, p, b, t" + ("" if "json" in options else ", d, z")
+    expected = rows_of(session, f"SELECT {columns} FROM {rows}")
+    assert inserted.row_count == len(expected) > 4
+    if "csv" in options:
+        # Spark's writer trims
+        expected = sorted(row.replace(' say "hi", ', 'say "hi",') for row in expected)
+    assert rows_of(session, f"SELECT {columns} FROM texts") == expected
+    session.execute("INSERT OVERWRITE texts SELECT * FROM source WHERE k = 'none'")
+    (file,) = files_in(base / "texts")
+    assert file.read_text() == ("k,n,x,p,b,d,t,z\n" if "header" in options else "")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "options",
+    [
+        "'format' = 'csv'",
+        "'format' = 'csv', 'header' = 'true', 'csv.field-delimiter' = ';', 'nullValue' = 'NA'",
+        "'format' = 'json'",
+        "'format' = 'json', 'json.timestamp-format.standard' = 'ISO-8601', "
+        "'json.encode.ignore-null-fields' = 'false'",
+    ],
+)
+def test_text_has_the_bytes_of_spark(
+    fresh_session: sqlwin.Session, base: Path, options: str
+) -> None:
+    written = []
+    for name, limit in (("here", "1 gb"), ("spark", "0")):
+        fresh_session.execute(f"SET 'sqlwin.in-process.max-bytes' = '{limit}'")
+        text_table(fresh_session, base, options, name=name)
+        insert = "INSERT INTO texts SELECT * FROM source"
+        assert ("in process: " in fresh_session.explain(insert)) is (name == "here")
+        fresh_session.execute(insert)
+        written.append(b"".join(file.read_bytes() for file in files_in(base / name)))
+    assert written[0] == written[1] and written[0].count(b"\n") > 7
