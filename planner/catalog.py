@@ -47,6 +47,21 @@ class StreamTable:
     idle_advance_us: int | None = None
 
 
+@dataclass(frozen=True)
+class VersionedTable:
+    """What a session table declares about the versions of its rows.
+
+    Attributes:
+        key: Columns of its PRIMARY KEY. Empty without one.
+        time: Column of its watermark. None without one.
+        proctime: Lower-case names of the PROCTIME() columns.
+    """
+
+    key: tuple[str, ...]
+    time: str | None
+    proctime: frozenset[str] = frozenset()
+
+
 class Catalog(Protocol):
     """Tables, views and Spark's analyser, as the planner uses them."""
 
@@ -71,6 +86,9 @@ class Catalog(Protocol):
 
     def is_read_here(self, name: tuple[str, ...]) -> bool:
         """Return whether this process may read a sqlwin table without Spark."""
+
+    def versions(self, name: tuple[str, ...]) -> VersionedTable | None:
+        """Return what a sqlwin table declares about versions, or None for any other table."""
 
     def relation(self, name: tuple[str, ...]) -> str | None:
         """Return the name that Spark knows a sqlwin table by, or None for Spark's own tables."""

@@ -24,6 +24,7 @@ from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
+from planner.binder.joins.temporal_join import bind_temporal_joins
 from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
 from planner.binder.misplaced import check_filters
@@ -212,6 +213,13 @@ class _Binder(Relations):
             self._join_laterals(query, scope)
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
+        if isinstance(query, exp.Select) and bind_temporal_joins(
+            query,
+            self.catalog,
+            "" if self._views else self.sql,
+            lambda source: self.bind_query(select_all_from(source.copy()), scope),
+        ):
+            self.rewritten = True
         for part in parts_below(query):
             if isinstance(part, WindowFunctionCall):
                 if part is not only_window_function(query) or part.kind == "GAP_FILL":

@@ -246,13 +246,17 @@ def _refuse_select(
             group or calls[0],
             GROUP_BY if group else None,
         )
-    if select.args.get("qualify") or any(select.find_all(exp.Window)):
+    # OVER in a subquery over a stream is found there; a subquery over a bounded table may have it
+    over = next(
+        (w for w in select.find_all(exp.Window) if w.find_ancestor(exp.Select) is select), None
+    )
+    if select.args.get("qualify") or over is not None:
         raise _refusal(
             "OVER functions require all rows of their partition, but a stream never ends",
             f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
             if missing
-            else _alternative_to_over(select.find(exp.Window)),
-            select.find(exp.Window) or select.args["qualify"],
+            else _alternative_to_over(over),
+            over or select.args["qualify"],
         )
     source = select.args.get("from_")
     joins = select.args.get("joins") or []

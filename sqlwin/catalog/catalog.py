@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.catalog import Schema, StreamTable
+from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import (
     has_splits,
@@ -396,6 +396,14 @@ class SessionCatalog:
         """Return the connector of a session table, or None."""
         table = self._table(name)
         return None if table is None else table.connector
+
+    def versions(self, name: Name) -> VersionedTable | None:
+        """Return what a session table declares about versions. See `planner.catalog.Catalog`."""
+        table = self._table(name)
+        if table is None:
+            return None
+        time = None if table.watermark is None else table.watermark.column
+        return VersionedTable(table.primary_key, time, table.proctime_columns)
 
     def is_read_here(self, name: Name) -> bool:
         """Return whether this process may read a session table without Spark."""

@@ -135,33 +135,5 @@ def _is_quoted(token: Token) -> bool:
     return token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
 
 
-def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:
-    """Reject `FOR SYSTEM_TIME AS OF` a column or the current time, from Flink's temporal joins.
-
-    The parser has just read the table, from token `first` on.
-
-    Raises:
-        SqlSyntaxError: The table is requested as of the time of a row.
-    """
-    version = table.args.get("version") if isinstance(table, exp.Table) else None
-    time = version.args.get("expression") if isinstance(version, exp.Version) else None
-    if time is None or not time.find(exp.Column, exp.Anonymous):
-        return
-    read = parser._tokens[first : parser._index]
-    words = [token.text.upper() for token in read]
-    if "SYSTEM_TIME" not in words:
-        return  # Spark's syntax: Spark reports errors itself
-    start = words.index("SYSTEM_TIME")
-    behind_alias = [i for i, word in enumerate(words) if word == "AS" and i > start + 1]
-    _refuse(
-        parser,
-        "FOR SYSTEM_TIME AS OF is not supported: tables have no versions by row time",
-        read[start - 1],
-        read[behind_alias[0] - 1] if behind_alias else read[-1],
-        "remove it: a batch joins a bounded table as of its start, a stream as of each "
-        "micro-batch, like Flink's lookup join",
-    )
-
-
 def _refuse(parser: TokenParser, message: str, first: Token, last: Token, hint: str) -> NoReturn:
     parser.fail(message, first, last, hint, UnknownToSparkError)

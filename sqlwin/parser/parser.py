@@ -34,7 +34,7 @@ from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
-from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects, refuse_version
+from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import (
     BARE_TYPES,
@@ -371,11 +371,9 @@ class SqlWinParser(TokenParser):
             )
             message = f"unknown window function {misspelt.text}"
             self.fail(message, misspelt, hint=hint, error=UnknownToSparkError)
-        first = self._index
         table: exp.Expr | None = super()._parse_table(
             schema, joins, alias_tokens, parse_bracket, is_db_reference, *args, **kwargs
         )
-        refuse_version(self, table, first)
         return table
 
 

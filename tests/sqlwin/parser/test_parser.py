@@ -465,16 +465,6 @@ def test_results_may_be_asked_for_when_windows_close_as_they_come_then(
             "FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), ",
         ),
         (
-            "SELECT * FROM a JOIN b FOR SYSTEM_TIME AS OF a.ts AS c ON a.k = c.k",
-            "FOR SYSTEM_TIME AS OF a.ts",
-            "remove it",
-        ),
-        (
-            "SELECT * FROM a JOIN b FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = b.k",
-            "FOR SYSTEM_TIME AS OF PROCTIME()",
-            "as of each micro-batch",
-        ),
-        (
             "SELECT k, COUNT(*) FROM t WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY k",
             "WINDOW TUMBLING",
             "FROM TUMBLE(TABLE t,",

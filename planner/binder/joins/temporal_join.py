@@ -1,0 +1,201 @@
+"""Bind temporal joins: `JOIN t FOR SYSTEM_TIME AS OF o.ts`, the rows of t at the time of a row.
+
+With a column of processing time, or PROCTIME(), the current rows of t are joined: a batch reads
+them once, a stream with each micro-batch (Flink's lookup join). With any other column, t is a
+bounded table of versions. A version of a PRIMARY KEY holds from its time, the column of the
+watermark, until the time of the next version of that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, VersionedTable
+from planner.nodes.logical import Node
+from planner.nodes.windows import join_words
+from planner.sql.build import column, conjunction, conjuncts, identifier, to_sql
+from planner.sql.nodes import error_at
+from planner.sql.parts import sources_of
+from planner.streams.tables import stream_named
+from planner.streams.time_columns import is_processing_time
+from runtime.errors import AnalysisError
+
+_NEXT = "$next_version"
+_CLAUSE = "FOR SYSTEM_TIME AS OF"
+_TYPES = frozenset({"", "INNER", "LEFT"})
+
+# Returns the node of a relation of FROM
+NodeOf = Callable[[exp.Expr], Node]
+
+
+def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of: NodeOf) -> bool:
+    """Replace, in place, the tables of a SELECT that are read as of the time of a row.
+
+    Args:
+        select: SELECT with the names of tables as written.
+        catalog: Catalog that resolves names.
+        sql: Text of the statement, for error positions.
+        node_of: Returns the node of a relation of FROM.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        AnalysisError: The table has no versions, or the join is not supported.
+    """
+    sources = list(sources_of(select))
+    joins = {id(join.this): join for join in select.args.get("joins") or ()}
+    has_changed = False
+    for place, source in enumerate(sources):
+        time = _time_of_version(source)
+        if time is None:
+            continue
+        join = joins.get(id(source))
+        if join is None:
+            raise error_at(sql, f"{_CLAUSE} is only supported in a join", time, hint=_LEAVE_OUT)
+        source.set("version", None)
+        has_changed = True
+        if not _is_processing_time(time, sources[:place], catalog, node_of):
+            assert isinstance(source, exp.Table)
+            _read_versions(select, join, source, time, catalog, sql)
+    return has_changed
+
+
+_LEAVE_OUT = "remove it to read the table as it is now"
+
+
+def _time_of_version(source: exp.Expr) -> exp.Expr | None:
+    """Return the time at which a table is read, if it is one of a row or the current time."""
+    version = source.args.get("version") if isinstance(source, exp.Table) else None
+    if not isinstance(version, exp.Version):
+        return None
+    time: exp.Expr | None = version.args.get("expression")
+    is_of_row = time is not None and time.find(exp.Column, exp.Anonymous, exp.CurrentTimestamp)
+    return time if is_of_row else None
+
+
+def _is_processing_time(
+    time: exp.Expr, before: list[exp.Expr], catalog: Catalog, node_of: NodeOf
+) -> bool:
+    """Return whether a time is the current time, or a column of processing time.
+
+    Args:
+        time: Time of the version.
+        before: Relations before the table that is read.
+        catalog: Catalog that identifies streams.
+        node_of: Returns the node of a relation.
+    """
+    if not isinstance(time, exp.Column):
+        return time.find(exp.Column) is None
+    for source in before:
+        if time.table and time.table.lower() != source.alias_or_name.lower():
+            continue
+        if isinstance(source, exp.Table):
+            versioned = catalog.versions(_name(source))
+            if versioned is not None and time.name.lower() in versioned.proctime:
+                return True
+        try:
+            node = node_of(source)
+        except AnalysisError:
+            continue  # Spark reports the error
+        if time.name.lower() in node.column_names:
+            return is_processing_time(node, time.name, catalog)
+    return False
+
+
+def _read_versions(
+    select: exp.Select,
+    join: exp.Join,
+    table: exp.Table,
+    time: exp.Expr,
+    catalog: Catalog,
+    sql: str,
+) -> None:
+    """Join each row with the version of its key that holds at a time."""
+    name = table.alias_or_name
+    versioned = catalog.versions(_name(table))
+    if stream_named(table, catalog) is not None:
+        of = versioned.time if versioned is not None and versioned.time else "ts"
+        raise error_at(
+            sql,
+            f"{_CLAUSE} of a stream is not supported: all versions of `{table.name}` would be "
+            "kept for ever",
+            time,
+            hint="join a bounded table of its rows; or join both streams within an interval: "
+            f"{to_sql(time)} BETWEEN {name}.{of} AND {name}.{of} + INTERVAL '1' HOUR",
+            subjects=(table.name,),
+        )
+    if versioned is None or not versioned.key or versioned.time is None:
+        raise error_at(
+            sql,
+            f"`{table.name}` has no versions, because it lacks a PRIMARY KEY or a WATERMARK",
+            time,
+            hint="declare PRIMARY KEY (k) NOT ENFORCED and WATERMARK FOR ts AS ts in its CREATE "
+            f"TABLE; or {_LEAVE_OUT}",
+            subjects=(table.name,),
+        )
+    words = join_words(join)
+    if words not in _TYPES or join.method or join.args.get("using"):
+        kind = words or join.method or "USING"
+        raise error_at(
+            sql,
+            f"{_CLAUSE} supports only INNER and LEFT joins with ON, not {kind}",
+            time,
+            hint="use JOIN or LEFT JOIN, with ON",
+        )
+    _check_key(join, name, versioned, time, sql)
+    rest = [key for key in ("joins", "laterals", "pivots", "sample") if table.args.get(key)]
+    assert not rest, "the parser attaches joins to the SELECT"
+    plain = table.copy()
+    plain.set("alias", None)
+    later = exp.Window(
+        this=exp.Lead(this=column(versioned.time)),
+        partition_by=[column(key) for key in versioned.key],
+        order=exp.Order(expressions=[exp.Ordered(this=column(versioned.time))]),
+    )
+    items = [exp.Star(), exp.Alias(this=later, alias=identifier(_NEXT))]
+    versions = exp.Select(expressions=items, from_=exp.From(this=plain))
+    alias = exp.TableAlias(this=identifier(name))
+    join.set("this", exp.Subquery(this=versions, alias=alias))
+    since, until = _of(name, versioned.time), _of(name, _NEXT)
+    is_last = exp.Is(this=until, expression=exp.Null())
+    ends_later = exp.Or(this=exp.LT(this=time.copy(), expression=until.copy()), expression=is_last)
+    holds = [exp.GTE(this=time.copy(), expression=since), exp.Paren(this=ends_later)]
+    join.set("on", conjunction([*conjuncts(join.args.get("on")), *holds]))
+    for item in select.expressions:
+        star = item.this if isinstance(item, exp.Column) else item
+        is_other = isinstance(item, exp.Column) and item.table.lower() != name.lower()
+        if isinstance(star, exp.Star) and not is_other:
+            star.set("except_", [*(star.args.get("except_") or ()), identifier(_NEXT)])
+
+
+def _check_key(
+    join: exp.Join, name: str, versioned: VersionedTable, time: exp.Expr, sql: str
+) -> None:
+    """Check that ON compares the whole PRIMARY KEY, so that each row has one version."""
+    compared = {
+        side.name.lower()
+        for part in conjuncts(join.args.get("on"))
+        if isinstance(part.unnest(), exp.EQ)
+        for side in (part.unnest().this.unnest(), part.unnest().expression.unnest())
+        if isinstance(side, exp.Column) and side.table.lower() in ("", name.lower())
+    }
+    missing = [key for key in versioned.key if key.lower() not in compared]
+    if missing:
+        raise error_at(
+            sql,
+            f"ON does not compare `{missing[0]}` of the PRIMARY KEY of `{name}`",
+            time,
+            hint=f"add {name}.{missing[0]} = ... to ON: each key has its own versions",
+            subjects=(missing[0], name),
+        )
+
+
+def _of(table: str, name: str) -> exp.Column:
+    return exp.Column(this=identifier(name), table=identifier(table))
+
+
+def _name(table: exp.Table) -> tuple[str, ...]:
+    return tuple(part.name for part in table.parts)

@@ -1,0 +1,88 @@
+"""Temporal joins: rows of a table at the time of a row, in batch and on streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sqlwin
+from tests.end_to_end.stream_files import write_keys
+
+pytestmark = pytest.mark.long
+
+RATES = """CREATE OR REPLACE TABLE rates (k STRING, since TIMESTAMP(6), rate INT,
+  WATERMARK FOR since AS since, PRIMARY KEY (k) NOT ENFORCED)
+  WITH ('connector' = 'filesystem', 'path' = '{path}/rates.csv', 'format' = 'csv')"""
+ROWS = """a,1970-01-01 00:00:05,1
+a,1970-01-01 00:00:10,2
+b,1970-01-01 00:00:00,7
+a,1970-01-01 00:00:20,3
+,1970-01-01 00:00:00,9
+"""
+#  a:     1     2          3
+#   0     5     10   15    20   25
+EVENTS = [
+    (4, "a"),
+    (5, "a"),
+    (9, "a"),
+    (10, "a"),
+    (19, "a"),
+    (20, "a"),
+    (60, "a"),
+    (3, "b"),
+    (3, "c"),
+]
+EXPECTED = [
+    ("a", 4, None), ("a", 5, 1), ("a", 9, 1), ("a", 10, 2), ("a", 19, 2), ("a", 20, 3),
+    ("a", 60, 3), ("b", 3, 7), ("c", 3, None),
+]  # fmt: skip
+LEFT = """SELECT o.k, o.at, r.rate FROM (SELECT *, minute(ts) * 60 + second(ts) AS at FROM orders) AS o
+  LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.k = r.k"""
+
+
+@pytest.fixture
+def tables(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
+    (tmp_path / "rates.csv").write_text(ROWS)
+    write_keys(tmp_path / "orders", *EVENTS)
+    fresh_session.execute(RATES.format(path=tmp_path))
+    fresh_session.execute(
+        f"""CREATE TABLE orders (ts TIMESTAMP(6), k STRING, pt AS PROCTIME(),
+        WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/orders',
+        'format' = 'parquet', 'source.monitor-interval' = '300 ms')"""
+    )
+    return fresh_session
+
+
+def test_a_row_is_joined_with_the_version_of_its_time(tables: sqlwin.Session) -> None:
+    tables.execute("SET 'execution.runtime-mode' = 'batch'")
+    (left,) = tables.execute(LEFT)
+    assert sorted(map(tuple, left.rows)) == EXPECTED
+    (inner,) = tables.execute(LEFT.replace("LEFT JOIN", "JOIN"))
+    assert sorted(map(tuple, inner.rows)) == [row for row in EXPECTED if row[2] is not None]
+    (star,) = tables.execute(LEFT.replace("o.k, o.at, r.rate", "r.*, *"))
+    assert list(star.columns) == ["k", "since", "rate", "ts", "k", "pt", "at", "k", "since", "rate"]
+
+
+def test_a_stream_is_joined_with_the_versions_of_a_bounded_table(tables: sqlwin.Session) -> None:
+    result = tables.execute(LEFT)[0]
+    rows: list[tuple[object, ...]] = []
+    for batch in result.batches():
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
+        if len(rows) >= len(EXPECTED):
+            break
+    assert sorted(rows) == EXPECTED  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("time", ["o.pt", "PROCTIME()"])
+def test_processing_time_reads_the_table_as_it_is_now(tables: sqlwin.Session, time: str) -> None:
+    tables.execute("SET 'execution.runtime-mode' = 'batch'")
+    now = f"""SELECT o.k, COUNT(*) AS n FROM orders AS o
+      LEFT JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k GROUP BY o.k"""
+    assert sorted(map(tuple, tables.execute(now)[0].rows)) == [("a", 21), ("b", 1), ("c", 1)]
+    tables.execute("SET 'execution.runtime-mode' = 'automatic'")
+    explained = tables.explain(
+        f"""SELECT o.k, r.rate FROM orders AS o
+        JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k"""
+    )
+    assert "no window operator: rows are emitted as they arrive" in explained
