@@ -12,7 +12,7 @@ from random import Random
 
 from runtime.errors import SqlwinError
 from runtime.simulator.check import Disagreement, SimulatedStream
-from runtime.simulator.compare import difference
+from runtime.simulator.compare import difference, rows_of
 from runtime.simulator.histories import Batch, Restart, StreamHistory
 from runtime.simulator.run import ChangedQuery
 
@@ -68,7 +68,7 @@ class ChangedStream:
             if is_changed and self.has_other_windows:
                 continue
             expected = (after if is_changed else before).batches[output.number]
-            mismatch = difference(expected.rows.to_pylist(), output.rows.to_pylist())
+            mismatch = difference(rows_of([expected.rows]), rows_of([output.rows]))
             if mismatch is not None:
                 query = "the changed query" if is_changed else "the first query"
                 reason = f"micro-batch {output.number} has other rows than {query}"

@@ -142,7 +142,7 @@ def disagreement(
         return Disagreement(history, mismatch, "the rows differ", seed)
     for repeated in outcome.repeated:
         again = outcome.batches[repeated.number]
-        changed = difference(repeated.rows.to_pylist(), again.rows.to_pylist())
+        changed = difference(rows_of([repeated.rows]), rows_of([again.rows]))
         if changed is not None:
             reason = (
                 f"micro-batch {repeated.number} has other rows when it runs again after a crash"

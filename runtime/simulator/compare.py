@@ -56,9 +56,33 @@ def difference(expected: Sequence[Row], rows: Sequence[Row]) -> Difference | Non
     return Difference(tuple(missing), tuple(unexpected)) if missing or unexpected else None
 
 
-def rows_of(tables: Iterable[pa.Table]) -> list[Row]:
-    """Return the rows of tables."""
-    return [row for table in tables for row in table.to_pylist()]
+def rows_of(tables: Iterable[pa.Table | pa.RecordBatch]) -> list[Row]:
+    """Return the rows of tables.
+
+    Raises:
+        ExecutionError: A time is outside the years that Python has.
+    """
+    rows: list[Row] = []
+    for table in tables:
+        try:
+            rows += table.to_pylist()
+        except (OverflowError, ValueError) as error:
+            raise ExecutionError(
+                f"{_column_beyond_years(table)} has a time outside the years 1 to 9999, so its "
+                "rows cannot be compared",
+                hint="leave such rows out with WHERE",
+            ) from error
+    return rows
+
+
+def _column_beyond_years(table: pa.Table | pa.RecordBatch) -> str:
+    """Return the name of the column whose values Python does not have."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        try:
+            column.to_pylist()
+        except (OverflowError, ValueError):
+            return f"column `{name}`"
+    return "a column"
 
 
 def final_rows(changes: Sequence[Row]) -> list[Row]:

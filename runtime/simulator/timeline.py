@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from runtime.simulator.check import SimulatedStream
-from runtime.simulator.compare import Row
+from runtime.simulator.compare import Row, rows_of
 from runtime.simulator.histories import Batch, Crash, Restart, StreamHistory, Write
 from runtime.simulator.run import ChangedQuery
 from runtime.simulator.storage import BatchOutput
@@ -67,7 +67,7 @@ def _rows(tables: Mapping[str, TableRows], batch: Batch) -> Iterator[str]:
     for arrival in batch.rows:
         for name, table in tables.items():
             if arrival.row in table.numbers:
-                (row,) = table.of([arrival.row]).to_pylist()
+                (row,) = rows_of([table.of([arrival.row])])
                 row.pop(LATE_ROW)
                 task = f" (task {arrival.task})" if arrival.task else ""
                 number = arrival.row - table.numbers.start + 1
@@ -77,7 +77,7 @@ def _rows(tables: Mapping[str, TableRows], batch: Batch) -> Iterator[str]:
 def _output(output: BatchOutput) -> Iterator[str]:
     if output.watermark_us is not None and output.watermark_us < FINAL_US:
         yield f"  watermark {_time(output.watermark_us)}"
-    for row in output.rows.to_pylist():
+    for row in rows_of([output.rows]):
         yield f"  emits {_kind(row)}{row_text(row)}"
     if output.n_late:
         yield f"  {output.n_late} late row{'s' * (output.n_late > 1)} dropped"

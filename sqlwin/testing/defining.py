@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runtime.simulator.check import SimulatedStream
-from runtime.simulator.compare import Difference, Row, difference
+from runtime.simulator.compare import Difference, Row, difference, rows_of
 from runtime.simulator.tables import TableRows
 from runtime.simulator.timeline import row_text
 from runtime.spec.stream import LATE_ROW
@@ -73,7 +73,7 @@ def row_texts(stream: SimulatedStream, rows: Sequence[int]) -> list[str]:
         table: TableRows
         for table in stream.tables.values():
             if number in table.numbers:
-                (row,) = table.of([number]).to_pylist()
+                (row,) = rows_of([table.of([number])])
                 row.pop(LATE_ROW)
                 place = number - table.numbers.start + 1
                 texts.append(f"row {place} of {table.table.name}: {row_text(row)}")

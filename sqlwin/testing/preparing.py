@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from planner.sql.render import quote_string
-from runtime.compute.arrow.types import arrow_type
+from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.errors import SqlwinError
 from runtime.names import quote_name
 from runtime.spec.table import TableColumn
 from sqlwin.config.values import parse_duration
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
-from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set, Statement
+from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set
 from sqlwin.testing.cases import Case, CaseTable
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.values import CellError, cell_value
@@ -35,12 +35,14 @@ class PreparedCase:
         rows: Rows of the tables by lower-case name, in the order of their arrival.
         waits: Processing time that passes before rows, see `Simulated.stream`.
         with_position: Function that adds the place in the script to an error.
+        given: Columns of each table that the test file has, without computed ones.
     """
 
     query: Query
     rows: Mapping[str, pa.Table]
     waits: Mapping[tuple[str, int], int]
     with_position: object
+    given: Mapping[str, Sequence[str]]
 
     def located(self, error: SqlwinError) -> SqlwinError:
         """Return an error about the query with its place in the script."""
@@ -72,20 +74,44 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     rows: dict[str, pa.Table] = {}
     waits: dict[tuple[str, int], int] = {}
 
-    def fill(table: CaseTable, path: Path) -> None:
-        columns = control.columns_of(table.name)
-        assert columns is not None, "it has been created"
+    given: dict[str, Sequence[str]] = {}
+
+    def fill(table: CaseTable, columns: Sequence[TableColumn], path: Path) -> None:
         schema = pa.schema([(c.name, _arrow_type(case, table, c)) for c in columns])
         name = table.name.lower()
+        given[name] = schema.names
         rows[name], of_table = _rows(case, table, schema)
         waits.update({(name, row): us for row, us in of_table.items()})
         pq.write_table(rows[name], path)
+
+    def create(table: CaseTable, statement: CreateTable, path: Path) -> None:
+        """Create a table of the script with the rows of the test file."""
+        if not any(_is_computed(column) for column in statement.columns):
+            control.run(_replaced(statement, path))
+            fill(table, control.columns_of(table.name) or (), path)
+            return
+        own = tuple(replace(c, metadata=None) for c in statement.columns if not _is_computed(c))
+        below = CaseTable(f"{table.name}__rows", {}, None, (), table.line)
+        path_below = path.with_suffix(".rows.parquet")
+        plain = replace(statement, name=(below.name,), columns=own, watermark=None)
+        control.run(_replaced(plain, path_below))
+        fill(table, control.columns_of(below.name) or (), path_below)
+        whole = _with_computed(session, statement, below.name)
+        rows[table.name.lower()] = whole
+        pq.write_table(whole, path)
+        columns = [
+            c
+            if c.computed is not None and not _is_computed(c)
+            else replace(c, type=_type_of(case, table, whole.schema.field(c.name)), computed=None)
+            for c in statement.columns
+        ]
+        control.run(_replaced(replace(statement, columns=tuple(columns)), path))
 
     for number, table in enumerate(case.tables):
         if table.columns:
             path = directory / f"{number}.parquet"
             _create(session, case, table, path)
-            fill(table, path)
+            fill(table, control.columns_of(table.name) or (), path)
     tested = None
     for place, statement in control.statements(case.sql, case.sql_file, case.params or None):
         try:
@@ -98,8 +124,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
                     table = tables[name.lower()]
                     if name.lower() not in rows:
                         path = directory / f"{list(tables).index(name.lower())}.parquet"
-                        control.run(_replaced(case, statement, path))
-                        fill(table, path)
+                        create(table, statement, path)
                 case Set() if statement.key in OF_TEST:
                     pass
                 case Set() | CreateTable() | CreateView():
@@ -114,7 +139,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     if tested is None:
         raise CaseFileError(f"{case.path}:{case.line}: the SQL of '{case.name}' has no query")
     query, place = tested
-    return PreparedCase(query, rows, waits, place.with_position)
+    return PreparedCase(query, rows, waits, place.with_position, given)
 
 
 def changed_query(session: Session, case: Case, query: Query) -> Query:
@@ -178,7 +203,7 @@ def _create(session: Session, case: Case, table: CaseTable, path: Path) -> None:
         items.append(f"WATERMARK FOR {quote_name(column)} AS {table.watermark}")
     try:
         session.execute(
-            f"CREATE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
+            f"CREATE OR REPLACE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
             f"'connector' = 'filesystem', 'path' = {quote_string(str(path))}, "
             "'format' = 'parquet')"
         )
@@ -187,17 +212,54 @@ def _create(session: Session, case: Case, table: CaseTable, path: Path) -> None:
         raise CaseFileError(message, hint=error.hint) from error
 
 
-def _replaced(case: Case, statement: CreateTable, path: Path) -> Statement:
-    """Return the statement that creates a table with the rows of the test file."""
-    if any(column.computed or column.metadata for column in statement.columns):
-        computed = next(c.name for c in statement.columns if c.computed or c.metadata)
-        raise CaseFileError(
-            f"{case.path}:{case.line}: table `{'.'.join(statement.name)}` has the computed column "
-            f"`{computed}`",
-            hint="declare the table in the test file, with `columns`",
-        )
+def _replaced(statement: CreateTable, path: Path) -> CreateTable:
+    """Return the statement that creates a table over a Parquet file."""
     options = (("connector", "filesystem"), ("path", str(path)), ("format", "parquet"))
-    return replace(statement, options=options, partitioned_by=(), primary_key=())
+    columns = tuple(replace(column, metadata=None) for column in statement.columns)
+    # a case that needs Spark is prepared again
+    own = replace(statement, columns=columns, partitioned_by=(), primary_key=())
+    return replace(own, options=options, or_replace=True)
+
+
+def _is_computed(column: TableColumn) -> bool:
+    """Return whether a column is computed from the other columns of its row."""
+    return column.computed is not None and "proctime" not in column.computed.lower()
+
+
+def _with_computed(session: Session, statement: CreateTable, below: str) -> pa.Table:
+    """Return the rows of a table with its computed columns.
+
+    Args:
+        session: Session.
+        statement: Declaration of the table.
+        below: Table with the other columns.
+    """
+    items = [
+        f"{column.computed} AS {quote_name(column.name)}"
+        if _is_computed(column)
+        else quote_name(column.name)
+        for column in statement.columns
+        if column.computed is None or _is_computed(column)
+    ]
+    session.execute("SET 'execution.runtime-mode' = 'batch'")
+    (result,) = session.execute(f"SELECT {', '.join(items)} FROM {quote_name(below)}")
+    whole: pa.Table = result.to_arrow()
+    return whole
+
+
+def _type_of(case: Case, table: CaseTable, field: pa.Field) -> str:
+    """Return the SQL type of a column.
+
+    Raises:
+        CaseFileError: Test files cannot have values of the type.
+    """
+    type_ = spark_type(field.type)
+    if type_ is None:
+        raise CaseFileError(
+            f"{case.path}:{table.line}: column `{field.name}` of table `{table.name}` is "
+            f"{field.type}, which test files do not support"
+        )
+    return type_
 
 
 def _rows(case: Case, table: CaseTable, schema: pa.Schema) -> tuple[pa.Table, dict[int, int]]:

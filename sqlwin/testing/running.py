@@ -146,9 +146,14 @@ class _Run:
                 return
             self._fail("there is no error", f"expected: {expected_error.words}")
             return
-        self._check(prepared, batch, stream)
-        if self._case.restart is not None:
-            self._check_restart(prepared, stream)
+        try:
+            self._check(prepared, batch, stream)
+            if self._case.restart is not None:
+                self._check_restart(prepared, stream)
+        except CaseFileError:
+            raise
+        except SqlwinError as error:
+            self._fail("the results cannot be compared", error.report())
 
     # -- ways of running -----------------------------------------------------------------------
 
@@ -225,7 +230,7 @@ class _Run:
         self, prepared: PreparedCase, batch: pa.Table, stream: SimulatedStream | None
     ) -> None:
         expect, schema = self._case.expect, batch.schema
-        batch_rows = batch.to_pylist()
+        batch_rows = rows_of([batch])
         final, n_late = batch_rows, 0
         outcome = None
         if stream is not None:
@@ -249,7 +254,7 @@ class _Run:
         else:
             assert outcome is not None
             self._check_definition(stream, batch_rows)
-            self._check_stream(stream, outcome, batch_rows, final, n_late, schema)
+            self._check_stream(prepared, stream, outcome, batch_rows, final, n_late, schema)
         if self._options.on_spark:
             self._check_spark(prepared, batch_rows)
 
@@ -269,6 +274,7 @@ class _Run:
 
     def _check_stream(
         self,
+        prepared: PreparedCase,
         stream: SimulatedStream,
         outcome: HistoryOutcome,
         batch_rows: list[Row],
@@ -288,7 +294,7 @@ class _Run:
         late = _late_rows(stream, outcome)
         self._result.values["late"] = late
         if expect.late is not None:
-            self._compare_late(late, expect.late, stream)
+            self._compare_late(late, expect.late, stream, prepared)
         expects_late = expect.late is not None or expect.dropped is not None
         if expect.dropped is not None and expect.dropped != n_late:
             self._fail(f"{n_late} rows are dropped, not {expect.dropped}", "")
@@ -366,11 +372,8 @@ class _Run:
             except SqlwinError as error:
                 self._fail(f"Spark fails in {mode} mode", error.message)
                 continue
-            mismatch = (
-                difference(batch_rows, rows.select(list(batch_rows[0])).to_pylist())
-                if (batch_rows)
-                else difference(batch_rows, rows.to_pylist())
-            )
+            own = rows.select(list(batch_rows[0])) if batch_rows else rows
+            mismatch = difference(batch_rows, rows_of([own]))
             if mismatch is not None:
                 self._fail(f"Spark differs in {mode} mode", differences_text(mismatch))
 
@@ -395,11 +398,17 @@ class _Run:
             self._fail(f"the rows differ from `{key}`", differences_text(mismatch))
 
     def _compare_late(
-        self, late: list[tuple[str, Row]], wanted: Located, stream: SimulatedStream
+        self,
+        late: list[tuple[str, Row]],
+        wanted: Located,
+        stream: SimulatedStream,
+        prepared: PreparedCase,
     ) -> None:
         """Compare late rows; each expected row is one of the only table, or names its columns."""
         schemas = {
-            name: pa.schema([f for f in table.rows.schema if f.name != LATE_ROW])
+            name: pa.schema(
+                [f for f in table.rows.schema if f.name in prepared.given[name.lower()]]
+            )
             for name, table in stream.tables.items()
         }
         if len(schemas) != 1:
@@ -408,7 +417,8 @@ class _Run:
                 "`dropped`"
             )
         (schema,) = schemas.values()
-        mismatch = difference(self._expected(wanted, schema), [row for _, row in late])
+        rows = [{name: row[name] for name in schema.names} for _, row in late]
+        mismatch = difference(self._expected(wanted, schema), rows)
         if mismatch is not None:
             self._fail("the late rows differ", differences_text(mismatch))
 
@@ -448,7 +458,7 @@ def _late_rows(stream: SimulatedStream, outcome: HistoryOutcome) -> list[tuple[s
     for number in (number for output in outcome.batches for number in output.late):
         for name, table in stream.tables.items():
             if number in table.numbers:
-                (row,) = table.of([number]).to_pylist()
+                (row,) = rows_of([table.of([number])])
                 row.pop(LATE_ROW)
                 late.append((name, row))
     return late

@@ -302,6 +302,51 @@ def test_a_refusal_needs_a_restart(tmp_path):
     assert code == 2 and "`refused` needs the key 'restart' in the case" in err
 
 
+COMPUTED = """
+cases:
+  - name: computed
+    query: |
+      CREATE TABLE t (raw TIMESTAMP(3), k STRING, `offset` BIGINT METADATA, big AS UPPER(k),
+        ts AS raw - INTERVAL '1' HOUR, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+      WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
+        'properties.bootstrap.servers' = 'nowhere:9092');
+      SELECT big, window_end, SUM(`offset`) AS s
+      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+      GROUP BY big, window_start, window_end
+    tables:
+      t:
+        rows:
+          - ['2024-01-01 01:00:01', a, 5]
+          - {raw: '2024-01-01 01:00:22', k: b, offset: 7}
+          - ['2024-01-01 01:00:03', a, 6]
+    expect:
+      rows: [[A, '2024-01-01 00:00:10', 5], [B, '2024-01-01 00:00:30', 7]]
+      late: [['2024-01-01 01:00:03', a, 6]]
+"""
+
+
+def test_a_table_of_the_script_may_have_computed_and_metadata_columns(tmp_path):
+    path = tmp_path / "a.sqlwin.yaml"
+    path.write_text(COMPUTED)
+    code, out, err = run(str(path), "--histories", "3")
+    assert (code, err) == (0, "") and out.startswith("1 passed, 3 histories"), out + err
+
+
+def test_a_computed_column_that_needs_spark_is_named_as_such(tmp_path):
+    path = tmp_path / "a.sqlwin.yaml"
+    path.write_text(COMPUTED.replace("UPPER(k)", "SOUNDEX(k)"))
+    code, out, _ = run(str(path), "--histories", "3")
+    assert code == 2 and "the case 'computed' needs Spark" in out
+
+
+def test_a_time_that_python_does_not_have_is_a_failure_in_words(tmp_path):
+    far = "TIMESTAMP '9999-12-31 23:59:59' + INTERVAL '1' DAY"
+    text = case("far", "      rows: []\n").replace("COUNT(*) AS n", f"MAX({far}) AS n")
+    code, out, _ = run(file(tmp_path, text), "--histories", "2")
+    assert code == 1
+    assert "column `n` has a time outside the years 1 to 9999" in out
+
+
 def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
     monkeypatch.chdir(ROOT)
     code, out, _ = run("--simulate", "5", "queries/testing/departures.sql", "--rows", "60")
