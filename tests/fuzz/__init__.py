@@ -1,1 +1,1 @@
-"""Mutated statements, damaged files and random queries, without Spark."""
+"""Mutated statements, damaged files, random queries, and state machines."""

@@ -16,22 +16,28 @@ from tests.fuzz.files import DamagedFiles
 from tests.fuzz.outcome import Outcome, judge, new_session
 from tests.fuzz.statements import Statements
 
+WHAT = ("statements", "files", "queries", "histories", "streams", "catalog")
+# Random histories of each query
+N_HISTORIES = 100
 # Takes a number; returns the text that ran, and its outcome
 Run = Callable[[int], tuple[str, Outcome]]
 
 
 def main() -> int:
-    """Run statements, files or queries by number, and print one example of each fault."""
+    """Run random tests by number and print one example of each fault."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=main.__doc__)
-    parser.add_argument("what", choices=["statements", "files", "queries"])
+    parser.add_argument("what", choices=WHAT)
     parser.add_argument("--seed", type=int, default=0, help="first number")
     parser.add_argument("--count", type=int, default=2_000)
+    parser.add_argument("--spark", action="store_true", help="run queries on Spark, too")
     options = parser.parse_args()
+    if options.what in ("streams", "catalog"):
+        return _run_machine(options.what, options.count)
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sqlwin-fuzz-") as name:
-        run = _run(options.what, Path(name))
+        run = _run(options.what, Path(name), on_spark=options.spark)
         for number in range(options.seed, options.seed + options.count):
             text, outcome = run(number)
             kinds[outcome.kind] += 1
@@ -41,13 +47,28 @@ def main() -> int:
                 faults[key] += 1
                 if faults[key] == 1:
                     print(f"{number}: {outcome.text}\n  {where}\n  {text[:2_000]!a}\n", flush=True)
+    if options.what == "histories":
+        print(f"{N_HISTORIES} histories of each query")
     print(f"seed {options.seed}: {dict(kinds)} in {time.monotonic() - begun:.0f} s")
     return 1 if faults else 0
 
 
-def _run(what: str, directory: Path) -> Run:
+def _run_machine(what: str, n_examples: int) -> int:
+    """Run a state machine, which prints the shortest steps that fail."""
+    from tests.fuzz import test_catalog, test_streams
+
+    begun = time.monotonic()
+    run = test_catalog.run_machine if what == "catalog" else test_streams.run_machine
+    run(n_examples, 50)
+    print(f"{n_examples} runs of 50 steps in {time.monotonic() - begun:.0f} s")
+    return 0
+
+
+def _run(what: str, directory: Path, *, on_spark: bool) -> Run:
+    if what == "histories":
+        return _histories(Roads(directory))
     if what == "queries":
-        return _queries(Roads(directory))
+        return _queries(_spark_roads(directory) if on_spark else Roads(directory, runs_all=True))
     if what == "files":
         return lambda number: _file(number, directory)
     statements = Statements(directory)
@@ -56,6 +77,24 @@ def _run(what: str, directory: Path) -> Run:
     def run(number: int) -> tuple[str, Outcome]:
         example, text, outcome = statements.run(number)
         return f"{example.origin}: {text}", outcome
+
+    return run
+
+
+def _spark_roads(directory: Path) -> Roads:
+    from runtime.spark.session import start_session
+    from tests.fuzz.spark_roads import SparkRoads
+
+    spark = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
+    return SparkRoads(directory, spark, streams=True)
+
+
+def _histories(roads: Roads) -> Run:
+    def run(number: int) -> tuple[str, Outcome]:
+        before = roads.counts["histories"]
+        fault = roads.check_histories(number, N_HISTORIES)
+        kind = "fault" if fault else "rows" if roads.counts["histories"] > before else "spark"
+        return "", Outcome(kind, fault or "")
 
     return run
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from runtime.compute.arrow.types import spark_type
 from runtime.errors import ErrorKind, SqlwinError
 from runtime.simulator.arrivals import cut_at_every_row
+from runtime.simulator.check import SimulatedStream
 from runtime.simulator.compare import Row, difference, final_rows
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
@@ -96,6 +97,33 @@ class Roads:
         listed = ";\n".join(query.sql for query in queries)
         return f"{fault}\nzone {given.zone}\n{listed}\n{tables}"
 
+    def check_histories(self, seed: int, count: int) -> str | None:
+        """Return the fault of the first random history of a query that has one, or None."""
+        draw = Choices(seed)
+        given = draw_input(draw)
+        query = draw_query(draw, given)
+        tables = self.prepare(draw, given, query)
+        stream = None if given.is_extreme else self._stream(query, tables)
+        if stream is None:
+            self.counts["no stream"] += 1
+            return None
+        expected = [plain(row) for row in query.expected]
+        for number in range(count):
+            outcome = stream.run(stream.history(seed * count + number))
+            rows = final_rows(rows_of(output.rows for output in outcome.batches))
+            self.counts["histories"] += 1
+            mismatch = difference(expected, rows)
+            if mismatch is not None:
+                shown = f"{_shown(mismatch.missing)}\nunexpected {_shown(mismatch.unexpected)}"
+                place = f"seed {seed}, history {seed * count + number}, zone {given.zone}"
+                return f"{place}: missing {shown}\n{query.sql}"
+        return None
+
+    def prepare(self, draw: Choices, given: Input, query: RandomQuery) -> Mapping[str, pa.Table]:
+        """Set the zone and create the tables of a query."""
+        self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+        return self.create_tables(draw, given, query)
+
     def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
         """Run queries over the same tables, and raise `FaultError` if rows differ."""
         self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
@@ -165,17 +193,10 @@ class Roads:
         self, way: str, query: RandomQuery, tables: Mapping[str, pa.Table], seed: int
     ) -> bool:
         """Run a query as a stream, unless only Spark can."""
-        try:
-            simulated = self.control.simulated(parse_statement(query.sql))
-        except SqlwinError as error:
-            if error.kind is ErrorKind.STREAM:
-                self.counts["no stream"] += 1
-                return False
-            raise
-        if isinstance(simulated, str):
+        stream = self._stream(query, tables)
+        if stream is None:
             self.counts["no stream"] += 1
             return False
-        stream = simulated.stream(tables)
         histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
         if not self.runs_all:
             histories = [histories[seed % 2]]
@@ -185,6 +206,18 @@ class Roads:
             self.counts["histories"] += 1
         self.counts[way.split(" (")[0]] += 1
         return True
+
+    def _stream(self, query: RandomQuery, tables: Mapping[str, pa.Table]) -> SimulatedStream | None:
+        """Return a query as a stream, or None if only Spark can run it."""
+        try:
+            simulated = self.control.simulated(parse_statement(query.sql))
+        except NeedsSparkError:
+            return None
+        except SqlwinError as error:
+            if error.kind is ErrorKind.STREAM:
+                return None
+            raise
+        return None if isinstance(simulated, str) else simulated.stream(tables)
 
     def _variants(
         self, query: RandomQuery

@@ -15,8 +15,8 @@ from tests.fuzz.values import draw_rows
 @pytest.mark.parametrize(
     "seeds",
     [
-        range(200),
-        pytest.param(range(200, 1_000), marks=pytest.mark.long),
+        range(150),
+        pytest.param(range(150, 800), marks=pytest.mark.long),
         *(
             pytest.param(range(n, n + 1_000), marks=pytest.mark.slow)
             for n in range(1_000, 6_000, 1_000)
@@ -34,6 +34,28 @@ def test_a_random_query_has_the_rows_of_its_definition(seeds: range, tmp_path: P
     assert roads.counts["stream"] > len(seeds) // 2, roads.counts
     for way in ("one phase", "rule off", "stream, rule off", "statement set"):
         assert roads.counts[way] > len(seeds) // 50, roads.counts
+
+
+@pytest.mark.parametrize(
+    ("seeds", "count"),
+    [
+        (range(700_000, 700_010), 20),
+        pytest.param(range(700_100, 700_200), 50, marks=pytest.mark.long),
+        *(
+            pytest.param(range(n, n + 100), 100, marks=pytest.mark.slow)
+            for n in range(701_000, 702_000, 100)
+        ),
+    ],
+    ids=str,
+)
+def test_histories_of_a_random_query_have_the_rows_of_its_definition(
+    seeds: range, count: int, tmp_path: Path
+) -> None:
+    roads = Roads(tmp_path)
+    for seed in seeds:
+        fault = roads.check_histories(seed, count)
+        assert fault is None, fault
+    assert roads.counts["histories"] > len(seeds) * count // 2, roads.counts
 
 
 def test_a_fault_is_shrunk() -> None:

@@ -248,7 +248,8 @@ class StreamMachine(RuleBasedStateMachine):
         return difference([plain(row) for row in self.query.expected], rows)
 
 
-def _run_machine(n_examples: int, n_steps: int) -> None:
+def run_machine(n_examples: int, n_steps: int) -> None:
+    """Run streams with at most `n_steps` steps each. Raises the error of the shortest failure."""
     run_state_machine_as_test(
         StreamMachine,
         settings=settings(
@@ -269,4 +270,4 @@ def _run_machine(n_examples: int, n_steps: int) -> None:
     ],
 )
 def test_a_stream_gives_the_rows_of_batch_whatever_happens(n_examples: int, n_steps: int) -> None:
-    _run_machine(n_examples, n_steps)
+    run_machine(n_examples, n_steps)
