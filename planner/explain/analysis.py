@@ -25,15 +25,21 @@ def analysis_text(query: QueryDocument) -> str:
     analysis = query.analysis
     if analysis is None or query.trees is None:
         return ""
-    tree = query.trees.physical
+    tree = analysis.tree or query.trees.physical
     rows = analysis.rows_out
     ended = f", {count_text(rows, 'rows')}" if rows is not None else ""
     if analysis.stream is None:
-        begin = f"finished in {seconds_text(analysis.seconds)}{ended}"
+        place = "in process: " if analysis.tree is not None else ""
+        begin = f"{place}finished in {seconds_text(analysis.seconds)}{ended}"
     else:
         begin = _stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
-    lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
+    heads: tuple[str, ...] = _HEADS
+    operators = _operators(tree, analysis)
+    if analysis.tree is not None:
+        # there are no tasks, and one process for all operators
+        heads, operators = (*_HEADS[:4], "time"), [row[:5] for row in operators]
+    lines += _table(heads, operators, n_left=1)
     reductions = list(_reductions(tree, analysis))
     if reductions:
         lines += ["", *reductions]

@@ -178,6 +178,8 @@ class Analysis:
             combined.
         spark_ui: URL of Spark's UI, which shows Spark's operators. None if it is off.
         stream: Measurements that only streams have.
+        tree: Operators that sqlwin's process ran, to whose ids `operators` refers. None if Spark
+            ran the physical plan.
     """
 
     seconds: float
@@ -186,6 +188,7 @@ class Analysis:
     stages: tuple[StageEntry, ...]
     spark_ui: str | None
     stream: StreamAnalysis | None = None
+    tree: Tree | None = None
 
 
 @dataclass(frozen=True)
@@ -198,8 +201,9 @@ class Figures:
         unit_out: Unit of `rows_out`.
         reduction: Aggregated rows per partial of a local aggregate. Dropped rows do not count.
         blobs_out: Arrow blobs sent.
-        bytes_out: Compressed size of the blobs.
-        seconds: Time in the operator's own code, summed over all tasks.
+        bytes_out: Compressed size of the blobs. In sqlwin's process, bytes of the rows.
+        seconds: Time in the operator's own code, summed over all tasks. In sqlwin's process,
+            wall-clock time without the operators below.
         peak_memory_bytes: Resident set size of the largest Python worker.
         counters: Dropped rows by reason.
         task_rows_in: Distribution of input rows over tasks.

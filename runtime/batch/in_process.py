@@ -67,6 +67,7 @@ from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
+    from runtime.batch.in_process_meter import RelationMeter
     from runtime.scan.splits import Split
     from runtime.text.lines import FilePart
 
@@ -103,15 +104,22 @@ class RowsHere:
             ]
         )
 
-    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, limit: int | None = None, meter: RelationMeter | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `limit`.
+
+        Args:
+            limit: Maximum number of rows.
+            meter: Measures the relations, if given.
 
         Raises:
             ExecutionError: A file cannot be read, or a result does not fit its type.
         """
         self.counts.clear()
         schema = self.schema
-        for batch in _Run(self.store_of, self.counts).batches(self.step.rows):
+        run = _Run(self.store_of, self.counts, meter=meter)
+        for batch in run.batches(self.step.rows):
             if limit is not None:
                 batch = batch.slice(0, limit)
                 limit -= batch.num_rows
@@ -170,7 +178,9 @@ class _Run:
         store_of: StoreOf,
         counts: RowCounts,
         given: Mapping[str, Sequence[pa.RecordBatch]] | None = None,
+        meter: RelationMeter | None = None,
     ) -> None:
+        self._meter = meter
         self._store_of = store_of
         self._counts = counts
         self._given = given or {}
@@ -182,6 +192,10 @@ class _Run:
             ExecutionError: A file cannot be read, an expression fails, or a result does not fit its
                 type.
         """
+        computed = self._compute(rows)
+        return computed if self._meter is None else self._meter.measure(rows, computed)
+
+    def _compute(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         match rows:
             case InlineRows():
                 yield _inline(rows)
@@ -242,10 +256,19 @@ class _Run:
 
         def read(split: Split) -> list[pa.RecordBatch]:
             batches = self._counts.count(read_batches(split, rows.files, frozenset(), store))
+            if projected is not None and self._meter is not None:
+                batches = self._counted(rows, batches)
             return list(batches if project is None else project(batches))
 
         for batches in map_splits(rows.files, rows.filters, store, read):
             yield from batches
+
+    def _counted(self, rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of a relation that are projected in the same thread, and count them."""
+        assert self._meter is not None
+        for batch in batches:
+            self._meter.count(rows, batch)
+            yield batch
 
     def _of_text(self, rows: TextRows) -> Iterator[pa.RecordBatch]:
         """Yield the rows of text files that pass the filters."""
@@ -265,14 +288,18 @@ class _Run:
 
         aggregation = rows.aggregation
         n_rows = 0
+        counts = RowCounts()
         # without a name here, the partials are freed once they are in buckets
         for batch in windows_of_partials(
-            partials_of(rows, self._store_of, self._counts, self.batches), aggregation
+            partials_of(rows, self._store_of, counts, self.batches), aggregation
         ):
             n_rows += batch.num_rows
             if rows.window_time is not None:
                 batch = with_window_time(batch, rows.window_time, aggregation.window_end)
             yield batch
+        self._counts.include(counts)
+        if self._meter is not None:
+            self._meter.figures(rows).scanned_rows += counts.rows_read()
         if rows.is_total and n_rows == 0:
             yield _total_of_nothing(rows)
 

@@ -62,6 +62,11 @@ class RowCounts:
         """Count rows of files."""
         self._n_rows.append(n_rows)  # atomic, because several threads read
 
+    def include(self, counts: RowCounts) -> None:
+        """Add the counts of other scans."""
+        self._scans += counts._scans
+        self._n_rows += counts._n_rows
+
     def rows_read(self) -> int:
         """Return the number of rows read."""
         return sum(self._n_rows) + sum(rows.n_rows for _, rows in self._scans)

@@ -12,7 +12,6 @@ from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from runtime.names import quote_name
 from runtime.spec.slices import is_inserted_rows
-from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.parser.base import PLACE
 from sqlwin.statements.nodes import DEFAULTS
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
+    from runtime.spec.stream_steps import StreamRowsStep
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]

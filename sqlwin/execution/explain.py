@@ -33,6 +33,7 @@ from sqlwin.statements.nodes import (
 from sqlwin.statements.placeholders import copy_token
 
 if TYPE_CHECKING:
+    from runtime.batch.in_process_meter import RelationMeter
     from runtime.frames.meter import Meter
     from runtime.spec.in_process.step import InProcessStep
     from runtime.spec.steps import Step
@@ -135,6 +136,9 @@ class Explanations:
                 return [with_place(document, self._place_of_new_table(statement, plan))]
             return [with_place(document, self._plans.in_process(plan))]
 
+        here = self._measured_here(document, plan, statement)
+        if here is not None:
+            return [here]
         from runtime.batch.execute import dataframe
         from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
@@ -157,6 +161,32 @@ class Explanations:
 
         with self._plans.errors_of(statement.text):
             return measure([document], [plan.physical], self._plans.spark, run)
+
+    def _measured_here(
+        self, document: QueryDocument, plan: Plan, statement: Statement
+    ) -> QueryDocument | None:
+        """Run a query or an INSERT in this process and measure it. None if Spark runs it."""
+        table = None
+        if isinstance(statement, Insert):
+            table = target_of(self._plans.catalog, statement)
+            names_columns = bool(statement.columns or statement.static)
+            place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+        else:
+            place = self._plans.in_process(plan)
+        if isinstance(place, str):
+            return None
+        from sqlwin.execution.analyze_here import measure_here
+        from sqlwin.execution.statement_sets import Inserts
+
+        def run(meter: RelationMeter) -> int:
+            if isinstance(statement, Insert):
+                rows = self._plans.rows_here(plan, place, meter)
+                return Inserts(self._plans).write_here(statement, rows, table).row_count or 0
+            with self._plans.jobs_run():
+                return sum(b.num_rows for b in self._plans.computed(place).batches(meter=meter))
+
+        with self._plans.errors_of(statement.text):
+            return measure_here(document, place, run)
 
     def _place_of_new_table(self, statement: CreateTable, plan: Plan) -> InProcessStep | str:
         """Return the step that computes the rows of CREATE TABLE AS, or why Spark runs it."""

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from runtime.batch.execute import ExecutionOptions
     from runtime.batch.in_process import RowsHere
+    from runtime.batch.in_process_meter import RelationMeter
     from runtime.spec.steps import Step
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
@@ -433,8 +434,10 @@ class Plans:
         self.last_scan_counts = computed.counts
         return computed
 
-    def rows_here(self, plan: Plan, place: InProcessStep) -> BatchRows:
-        """Return rows that this process computes, to be written."""
+    def rows_here(
+        self, plan: Plan, place: InProcessStep, meter: RelationMeter | None = None
+    ) -> BatchRows:
+        """Return rows that this process computes, to be written. A meter measures them."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         computed = self.computed(place)
@@ -442,7 +445,7 @@ class Plans:
             self._spark,
             from_arrow_schema(computed.schema),
             lambda: self.dataframe_later(plan),
-            here=ProcessRows(computed.schema, computed.batches),
+            here=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
         )
 
     def _store(self, source: ScanSource | TextSource) -> Store | None:

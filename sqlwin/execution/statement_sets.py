@@ -83,9 +83,7 @@ class Inserts:
         names_columns = bool(statement.columns or statement.static)
         place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
         if isinstance(place, InProcessStep):
-            rows = self._plans.rows_here(plan, place)
-            with self._plans.jobs_run():
-                result = self._write(statement, self._fit(statement, rows, table), table)
+            result = self.write_here(statement, self._plans.rows_here(plan, place), table)
             return replace(result, scan_counts=self._plans.last_scan_counts)
         self._plans.catalog.start_spark()
         self._plans.mark_jobs()
@@ -93,6 +91,13 @@ class Inserts:
         assert isinstance(lowered, LoweredBatch)
         rows = self._plans.batch_rows(lowered)
         return self._write_alone(statement, self._fit(statement, rows, table), table)
+
+    def write_here(
+        self, statement: Insert, rows: BatchRows, table: TableSpec | None
+    ) -> InsertResult:
+        """Write rows that this process computes to the table of an INSERT."""
+        with self._plans.jobs_run():
+            return self._write(statement, self._fit(statement, rows, table), table)
 
     def write(self, statement: Insert, rows: DataFrame) -> InsertResult:
         """Write the rows of an INSERT's query to its table."""

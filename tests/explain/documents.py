@@ -27,4 +27,6 @@ def check_document(document: dict[str, Any]) -> None:
             physical = {item["id"] for item in query["trees"]["physical"]["operators"]}
             assert {window["operator"] for window in query["windows"]} <= physical
             if query["analysis"]:
-                assert set(query["analysis"]["operators"]) == physical
+                tree = query["analysis"]["tree"]
+                ran = physical if tree is None else {item["id"] for item in tree["operators"]}
+                assert set(query["analysis"]["operators"]) == ran
