@@ -34,6 +34,7 @@ from sqlwin.execution.errors import ScriptPlace, StatementErrors
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
+from sqlwin.observers import add_listeners
 from sqlwin.result import Result, RowsResult, StreamedRows, TableResult
 from sqlwin.statements.nodes import Query
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
@@ -84,6 +85,7 @@ class Session:
                 when_started(spark, self._use)
                 self._opened_runner = Runner(spark)
                 self._opened_runner.catalog.variables.find = self._variable
+            add_listeners(self._opened_runner, spark)
             for key, value in settings.items():
                 self._runner.set(key, value)
             self._runner.activity.record_ready(begun)

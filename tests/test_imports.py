@@ -163,6 +163,7 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
+    "sqlwin.observers": "runtime runtime.spark sqlwin.execution opentelemetry pyspark",
     "sqlwin.control": (
         "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "
         "sqlwin.statements"
@@ -187,7 +188,7 @@ MAY_IMPORT = {
     "sqlwin.session": (
         "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
         "runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
-        "sqlwin.inputs sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
+        "sqlwin.inputs sqlwin.observers sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",

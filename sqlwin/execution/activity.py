@@ -6,6 +6,7 @@ carry a tag with the statement's number, by which they are matched.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -86,6 +87,16 @@ class StatementRecord:
     streams: tuple[int, ...] = ()
 
 
+class StatementListener(Protocol):
+    """Program outside of the session that follows its statements. Its errors are logged."""
+
+    def begin(self, run: StatementRun) -> None:
+        """Take note that a statement begins."""
+
+    def end(self, run: StatementRun) -> None:
+        """Take note that a statement has ended, for a query after its last row. Called once."""
+
+
 # Context manager that tags Spark's jobs; its arguments are the tag and the statement's text
 Marking = Callable[[str, str], AbstractContextManager[None]]
 
@@ -99,14 +110,34 @@ class StatementRun:
         plans: Plans of the statement while they are kept.
         document: EXPLAIN's document, for EXPLAIN statements.
         scan_counts: Counters of the rows that its scans read.
+        listeners: Programs that follow the statement.
+        marks: Objects that listeners keep for its end.
     """
 
     record: StatementRecord
     marking: Marking
+    listeners: tuple[StatementListener, ...] = ()
+    marks: dict[str, Any] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
     document: dict[str, Any] | None = None
     scan_counts: StatementCounts | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _has_ended: bool = False
+
+    def begin(self) -> None:
+        """Tell the listeners that the statement begins."""
+        for listener in self.listeners:
+            with _logged():
+                listener.begin(self)
+
+    def finish(self) -> None:
+        """Tell the listeners that the statement has ended, unless they know."""
+        with self._lock:
+            had_ended, self._has_ended = self._has_ended, True
+        if not had_ended:
+            for listener in self.listeners:
+                with _logged():
+                    listener.end(self)
 
     def record_end(self, kind: str, message: str, n_rows: int | None) -> None:
         """Record that the statement has run. The rows of a query are not computed yet."""
@@ -116,6 +147,8 @@ class StatementRun:
                 record, kind=kind, message=message, n_rows=n_rows, state=state, ended=now
             )
         )
+        if state is StatementState.DONE:
+            self.finish()
 
     def record_stream(self, stream: int) -> None:
         """Record that the statement started a stream."""
@@ -139,6 +172,7 @@ class StatementRun:
                 record, state=StatementState.FAILED, message=message, ended=now
             )
         )
+        self.finish()
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
@@ -194,6 +228,15 @@ class StatementRun:
             self.record = changed(self.record, time.time())
 
 
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Log errors of the block. A listener must not fail the statement."""
+    try:
+        yield
+    except Exception:
+        logging.getLogger("sqlwin").warning("a listener of statements failed", exc_info=True)
+
+
 def _open_span(spans: tuple[TimeSpan, ...], name: str, now: float) -> tuple[TimeSpan, ...]:
     if spans and spans[-1].name == name:
         return (*spans[:-1], TimeSpan(name, spans[-1].begun))
@@ -214,12 +257,14 @@ class Activity:
         session: Number of the session in this process.
         begun: Start of the session, in seconds since 1970.
         start_seconds: Time to create the session, including Spark's start.
+        listeners: Programs that follow the statements which begin from now on.
     """
 
     def __init__(self, marking: Marking) -> None:
         self.session = next(_SESSIONS)
         self.begun = time.time()
         self.start_seconds = 0.0
+        self.listeners: tuple[StatementListener, ...] = ()
         self._marking = marking
         self._numbers = count(1)
         self._runs: deque[StatementRun] = deque(maxlen=_MOST_STATEMENTS)
@@ -234,10 +279,13 @@ class Activity:
         """Add a record for a new statement."""
         number = next(self._numbers)
         tag = f"{STATEMENT_TAG}{self.session}-{number}"
-        run = StatementRun(StatementRecord(number, text, time.time(), tag), self._marking)
+        run = StatementRun(
+            StatementRecord(number, text, time.time(), tag), self._marking, self.listeners
+        )
         self._runs.append(run)
         if len(self._runs) > _MOST_PLANS:
             self._runs[-_MOST_PLANS - 1].plans.clear()
+        run.begin()
         return run
 
     def runs(self) -> list[StatementRun]:

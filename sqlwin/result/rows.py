@@ -49,6 +49,9 @@ class RunRecord(Protocol):
     def count_rows(self, n_rows: int) -> None:
         """Record the number of rows returned."""
 
+    def finish(self) -> None:
+        """Record that the reader needs no more rows."""
+
     def record_failure(self, error: BaseException) -> None:
         """Record that computing the rows failed."""
 

@@ -83,6 +83,14 @@ class RowsResult(ResultWithRows):
         caller keeps. Closing the iterator early cancels the query. A stream yields rows as windows
         close, and stops when the caller stops iterating. Instants are in the session's time zone.
         """
+        try:
+            yield from self._batches(limit)
+        finally:
+            if self.run is not None:
+                self.run.finish()
+
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows and count them."""
         if isinstance(self.data, StreamedRows):  # its errors are translated
             yield from self.data.batches(limit)
             return
