@@ -33,6 +33,7 @@ NAMES = (
     "iceberg",
     "datagen",
     "kafka",
+    "upsert-kafka",
     "postgres",
     "jdbc",
     "socket",
@@ -72,6 +73,8 @@ def _load(name: str) -> Connector:
             from runtime.connectors.generated.datagen import CONNECTOR
         case "kafka":
             from runtime.connectors.kafka.connector import CONNECTOR
+        case "upsert-kafka":
+            from runtime.connectors.kafka.upsert import UPSERT_CONNECTOR as CONNECTOR
         case "postgres":
             from runtime.connectors.postgres.connector import POSTGRES_CONNECTOR as CONNECTOR
         case "jdbc":
@@ -96,13 +99,6 @@ def _load(name: str) -> Connector:
 CONNECTORS: Mapping[str, Connector] = Connectors()
 
 
-# Flink connectors with a different equivalent
-_ELSEWHERE = {
-    "upsert-kafka": (
-        "use 'connector' = 'kafka', which writes only final results, such as closed windows, "
-        "and reads every message of a key"
-    ),
-}
 # Systems with a Flink connector and a Spark data source; matches `elasticsearch-7`, too
 _DATA_SOURCES = (
     *("cassandra", "doris", "elasticsearch", "hbase", "hudi", "kinesis", "kudu", "mongodb"),
@@ -116,8 +112,6 @@ def _replacement_for(connector: str) -> str | None:
         return (
             "write the changes to a topic with Debezium, and read them with 'connector' = 'kafka'"
         )
-    if connector in _ELSEWHERE:
-        return _ELSEWHERE[connector]
     if connector.split("-")[0] in _DATA_SOURCES:
         return "use 'connector' = 'spark', 'format' = '...' for any data source of Spark"
     return None

@@ -185,6 +185,18 @@ KAFKA: Options = {
     "sink.transactional-id-prefix": Option("prefix of transaction ids; default sqlwin"),
 }
 
+_NOT_BY_KEY = ("key.fields", "topic-pattern")
+UPSERT_KAFKA: Options = {
+    **{
+        name: option
+        for name, option in KAFKA.items()
+        if name not in _NOT_BY_KEY and not name.startswith("scan.")
+    },
+    "key.format": Option("format of the keys", values=MESSAGE_FORMATS, required=True),
+    "sink.buffer-flush.max-rows": without_effect(integer(0)),
+    "sink.buffer-flush.interval": without_effect(duration),
+}
+
 POSTGRES: Options = {
     "url": Option(
         "postgresql://host:5432/database, or as JDBC: jdbc:postgresql://host:5432/database",

@@ -159,6 +159,20 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
 );""",
         ),
         _connector(
+            "upsert-kafka",
+            "Kafka topics with one row per PRIMARY KEY: updates, and tombstones for deleted rows",
+            "reads writes",
+            _option_help(known.UPSERT_KAFKA),
+            """CREATE TABLE totals (
+  item STRING, window_end TIMESTAMP(3), n BIGINT,
+  PRIMARY KEY (item, window_end) NOT ENFORCED
+) WITH (
+  'connector' = 'upsert-kafka', 'topic' = 'totals',
+  'properties.bootstrap.servers' = 'localhost:9092',
+  'key.format' = 'json', 'value.format' = 'json'
+);""",
+        ),
+        _connector(
             "postgres",
             "PostgreSQL tables, read and updated by PRIMARY KEY; needs psycopg: "
             "pip install 'sqlwin[postgres]'",

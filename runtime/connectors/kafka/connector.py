@@ -9,7 +9,7 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import DataType
 
@@ -190,12 +190,21 @@ def _sink_options(
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Send the rows of a batch as messages and return their number."""
-    return _write(dataframe, spec, uuid.uuid4().hex, None)
+    return send_messages(messages(dataframe, spec), spec)
 
 
-def _write(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int | None) -> int:
-    options = _sink_options(dataframe.sparkSession, spec, writer, batch)
-    rows = messages(dataframe, spec)
+def send_messages(
+    rows: DataFrame, spec: TableSpec, writer: str = "", batch: int | None = None
+) -> int:
+    """Send messages and return their number.
+
+    Args:
+        rows: Messages, see `messages`.
+        spec: Table specification.
+        writer: Name of the stream. Empty for a batch.
+        batch: Number of the micro-batch. None for a batch.
+    """
+    options = _sink_options(rows.sparkSession, spec, writer or uuid.uuid4().hex, batch)
     if is_exactly_once(spec):
         # a transaction belongs to a single producer
         rows = rows.repartition(1)
@@ -222,7 +231,7 @@ class KafkaSink(StreamSink):
         """Send a micro-batch and return its number of rows."""
         with translate_spark_errors(partial(about_table, self.spec)):
             declared = to_declared_types(rows, self.spec, self.types)
-            return _write(declared, self.spec, self.writer, batch)
+            return send_messages(messages(declared, self.spec), self.spec, self.writer, batch)
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
@@ -238,6 +247,11 @@ def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
 
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     """Encode rows of a table as messages: a column `value`, and `key` if the table has one."""
+    return rows.select(*(c.alias(name) for name, c in message_columns(spec).items()))
+
+
+def message_columns(spec: TableSpec) -> dict[str, Column]:
+    """Return the columns of the messages for rows of a table, by name; see `messages`."""
     values = option_values(spec)
     key = key_fields(spec)
     if value_format(spec) == CONFLUENT:
@@ -246,10 +260,10 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
             f"format '{CONFLUENT}' is not supported for writing",
             "use 'format' = 'json', 'csv', or 'avro'",
         )
-    columns = [encode_message(value_fields(spec), value_format(spec), spec).alias("value")]
+    columns = {"value": encode_message(value_fields(spec), value_format(spec), spec)}
     if key:
-        columns.append(encode_message(key, values["key.format"].lower(), spec).alias("key"))
-    return rows.select(*columns)
+        columns["key"] = encode_message(key, values["key.format"].lower(), spec)
+    return columns
 
 
 def split(spec: TableSpec) -> str:

@@ -30,7 +30,7 @@ def test_what_there_is_is_known_without_importing_any() -> None:
         "import sys\n"
         "from runtime.connectors.registry import CONNECTORS, connector_of\n"
         "from runtime.spec.table import TableSpec\n"
-        "assert 'kafka' in CONNECTORS and 'nope' not in CONNECTORS and len(list(CONNECTORS)) == 13\n"
+        "assert 'kafka' in CONNECTORS and 'nope' not in CONNECTORS and len(list(CONNECTORS)) == 14\n"
         "connector_of(TableSpec('t', 'Blackhole'))\n"
         "print([n for n in sys.modules if n.endswith(('.blackhole', '.connector', '.datagen'))])"
     )

@@ -107,5 +107,5 @@ def test_a_sink_that_appends_is_not_given_updates(
 def test_hints_name_the_connectors_with_a_sink() -> None:
     assert sink_names(SinkMode.CHANGELOG) == "memory, print, blackhole"
     assert sink_names(*SinkMode) == (
-        "filesystem, delta, iceberg, kafka, postgres, jdbc, memory, print, blackhole"
+        "filesystem, delta, iceberg, kafka, upsert-kafka, postgres, jdbc, memory, print, blackhole"
     )

@@ -99,7 +99,6 @@ def test_quit_ends_a_script(word: str) -> None:
 @pytest.mark.parametrize(
     ("connector", "hint"),
     [
-        ("upsert-kafka", "'connector' = 'kafka'"),
         ("mysql-cdc", "Debezium"),
         ("elasticsearch-7", "'connector' = 'spark'"),
         ("kinesis", "'connector' = 'spark'"),

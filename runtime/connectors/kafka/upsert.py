@@ -1,0 +1,168 @@
+"""Connector 'upsert-kafka': a topic that holds the latest row of each key.
+
+The PRIMARY KEY is the key of the messages. A row that replaces another one is a message with the
+same key, a row that is deleted a tombstone: a message without a value. Brokers keep the last
+message of each key if the topic has 'cleanup.policy' = 'compact'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.kafka.columns import columns_of
+from runtime.connectors.kafka.connector import CONNECTOR as KAFKA_CONNECTOR
+from runtime.connectors.kafka.connector import message_columns, send_messages
+from runtime.connectors.kafka.source import check_installed
+from runtime.connectors.kafka.source import messages as read_messages
+from runtime.connectors.kafka.table import key_fields, reading_of
+from runtime.connectors.upserts import duplicate_key
+from runtime.connectors.writing import declared_types, to_declared_types
+from runtime.names import quote_name
+from runtime.options.checks import bad_option, option_values
+from runtime.options.known import UPSERT_KAFKA
+from runtime.spark.errors import translate_spark_errors
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.stream import ROW_KIND
+from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+# Options of 'kafka' that a topic with one row per key does not have
+_OF_KAFKA = ("key.fields", "topic-pattern", "scan.startup.mode", "scan.bounded.mode")
+_WITHOUT_EFFECT = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
+
+
+def validate(spec: TableSpec) -> None:
+    """Check a table's options without connecting to Kafka.
+
+    Raises:
+        CatalogError: An option or a column is wrong, or the table has no PRIMARY KEY.
+    """
+    values = option_values(spec)
+    for name in _OF_KAFKA:
+        if name in values:
+            hint = "the PRIMARY KEY is the key" if name == "key.fields" else "use connector 'kafka'"
+            raise bad_option(spec, f"option '{name}' is not available", hint)
+    if not spec.primary_key:
+        raise bad_option(spec, "a PRIMARY KEY is required", "add PRIMARY KEY (...) NOT ENFORCED")
+    if "key.format" not in values:
+        raise bad_option(spec, "option 'key.format' is missing", "for example 'json'")
+    KAFKA_CONNECTOR.validate(as_kafka(spec))
+
+
+def as_kafka(spec: TableSpec) -> TableSpec:
+    """Return the table as one of connector 'kafka', with the PRIMARY KEY as the key."""
+    by_name = {column.name.lower(): column.name for column in spec.physical_columns}
+    key = ";".join(by_name.get(name.lower(), name) for name in spec.primary_key)
+    options = tuple(o for o in spec.options if o[0].lower() not in _WITHOUT_EFFECT)
+    return replace(spec, options=(*options, ("key.fields", key)))
+
+
+def upsert_messages(
+    rows: DataFrame, spec: TableSpec, batch: int | None, *, is_ordered: bool = False
+) -> DataFrame:
+    """Return one message per key: the row that was brought, or a tombstone if it was taken back.
+
+    Spark folds the changes, because the messages are in its tasks. Rows of one key without an
+    order, and NULL in a key, are errors.
+
+    Args:
+        rows: Rows with the declared columns, and ROW_KIND first if they are changes.
+        spec: Table as one of connector 'kafka'.
+        batch: Number of the micro-batch, for messages. None outside a stream.
+        is_ordered: Whether the last of several rows with the same key counts.
+    """
+    has_kinds = ROW_KIND in rows.columns
+    kind = F.col(quote_name(ROW_KIND)).isin("+I", "+U") if has_kinds else F.lit(True)
+    columns = message_columns(spec)
+    key = columns["key"]
+    for name in key_fields(spec):
+        is_null = F.raise_error(f"column `{name}` of the PRIMARY KEY is NULL in a row")
+        key = F.when(F.col(quote_name(name)).isNotNull(), key).otherwise(is_null)
+    place = F.monotonically_increasing_id() if is_ordered else F.lit(0)
+    named = {"key": key, "value": columns["value"], "brings": kind, "place": place}
+    encoded = rows.select(*(column.alias(name) for name, column in named.items()))
+    brought = F.when(F.col("brings"), F.col("place"))
+    latest = encoded.groupBy("key").agg(
+        F.count(brought).alias("n"), F.max_by("value", brought).alias("value")
+    )
+    before, after = duplicate_key(spec, "\0", batch).message.split("\0")
+    text = F.concat(F.lit(before), F.col("key").cast("string"), F.lit(after))
+    is_one = F.lit(True) if is_ordered else F.col("n") <= 1
+    value = F.when(is_one, F.col("value")).otherwise(F.raise_error(text))
+    return latest.select(value.alias("value"), "key")
+
+
+@dataclass(frozen=True)
+class UpsertSink(StreamSink):
+    """Sink that sends one message per key and micro-batch.
+
+    Attributes:
+        spec: Table as one of connector 'kafka'.
+        types: Its `declared_types`.
+        writer: Stream that writes.
+    """
+
+    spec: TableSpec
+    types: tuple[DataType, ...]
+    writer: StreamWriter
+
+    def write(self, rows: DataFrame, batch: int) -> int:
+        """Send a micro-batch and return its number of messages."""
+        with translate_spark_errors(partial(about_table, self.spec)):
+            if ROW_KIND not in rows.columns:
+                rows = to_declared_types(rows, self.spec, self.types)
+            sent = upsert_messages(rows, self.spec, batch, is_ordered=self.writer.is_ordered)
+            return send_messages(sent, self.spec, self.writer.name, batch)
+
+
+def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> UpsertSink:
+    """Open a topic for the micro-batches of a stream."""
+    return UpsertSink(as_kafka(spec), declared_types(spec), writer)
+
+
+def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Send the rows of a batch as one message per key and return their number."""
+    topic = as_kafka(spec)
+    return send_messages(upsert_messages(dataframe, topic, None), topic)
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """Return the latest row of each key, as of now. Keys whose last message has no value are gone.
+
+    The messages of a key are in one partition, so that the highest offset is the last one.
+    """
+    check_installed(spec)
+    topic = as_kafka(spec)
+    reading = replace(reading_of(topic, is_stream=False), decoding=None)
+    messages = read_messages(spark, reading, is_stream=False)
+    others = [name for name in messages.columns if name != "key"]
+    latest = (
+        messages.where(F.col("key").isNotNull())
+        .groupBy("key")
+        .agg(F.max_by(F.struct(*others), F.col("offset")).alias("message"))
+        .where(F.col("message.value").isNotNull())
+    )
+    rows = latest.select("key", *(F.col(f"message.{quote_name(n)}").alias(n) for n in others))
+    return columns_of(rows.select(*messages.columns), topic, are_decoded=False)
+
+
+UPSERT_CONNECTOR = Connector(
+    "upsert-kafka",
+    validate,
+    read,
+    write=write,
+    open_sink=open_sink,
+    mode=SinkMode.UPSERT,
+    idle_options=frozenset(
+        name.lower() for name, option in UPSERT_KAFKA.items() if not option.has_effect
+    ),
+    explain=about_table,
+)
