@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
-from runtime.spec.steps import DEFAULT_MAX_WINDOWS
+from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
 from runtime.spec.windows import window_kind
 
 
@@ -44,6 +44,7 @@ class Options:
         rewrites_to_slices: Whether materialized slices may answer queries over their base tables.
         reads_stale: Whether slices may answer without the base rows that they do not cover yet.
         fill_max_windows: Maximum windows that FILL makes for a key.
+        fill_keep_us: On a stream, how long after its last row windows of a key are added.
         refused_slices: Name of a materialized table and the reason why it cannot answer this query.
     """
 
@@ -56,6 +57,7 @@ class Options:
     rewrites_to_slices: bool = True
     reads_stale: bool = False
     fill_max_windows: int = DEFAULT_MAX_WINDOWS
+    fill_keep_us: int = DEFAULT_KEEP_US
     refused_slices: tuple[tuple[str, str], ...] = ()
 
 

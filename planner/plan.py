@@ -90,7 +90,7 @@ def draft_plan(
     `sink` is the target table of an INSERT and whether it is overwritten. It is only shown in
     plans.
     """
-    fill = FillOptions(options.time_zone, options.fill_max_windows)
+    fill = FillOptions(options.time_zone, options.fill_max_windows, options.fill_keep_us)
     bound = bind(query, sql, options.catalog, options.strict_flink, fill)
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)

@@ -303,11 +303,20 @@ def _other_interval(generator: Any, node: MultiUnitInterval) -> str:
     return f"({' + '.join(generator.sql(part) for part in node.expressions)})"
 
 
+def _write_group(generator: Any, node: exp.Group) -> str:
+    """Write GROUP BY, unless it has FILL."""
+    if node.args.get("fill") is not None:
+        return _unsupported(generator, node, "FILL")
+    return str(generator.group_sql(node))
+
+
 def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
     """Write TUMBLE, HOP and CUMULATE with Spark's `window`.
 
     Spark aligns windows over instants to UTC, sqlwin to the wall clock: hence the cast.
     """
+    if node.kind == "GAP_FILL":
+        return _unsupported(generator, node)
     try:
         window = window_of(node, "")
     except AnalysisError as error:
@@ -360,6 +369,7 @@ def _length(us: int) -> str:
 _OTHERS: dict[type[exp.Expr], Callable[..., str]] = {
     **dict.fromkeys(_OWN_NODES, _unsupported),
     MultiUnitInterval: _other_interval,
+    exp.Group: _write_group,
 }
 _SPARK = {**_OTHERS, WindowFunctionCall: _spark_window}
 

@@ -172,8 +172,13 @@ def physical_operators(node: Node) -> list[Operator]:
                 operator(
                     "GlobalWindowAggregate",
                     groupBy=node.keys,
-                    window=window_text(node.window, f"slice_end=[{node.slice_end}]"),
+                    window=window_text(
+                        node.window if node.filling is None else node.filling.window,
+                        f"slice_end=[{node.slice_end}]",
+                    ),
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
+                    fill=node.fill,
+                    keep=None if node.filling is None else render_duration(node.filling.keep_us),
                 )
             ]
         case GapFill():

@@ -22,6 +22,7 @@ from runtime.spec.expressions import FirstRows
 from runtime.spec.local import SliceRows, TaskScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
+from runtime.spec.steps import GapFilling
 from runtime.spec.windows import Window
 
 
@@ -126,7 +127,11 @@ class SharedSlices(UnaryNode):
 
 @dataclass(frozen=True)
 class GlobalWindowAggregate(UnaryNode):
-    """Merges the partials of slices into windows."""
+    """Merges the partials of slices into windows.
+
+    With `filling`, on a stream, the input are windows, and windows without rows are added. `fill`
+    describes their values, as in FILL.
+    """
 
     window: Window
     time_type: str
@@ -134,6 +139,8 @@ class GlobalWindowAggregate(UnaryNode):
     window_keys: tuple[WindowKey, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
+    filling: GapFilling | None = None
+    fill: tuple[str, ...] = ()
 
 
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:

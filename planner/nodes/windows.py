@@ -51,7 +51,9 @@ def window_properties(node: Node) -> AttachedWindow | None:
         case WindowAggregate() | GlobalWindowAggregate():
             names = {key.role: key.name for key in node.window_keys}
             start, end, time = (names.get(role) for role in ("start", "end", "time"))
-            return AttachedWindow(node.window, start, end, time, (time,) if time else ())
+            filling = node.filling if isinstance(node, GlobalWindowAggregate) else None
+            spec = node.window if filling is None else filling.window
+            return AttachedWindow(spec, start, end, time, (time,) if time else ())
         case Aggregate():
             return _through([(bare_column(k.expr), k.name) for k in node.keys], node.input)
         case Project():

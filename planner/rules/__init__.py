@@ -12,6 +12,7 @@ from planner.rules.answer_from_slices import answer_from_slices
 from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
+from planner.rules.fill_gaps_of_stream import fill_gaps_of_stream
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
 from planner.rules.keep_session_rows import keep_session_rows
 from planner.rules.keep_window_rows import keep_window_rows
@@ -36,7 +37,10 @@ LOGICAL_STAGES = (
     Stage("columns", (prune_aggregate_input,)),
 )
 
-PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
+PHYSICAL_STAGES = (
+    Stage("phases", (split_window_aggregate,)),
+    Stage("gaps", (fill_gaps_of_stream,)),
+)
 
 # Between these stages, `share_window_slices` processes whole plans
 SHARING_RULE = share_window_slices
@@ -60,6 +64,7 @@ STREAM_RULE_NAMES = frozenset(
         keep_window_rows,
         keep_session_rows,
         push_rank_into_local_aggregate,
+        fill_gaps_of_stream,
     )
 )
 

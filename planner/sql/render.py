@@ -97,6 +97,8 @@ class SparkSqlGenerator(SparkGenerator):
                 transforms.any_to_exists,
             ]
         ),
+        FillClause: lambda self, node: self.fillclause_sql(node),
+        FillItem: lambda self, node: self.fillitem_sql(node),
         KeywordCall: lambda self, node: self.keywordcall_sql(node),
         MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
         UserAggregateCall: lambda self, node: self.anonymous_sql(node),

@@ -40,6 +40,8 @@ class ExpandStep(Step):
 
 # Default of 'sqlwin.fill.max-windows'
 DEFAULT_MAX_WINDOWS = 1_000_000
+# Default of 'sqlwin.fill.keep'
+DEFAULT_KEEP_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class GapFilling:
         to_us: Added windows do not end after this time. None: after the key's last window.
         is_of_instants: Whether the wall clock of the windows skips times, as with summer time.
         max_windows: Maximum windows from the first to the last one of a key.
+        keep_us: On a stream, how long after its last row windows of a key are added.
     """
 
     window: AlignedWindow
@@ -97,6 +100,7 @@ class GapFilling:
     to_us: int | None = None
     is_of_instants: bool = False
     max_windows: int = DEFAULT_MAX_WINDOWS
+    keep_us: int = DEFAULT_KEEP_US
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, RankOrder
 from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import Step
+from runtime.spec.steps import GapFilling, Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
 
@@ -36,6 +36,7 @@ class StreamWindowStep(Step):
         number: Number of the operator in its query, from 0 in data flow order.
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
         store: How its slices are stored. SESSION has none.
+        filling: For FILL, the values of the partials in added windows. The input are windows.
     """
 
     input: StreamLocalStep
@@ -43,6 +44,7 @@ class StreamWindowStep(Step):
     number: int
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
+    filling: GapFilling | None = None
 
 
 @dataclass(frozen=True)

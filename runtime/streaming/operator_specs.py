@@ -8,10 +8,12 @@ from dataclasses import replace
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.local import Streaming
+from runtime.spec.steps import GapFilling
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
+from runtime.streaming.operators.fill import FillSpec
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
@@ -23,7 +25,7 @@ from runtime.streaming.watermarks import WatermarkRules, idle_advance
 
 def operator_spec(
     step: StreamWindowStep, plan: LocalPlan, options: StreamOptions
-) -> SessionSpec | WindowSpec:
+) -> SessionSpec | FillSpec | WindowSpec:
     """Return the spec of a window operator.
 
     Args:
@@ -42,6 +44,10 @@ def operator_spec(
     if isinstance(aggregation.window, SessionWindow):
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         return SessionSpec(aggregation, columns, common, is_processing_time)
+    if step.filling is not None:
+        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+        filling = _filling_with_state_names(step.filling, names)
+        return FillSpec(filling, aggregation, columns, common)
     updates = None
     if options.emits_updates:
         updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
@@ -119,6 +125,16 @@ def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> Wind
         accumulators=tuple(
             _rename_columns(accumulator, names) for accumulator in aggregation.accumulators
         ),
+    )
+
+
+def _filling_with_state_names(filling: GapFilling, names: StateNames) -> GapFilling:
+    """Return a gap filling whose columns are named as in state."""
+    return replace(
+        filling,
+        keys=tuple(map(names.of, filling.keys)),
+        end=names.of(filling.end),
+        fillers=tuple((names.of(name), filler) for name, filler in filling.fillers),
     )
 
 

@@ -29,6 +29,7 @@ from runtime.local.streaming.messages import (
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators.base import MicroBatch, Output
 from runtime.streaming.operators.buckets import MemoryBound, process
+from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
@@ -38,7 +39,7 @@ from runtime.streaming.watermarks import combine_progress, wall_watermark_us
 
 _MS = 1_000
 
-OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
+OperatorSpec = WindowSpec | SessionSpec | FillSpec | GeneralSpec
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ class KeyGroupTask:
         bound = MemoryBound(place, self._spec.bucket_bytes)
         if isinstance(spec, SessionSpec):
             return process(store, partial(SessionOperator, spec), batch, bound)
+        if isinstance(spec, FillSpec):
+            return process(store, partial(FillOperator, spec), batch, bound)
         return process(store, partial(WindowOperator, spec), batch, bound)
 
     def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:

@@ -140,6 +140,13 @@ SETTINGS: dict[str, Setting] = {
             "number of rows in the files, up to spark.sql.shuffle.partitions",
         ),
         Setting(
+            "sqlwin.fill.keep",
+            Type.DURATION,
+            "1 d",
+            "on a stream, how long after its last row FILL adds windows of a key; the key then "
+            "leaves the state",
+        ),
+        Setting(
             "sqlwin.fill.max-windows",
             Type.INT,
             str(DEFAULT_MAX_WINDOWS),

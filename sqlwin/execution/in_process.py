@@ -46,6 +46,7 @@ def planner_options(
         disabled_rules=frozenset(config.get("sqlwin.optimizer.disabled-rules")),
         rewrites_to_slices=bool(config.get("sqlwin.materialized.rewrite")),
         reads_stale=config.get("sqlwin.materialized.stale-read") == "allow",
+        fill_keep_us=int(config.get("sqlwin.fill.keep")),
         fill_max_windows=int(config.get("sqlwin.fill.max-windows")),
         strict_flink=bool(config.get("sqlwin.strict-flink")),
         catalog=catalog,

@@ -169,3 +169,26 @@ def test_windows_as_sql_of_spark_have_the_same_rows(
     rows = fresh_session.sql(query).collect()
     assert fresh_session.sql(spark).collect() == rows
     assert len(rows) >= 17
+
+
+FILLED = (
+    "SELECT k, COUNT(*) AS n FROM t "
+    "GROUP BY k, window_end FILL (n = 0, m = LOCF) FROM TIMESTAMP '2026-01-01' "
+    "KEYS (SELECT k FROM u) HAVING COUNT(*) > 1"
+)
+GAPS = (
+    "SELECT * FROM TABLE(GAP_FILL(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES, "
+    "FILL => (v = LOCF, 0), FROM => '2026-01-01')) AS g"
+)
+
+
+@pytest.mark.parametrize("sql", [FILLED, GAPS])
+def test_gap_filling_is_written_as_it_was_and_has_no_equivalent_elsewhere(sql: str) -> None:
+    tree = sqlglot.parse_one(sql, dialect=SqlWin)
+    written = tree.sql(SqlWin)
+    assert sqlglot.parse_one(written, dialect=SqlWin).sql(SqlWin) == written
+    for part in ("LOCF", "2026-01-01", "0"):
+        assert part in written
+    for dialect in ("spark", "duckdb", "postgres"):
+        with pytest.raises(UnsupportedError, match="FILL"):
+            tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)

@@ -39,9 +39,9 @@ from planner.sql.parts import lone_source
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
-from runtime.spec.steps import DEFAULT_MAX_WINDOWS, GapFilling
+from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS, GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
+from runtime.spec.windows import CalendarCumulate, SessionWindow
 
 _GROUP_HINT = "GROUP BY window_start and window_end of TUMBLE, HOP or CUMULATE"
 _OUTER = ("order", "sort", "cluster", "distribute", "limit", "offset")
@@ -54,10 +54,12 @@ class FillOptions:
     Attributes:
         zone: Session time zone.
         max_windows: `sqlwin.fill.max-windows`.
+        keep_us: `sqlwin.fill.keep`.
     """
 
     zone: str = "UTC"
     max_windows: int = DEFAULT_MAX_WINDOWS
+    keep_us: int = DEFAULT_KEEP_US
 
 
 DEFAULT_FILL = FillOptions()
@@ -151,11 +153,7 @@ class _FilledBlock:
         keys = self._keys()
         inner, attached = self._inner(keys, has_end=False)
         if streams_of(inner, self.relations.catalog):
-            raise StreamRefusal(
-                "FILL is not supported on streams",
-                f"fill the windows when they are read; {BATCH}",
-                span_of(self.clause),
-            ).place_in(self.sql)
+            self._check_stream(attached)
         if attached.end is None:
             inner, attached = self._inner(keys, has_end=True)
         if isinstance(attached.spec, SessionWindow):
@@ -169,6 +167,30 @@ class _FilledBlock:
             raise self._error(f"two columns are named `{twice}`", hint="give one of them an alias")
         node, computed = self._filled(inner, attached, keys)
         return self._around(node, keys, computed, names)
+
+    def _check_stream(self, attached: AttachedWindow) -> None:
+        """Refuse what needs rows of later windows, or has no bound.
+
+        Raises:
+            StreamRefusal: FILL has LINEAR, FROM, TO or KEYS, or the windows have no even distance.
+        """
+        reason, way_out = "", ""
+        place: exp.Expr = self.clause
+        linear = [v for v in self.clause.find_all(exp.Var) if v.name == "LINEAR"]
+        if linear:
+            reason = "LINEAR needs the next value, which a stream does not have yet"
+            way_out, place = "use LOCF, NULL or a constant", linear[0]
+        for word, key in (("FROM", "start"), ("TO", "end"), ("KEYS", "keys")):
+            if (bound := self.clause.args.get(key)) is not None:
+                reason = f"{word} of FILL is not supported on a stream, which begins and ends with "
+                reason += "its rows"
+                way_out, place = f"remove {word}", bound
+        if isinstance(attached.spec, CalendarCumulate) and attached.spec.step_us:
+            reason = "FILL on a stream does not support CUMULATE of months by days"
+            way_out, place = "use steps of months", self.clause
+        if reason:
+            refusal = StreamRefusal(reason, f"{way_out}; {BATCH}", span_of(place))
+            raise refusal.place_in(self.sql)
 
     # -- the SELECT without FILL ---------------------------------------------------------------
 
@@ -297,6 +319,7 @@ class _FilledBlock:
             to_us=to_us,
             is_of_instants=is_of_instants(inner),
             max_windows=self.options.max_windows,
+            keep_us=self.options.keep_us,
         )
         below = columns_of(inner, tuple(kept)) if len(kept) < len(inner.schema) else inner
         keys_query = self.clause.args.get("keys")

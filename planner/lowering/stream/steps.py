@@ -298,7 +298,7 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        windows = StreamWindowStep(step, aggregation, number, self.label(node), store)
+        windows = StreamWindowStep(step, aggregation, number, self.label(node), store, node.filling)
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]

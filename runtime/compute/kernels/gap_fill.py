@@ -182,7 +182,7 @@ def _check_limit(
     ends = assigner.window_end_of(np.array([first, first + n_windows - 1]))
     start_us, end_us = int(assigner.window_start(ends)[0]), int(ends[1])
     at = int(keys.of_key[largest])
-    values = (f"{name} = {rows.column(name)[at].as_py()}" for name in of.keys)
+    values = (f"{name} = {rows.column(name)[at].as_py()}" for name in of.keys if name[0] != "$")
     key = ", ".join(values) or "the query"
     raise ExecutionError(
         f"FILL would make {n_windows:,} windows for {key}, from {_time_text(start_us)} to "

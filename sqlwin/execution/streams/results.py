@@ -123,7 +123,9 @@ def keys_of(query: exp.Query) -> tuple[str, ...] | None:
     group = query.args.get("group") if isinstance(query, exp.Select) else None
     if not isinstance(group, exp.Group):
         return None
-    grouped = {part.sql() for part in group.walk() if not isinstance(part, exp.Literal)}
+    plain = group.copy()
+    plain.set("fill", None)
+    grouped = {part.sql() for part in plain.walk() if not isinstance(part, exp.Literal)}
     places = {group_key.name for group_key in group.expressions if group_key.is_int}
     return tuple(
         column.alias_or_name

@@ -1,0 +1,99 @@
+"""A window aggregate in two phases: local stage, exchange, global stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
+from planner.catalog import Schema
+from planner.nodes.aggregate_plans import AggregatePlan, partial_schema
+from planner.nodes.logical import NamedExpr, Node, Project
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+)
+from planner.sql.build import column
+from runtime.spec.steps import GapFilling
+from runtime.spec.table import Column
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+
+SLICE_END = "$slice_end"
+
+
+def two_phases(
+    node: OnePhaseWindowAggregate,
+    keys: tuple[str, ...],
+    plans: tuple[AggregatePlan, ...],
+    filling: GapFilling | None = None,
+    fill: tuple[str, ...] = (),
+) -> Node:
+    """Return a window aggregate as local stage, exchange, global stage and final expressions.
+
+    Args:
+        node: The aggregate in one phase.
+        keys: Names of its keys.
+        plans: Plans of its calls, with shared partials.
+        filling: For FILL on a stream, the values of partials in added windows.
+        fill: Texts that describe these values.
+    """
+    intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
+    local_keys = tuple(
+        NamedExpr(key.name, to_microseconds(key.expr)) if key.name in intervals else key
+        for key in node.keys
+    )
+    key_columns = tuple(
+        replace(c, type="bigint") if c.name in intervals else c
+        for c in node.schema
+        if c.name in keys
+    )
+    carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
+    exchange_keys = keys
+    if isinstance(node.window, SessionWindow):
+        # Sessions span all rows of a partition, regardless of other keys.
+        exchange_keys = node.window.partition
+        carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))
+    local = LocalWindowAggregate(
+        carried,
+        node.input,
+        node.window,
+        node.time_column,
+        node.time_type,
+        local_keys,
+        plans,
+        SLICE_END,
+        place=node.place,
+        time_place=node.time_place,
+    )
+    exchange = Exchange(carried, local, exchange_keys)
+    window_columns = tuple(
+        Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
+    )
+    merged = tuple(
+        Column(name, "partial")
+        for plan in plans
+        for accumulator in plan.accumulators
+        for name in accumulator.output_columns
+    )
+    global_node = GlobalWindowAggregate(
+        key_columns + window_columns + merged,
+        exchange,
+        node.window,
+        node.time_type,
+        keys,
+        node.window_keys,
+        plans,
+        SLICE_END,
+        filling,
+        fill,
+        place=node.place,
+    )
+    finishes = {plan.call.name: plan.finish for plan in plans}
+    finishes |= {name: from_microseconds(column(name), type_) for name, type_ in intervals.items()}
+    items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
+    return Project(node.schema, global_node, items)
+
+
+def _type_of(name: str, schema: Schema) -> str:
+    return next(c.type for c in schema if c.name == name)

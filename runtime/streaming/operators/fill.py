@@ -1,0 +1,272 @@
+"""The operator of FILL on a stream: adds windows without rows once the watermark passes them.
+
+It reads the windows of another operator, all of which arrive in the micro-batch in which the
+watermark passes them. For each key it keeps one row: the end of the last window that was emitted or
+added, the end of the last one with a row, and the last value of each column that is not NULL.
+
+1. The rows of a key, after the one in state, are cut into runs: a window more than `keep_us` after
+   the previous one begins a new run, whose values do not come from the earlier one.
+2. Missing windows between the rows of a run are added, and after its last row the windows that the
+   watermark has passed, up to `keep_us`. At the end of the input no windows follow the last row.
+3. Keys whose last row is older than that leave the state.
+
+The outcome does not depend on the cut into micro-batches, except for the windows after the last row
+at the end of the input: the ones that the watermark passed before are there.
+
+The rows of keys are stored in chunks like the partials of open sessions, so that they are split and
+inspected in the same way: their first time is the end of the last window, their last time the end
+of the last window with a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.arrow.blobs import pieces
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_array,
+    int64_column,
+    one_chunk,
+    replace_values,
+    validity,
+)
+from runtime.compute.kernels.gap_fill import fill_gaps
+from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.local.streaming.stage import ROW_COUNT
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.expressions import Constant
+from runtime.spec.steps import FillConstant, GapFilling
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
+from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
+from runtime.streaming.watermarks import Watermarks
+
+_RUN, _KIND = "$run", "$kind"
+# Rows: of the state, new, and the end of a run up to which windows are added
+_OLD, _NEW, _LAST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class FillSpec:
+    """Spec of the operator of FILL. The same for all key groups.
+
+    Attributes:
+        filling: Windows, and the values of partial columns.
+        aggregation: Merge of the partials; its windows end where the ones of `filling` do.
+        columns: Columns of the partials: keys, window end and one per value.
+        common: Spec shared by all operators.
+    """
+
+    filling: GapFilling
+    aggregation: WindowAggregation
+    columns: StateColumns
+    common: KeyGroupSpec
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of the state and new ones, by key and window.
+
+    Attributes:
+        table: Partials.
+        ends: int64[n], window ends.
+        seen: int64[n], end of the last window with a row, up to each row.
+        is_old: bool[n], whether the row is the one of the state.
+        run: int64[n], number of the run.
+        last: int64[r], position of the last row of each run.
+        is_last_of_key: bool[r], whether a run is the last one of its key.
+    """
+
+    table: pa.Table
+    ends: Int64Array
+    seen: Int64Array
+    is_old: BoolArray
+    run: Int64Array
+    last: Int64Array
+    is_last_of_key: BoolArray
+
+
+class FillOperator(KeyGroupOperator):
+    """The operator of FILL of one key group."""
+
+    def __init__(self, spec: FillSpec, store: BlobStore) -> None:
+        super().__init__(spec.common, store)
+        self._spec = spec
+        assert not isinstance(spec.aggregation.window, SessionWindow)
+        self._grid = slice_assigner(spec.aggregation.window)
+        before = self._metadata_before(SessionMetadata)
+        self._chunks = [] if before is None else [*before.chunks]
+
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        fired, fires = before.fired_until_us(), after.fired_until_us()
+        tables = [table.drop_columns([ROW_COUNT]) for table in batch.partials if table.num_rows]
+        is_passed = fires is not None and (
+            fired is None or self._grid.next_window_end(fired) <= fires
+        )
+        if not tables and not (is_passed and self._chunks):
+            return [0]
+        rows = self._rows(tables)
+        if rows is None:
+            return [0]
+        until = self._until(rows, None if after.has_ended else fires)
+        filled = self._filled(rows, until)
+        for windows in merge_slices(filled, self._spec.aggregation):
+            yield Output(self._with_starts(windows))
+        self._write(self._left(rows, until, fires))
+        return [0]
+
+    def _rows(self, tables: list[pa.Table]) -> _Rows | None:
+        """Return the rows of the state and the new ones."""
+        columns, keep_us = self._spec.columns, self._spec.filling.keep_us
+        old = [
+            columns.of(read_table(self._store, chunk.name), FIRST_TIME, LAST_TIME)
+            for chunk in self._chunks
+        ]
+        new = [columns.merge(tables)] if tables else []
+        n_old = sum(map(len, old))
+        if not n_old and not new:
+            return None
+        seen = [int64_column(table, LAST_TIME) for table in old]
+        seen += [columns.ends(table) for table in new]
+        plain = [table.drop_columns([FIRST_TIME, LAST_TIME]) for table in old]
+        table = pa.concat_tables([*plain, *new]).combine_chunks()
+        self._note_bytes(table)
+        codes, _ = encode_keys(table.select(columns.keys).columns, len(table))
+        ends, of_seen = columns.ends(table), np.concatenate(seen)
+        order = np.lexsort((ends, codes))
+        codes, ends, of_seen = codes[order], ends[order], of_seen[order]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = codes[1:] != codes[:-1]
+        begins = is_first.copy()
+        begins[1:] |= ends[1:] - of_seen[:-1] > keep_us
+        last = np.append(np.flatnonzero(begins)[1:], len(order)) - 1
+        is_last_of_key = np.append(is_first[1:], True)[last]
+        return _Rows(
+            table.take(int64_array(order, None, pa.int64())),
+            ends,
+            of_seen,
+            order < n_old,
+            np.cumsum(begins) - 1,
+            last,
+            is_last_of_key,
+        )
+
+    def _until(self, rows: _Rows, fires: int | None) -> Int64Array:
+        """Return the end of the last window of each run, with or without rows.
+
+        `fires` is the end that the watermark has passed. None at the end of the input.
+        """
+        last_end = rows.ends[rows.last]
+        most = rows.seen[rows.last] + self._spec.filling.keep_us
+        passed = last_end if fires is None else np.minimum(most, fires)
+        until = np.maximum(np.where(rows.is_last_of_key, passed, most), last_end)
+        # the last window end that is not after it
+        number = self._grid.window_number(self._grid.slice_end(until)) - 1
+        return self._grid.window_end_of(number)
+
+    def _filled(self, rows: _Rows, until: Int64Array) -> pa.Table:
+        """Return the new rows and the added windows as partials."""
+        columns, filling = self._spec.columns, self._spec.filling
+        table = rows.table.append_column(_RUN, pa.array(rows.run))
+        kinds = np.where(rows.is_old, _OLD, _NEW).astype(np.int8)
+        table = table.append_column(_KIND, pa.array(kinds))
+        has_more = np.flatnonzero(until > rows.ends[rows.last])
+        if len(has_more):
+            # a row after the last window makes the kernel add the windows before it
+            markers = table.take(int64_array(rows.last[has_more], None, pa.int64()))
+            markers = columns.with_ends(markers, self._grid.slice_end(until[has_more]))
+            for name, _ in filling.fillers:
+                place, field = markers.schema.get_field_index(name), markers.schema.field(name)
+                markers = markers.set_column(place, field, pa.nulls(len(markers), field.type))
+            kind = np.full(len(markers), _LAST, np.int8)
+            table = pa.concat_tables([table, replace_values(markers, _KIND, kind)])
+        (whole,) = table.combine_chunks().to_batches()
+        of_kind = (_KIND, FillConstant(Constant(None, "tinyint")))
+        of = replace(
+            filling, keys=(*filling.keys, _RUN), fillers=(*filling.fillers, of_kind), start=None
+        )
+        parts = []
+        for part in fill_gaps(whole, of, ""):
+            kinds_of = part.column(_KIND)
+            is_added = ~_is_valid(kinds_of)
+            is_new = kinds_of.fill_null(_OLD).to_numpy(zero_copy_only=False) == _NEW
+            parts.append(part.filter(pa.array(is_added | is_new)))
+        return pa.Table.from_batches(parts, whole.schema).drop_columns([_RUN, _KIND])
+
+    def _with_starts(self, windows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return windows with their own starts instead of the ones of the grid."""
+        of = self._spec.aggregation
+        ends = int64_column(pa.Table.from_batches([windows]), of.window_end)
+        starts = slice_assigner(self._spec.filling.window).window_start(ends)
+        place = windows.schema.get_field_index(of.window_start)
+        field = windows.schema.field(place)
+        columns = [*windows.columns]
+        columns[place] = int64_array(starts, None, field.type)
+        return pa.RecordBatch.from_arrays(columns, schema=windows.schema)
+
+    def _left(self, rows: _Rows, until: Int64Array, fires: int | None) -> pa.Table:
+        """Return the row of each key to keep: its last values, and its last windows."""
+        columns, keep_us = self._spec.columns, self._spec.filling.keep_us
+        is_kept = rows.is_last_of_key
+        if fires is not None:
+            is_kept = is_kept & (rows.seen[rows.last] + keep_us > fires)
+        last, ends = rows.last[is_kept], until[is_kept]
+        table = rows.table.take(int64_array(last, None, pa.int64()))
+        n_rows, values = len(rows.run), {name for name, _ in self._spec.filling.fillers}
+        for place, name in enumerate(rows.table.column_names):
+            if name not in values:
+                continue
+            column = one_chunk(rows.table.column(name))
+            at = np.maximum.accumulate(np.where(_is_valid(column), np.arange(n_rows), -1))[last]
+            is_of_run = (at >= 0) & (rows.run[at] == rows.run[last])
+            value = column.take(int64_array(at, is_of_run, pa.int64()))
+            table = table.set_column(place, table.schema.field(place), value)
+        table = columns.with_ends(table, ends)
+        table = table.append_column(FIRST_TIME, pa.array(ends))
+        return table.append_column(LAST_TIME, pa.array(rows.seen[last]))
+
+    def _write(self, table: pa.Table) -> None:
+        """Replace the state."""
+        for chunk in self._chunks:
+            remove_table(self._store, chunk.name)
+        self._chunks = []
+        run = unique_name()
+        for piece in pieces(table) if len(table) else ():
+            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
+            name, n_bytes = write_table(self._store, piece)
+            chunk = SessionChunk(name, piece.num_rows, n_bytes, first_us, last_us, run)
+            self._chunks.append(chunk)
+
+    def _metadata(self) -> SessionMetadata:
+        return SessionMetadata(self._chunks)
+
+    def _size(self) -> tuple[int, int]:
+        n_rows = sum(chunk.n_rows for chunk in self._chunks)
+        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        fired = self._watermarks.fired_until_us()
+        if not self._chunks or fired is None or self._watermarks.has_ended:
+            return None
+        return self._grid.next_window_end(fired)
+
+
+def _is_valid(column: pa.Array) -> BoolArray:
+    valid = validity(column)
+    return np.ones(len(column), np.bool_) if valid is None else valid
