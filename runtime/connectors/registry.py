@@ -20,7 +20,14 @@ from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
-from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, Column, TableSpec
+from runtime.spec.table import (
+    IDLE_ADVANCE,
+    LATE_ROWS,
+    LOOKUP_CACHE,
+    OPTIONS_OF_STREAMS,
+    Column,
+    TableSpec,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -490,8 +497,18 @@ def translate_errors(spec: TableSpec) -> AbstractContextManager[None]:
 
 def _without_stream_options(spec: TableSpec) -> TableSpec:
     """Return the table without the options that do not belong to its connector."""
+    cache = option_values(spec).get(LOOKUP_CACHE, "NONE")
+    if cache.upper() != "NONE":
+        raise wrong_value(
+            spec,
+            LOOKUP_CACHE,
+            cache,
+            "it must be NONE: a bounded table that is joined to a stream is read anew in each "
+            "micro-batch",
+        )
     if connector_of(spec).stream is None:
-        return spec
+        others = (option for option in spec.options if option[0].lower() != LOOKUP_CACHE)
+        return replace(spec, options=tuple(others))
     names = [name.lower() for name, _ in spec.options]
     for option in OPTIONS_OF_STREAMS:
         if names.count(option) > 1:

@@ -10,8 +10,10 @@ LATE_ROWS = "late-rows"
 # Table option of all connectors, and setting: time without rows of all sources after which the
 # watermark advances with the clock
 IDLE_ADVANCE = "sqlwin.watermark.idle-advance"
+# Table option of all connectors: how a bounded table that is joined to a stream is cached
+LOOKUP_CACHE = "lookup.cache"
 # Table options that belong to the stream, not to the connector
-OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE)
+OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE, LOOKUP_CACHE)
 _PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 
 

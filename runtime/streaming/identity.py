@@ -25,7 +25,7 @@ _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
     "minpartitions number-of-rows late-rows skip-change-commits "
-    "sqlwin.watermark.idle-advance".split()
+    "sqlwin.watermark.idle-advance lookup.cache".split()
 )
 # Properties of Kafka clients that determine which messages are read
 _KAFKA_THAT_COUNT = frozenset(

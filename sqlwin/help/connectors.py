@@ -14,7 +14,7 @@ from runtime.options import known
 from runtime.options.checks import switch
 from runtime.options.formats import FLINK_OPTIONS, FORMATS
 from runtime.options.known import Options
-from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS
+from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, LOOKUP_CACHE
 
 # Abilities that tables of a connector may have
 ABILITIES = ("reads", "streams", "writes")
@@ -65,6 +65,11 @@ STREAM_OPTIONS_HELP = (
         IDLE_ADVANCE,
         "time without rows of all sources after which the watermark advances with the clock; "
         "0: never",
+    ),
+    OptionHelp(
+        LOOKUP_CACHE,
+        "cache of a bounded table that is joined to a stream; each micro-batch reads it anew",
+        ("NONE",),
     ),
 )
 

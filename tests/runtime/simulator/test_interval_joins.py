@@ -72,8 +72,10 @@ def check(sql, holds, words, left, right, seed):
         assert found is None, found
 
 
-@pytest.mark.parametrize("words", JOINS)
-@pytest.mark.parametrize("condition", INTERVALS, ids=range(len(INTERVALS)))
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(n, w) for n in range(len(INTERVALS)) for w in JOINS if n == 1 or w in JOINS[:2]],
+)
 @example(
     left=[(0, "a", 0, 0.0), (0, "a", 0, 0.0), (5_000, None, 1, 0.0)],
     right=[(0, "a", 1, 0.0), (5_000, "a", 1, 0.0), (19_000, "a", 2, 0.0)],
@@ -81,10 +83,11 @@ def check(sql, holds, words, left, right, seed):
 )
 @settings(max_examples=2)
 @given(left=ROWS, right=ROWS, seed=st.integers(0, 1 << 30))
-def test_a_join_within_an_interval_is_that_of_a_nested_loop(words, condition, left, right, seed):
+def test_a_join_within_an_interval_is_that_of_a_nested_loop(number, words, left, right, seed):
+    condition, holds = list(INTERVALS.items())[number]
     items = "a.v" if words.endswith(("SEMI JOIN", "ANTI JOIN")) else "a.v, b.v AS w"
     sql = f"SELECT {items} FROM t AS a {words} u AS b ON a.k = b.k AND {condition}"
-    check(sql, INTERVALS[condition], words, left, right, seed)
+    check(sql, holds, words, left, right, seed)
 
 
 SPELLINGS = {
