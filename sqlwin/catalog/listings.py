@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import translate as glob_pattern
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -65,9 +66,15 @@ def show_tables(
 
 
 def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
-    """Return the names of the window functions and of all Spark functions."""
-    names = {function.name for function in spark.catalog.listFunctions()}
-    names |= {"tumble", "hop", "cumulate", "session"}
+    """Return the names of the window functions and of all Spark functions.
+
+    Before Spark has started, nobody can have added functions to its own.
+    """
+    from sqlwin.catalog.spark_functions import NAMES, VERSION
+
+    is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
+    own = NAMES if is_known else {function.name for function in spark.catalog.listFunctions()}
+    names = own | {"tumble", "hop", "cumulate", "session"}
     return _one_column("function name", sorted(names), like)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from sqlwin.console.scripts import Script
 
 _STATEMENT = re.compile(
-    r"\(|(create|select|insert|values|with|explain|set|reset|show|describe|desc|drop)\b", re.I
+    r"\(|(create|select|insert|values|with|explain|set|reset|show|describe|desc|drop|use)\b", re.I
 )
 # Parts of statements that need Spark: materialized tables, Spark's tables and listings, ANALYZE,
 # streams
 _SPARKS = re.compile(
     r"\bcreate\s+materialized\s+table\b|\btable\s+(if\s+not\s+exists\s+)?[\w.`]+\s+using\b"
-    r"|\banalyze\b|\bmonitor-interval\b|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
-    r"|\bshow\s+(functions|databases|schemas|catalogs|columns|partitions)\b",
+    r"|^\s*analyze\b|\bmonitor-interval\b|'(kafka|datagen|nexmark|socket|delta|iceberg)'|\bstreaming\b"
+    r"|\bshow\s+(databases|schemas|catalogs|columns|partitions)\b",
     re.I | re.S,
 )
 _WINDOWS = re.compile(r"\b(tumble|hop|cumulate|session|gap_fill|materialized)\s*[(\s]", re.I)
@@ -30,7 +30,7 @@ _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
 # Words before a parenthesis in queries that this process may compute
 _COMPUTED = frozenset(
     """
-    tumble hop cumulate session descriptor table
+    tumble hop cumulate session descriptor table read_csv read_json read_parquet
     tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime
     session_start session_end session_rowtime
     abs coalesce equal_null if ifnull isnotnull isnull mod negative nullif round sqrt nvl nvl2

@@ -29,8 +29,9 @@ from runtime.scan.request_cache import cache_requests
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.exceptions import spark_error
 from runtime.spark.jobs import run_interruptibly
+from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
-from runtime.spark.settings import change_setting
+from runtime.spark.settings import change_setting, settings_of
 from runtime.spec.in_process.step import InProcessStep
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions, refuse_session_table
@@ -198,7 +199,8 @@ class Runner:
     def _run(self, statement: nodes.Statement) -> Result:
         if not isinstance(statement, nodes.Query):
             self.plans.mark_jobs()
-        if not isinstance(statement, _WITHOUT_SPARK):
+        needs_none = isinstance(statement, nodes.Use) and statement.is_initial
+        if not (isinstance(statement, _WITHOUT_SPARK) or (needs_none and self._begins_in_default)):
             self.catalog.start_spark()
         if not isinstance(statement, nodes.Set | nodes.Reset):
             self.plans.open_directory()
@@ -278,12 +280,22 @@ class Runner:
                     self.catalog, statement.name, self._columns_of(statement.name)
                 )
                 table = listings.mask_table(table, mask)
+            case nodes.Use(is_initial=True) if self._begins_in_default:
+                return MessageResult(statement.text, "OK")
             case nodes.SparkStatement() | nodes.ShowCreateTable() | nodes.Describe():
                 return self._spark_statement(statement)
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
         notes = self.catalog.file_notes
         return TableResult(statement.text, table, statement_notes=notes)
+
+    @property
+    def _begins_in_default(self) -> bool:
+        """Whether Spark has not started and will begin in its own catalog's default database."""
+        if is_started(self.spark):
+            return False
+        initial = settings_of(self.spark).get("spark.sql.defaultCatalog", "spark_catalog")
+        return initial == "spark_catalog"
 
     def _columns_of(self, name: Name) -> Schema:
         """Return the columns of a session table or view."""

@@ -71,6 +71,15 @@ class Use(SparkStatement):
             return f"SET CATALOG {name}"
         return f"USE DATABASE {name}" if self.kind else f"USE {name}"
 
+    @property
+    def is_initial(self) -> bool:
+        """Whether it names the catalog or database of a new session."""
+        lower_name = tuple(part.lower() for part in self.name)
+        if self.kind == "CATALOG":
+            return lower_name in (DEFAULTS[:1], ("spark_catalog",))
+        initial = (DEFAULTS, DEFAULTS[1:], ("default",), ("spark_catalog", "default"))
+        return lower_name in initial
+
 
 @dataclass(frozen=True)
 class Query(Statement):

@@ -20,6 +20,7 @@ def may_wait(text: str, **options: object) -> bool:
     "text",
     [
         "SELECT 1",
+        "USE default; SHOW FUNCTIONS; EXPLAIN ANALYZE SELECT 1",
         "SELECT COUNT(*) AS n FROM 'a.parquet' WHERE k IN (1, 2) -- upper(x)",
         "CREATE TABLE t (x DECIMAL(3, 1)) WITH ('path' = 'a(b)'); SHOW TABLES; DESCRIBE t",
         "CREATE TABLE t WITH ('path' = 'b') AS SELECT k FROM 'a.parquet'; INSERT INTO t SELECT 1",
@@ -43,7 +44,8 @@ def test_java_waits_for_scripts_that_this_process_may_answer(text: str) -> None:
         "CREATE TABLE t WITH ('path' = 'b') AS SELECT SHA2(k, 256) AS s FROM 'a.parquet'",
         "CREATE TABLE t WITH ('connector' = 'kafka')",
         "CREATE TABLE IF NOT EXISTS a.`t` USING parquet AS SELECT 1 AS a",
-        "SELECT 1; SHOW FUNCTIONS",
+        "SELECT 1; SHOW DATABASES",
+        "ANALYZE TABLE t COMPUTE STATISTICS",
     ],
 )
 def test_java_starts_at_once_for_other_scripts(text: str) -> None:
