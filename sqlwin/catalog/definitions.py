@@ -24,10 +24,10 @@ from runtime.names import quote_name
 from runtime.options.formats import SELF_DESCRIBING, format_of
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import View, columns_of
+from sqlwin.catalog.entries import Entry, View, columns_of, entry_kind
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.column_checks import NameFault, fault_in_names, has_no_physical_columns
-from sqlwin.statements.nodes import Create, CreateTable, CreateView, Statement
+from sqlwin.statements.nodes import Create, CreateTable, CreateView, Name, Statement
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -213,6 +213,8 @@ class Definitions:
         if statement.like is not None:
             model = self._catalog.entry(statement.like)
             if not isinstance(model, TableSpec):
+                if model is not None:
+                    raise _not_copied(statement.like, model)
                 raise self._catalog.unknown(statement.like)
             excluded = statement.like_excluding
             if "OPTIONS" not in excluded:
@@ -286,6 +288,17 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
     if column.computed is not None:
         return "GENERATED" not in excluded
     return not (column.metadata is not None and "METADATA" in excluded)
+
+
+def _not_copied(name: Name, entry: Entry) -> CatalogError:
+    """Return the error for LIKE of something that is not a table of CREATE TABLE ... WITH."""
+    text = ".".join(name)
+    kind = entry_kind(entry).lower()
+    return CatalogError(
+        f"LIKE copies tables of CREATE TABLE ... WITH, but `{text}` is a {kind}",
+        subjects=(text,),
+        hint="list the columns, or use CREATE TABLE ... WITH (...) AS SELECT",
+    )
 
 
 def refuse_session_table(catalog: SessionCatalog, statement: Statement) -> None:

@@ -197,6 +197,8 @@ class Runner:
         return 0 if counts is None else counts.rows_read()
 
     def _run(self, statement: nodes.Statement) -> Result:
+        if isinstance(statement, nodes.SparkStatement):
+            statement = self._as_own(statement)
         if not isinstance(statement, nodes.Query):
             self.plans.mark_jobs()
         needs_none = isinstance(statement, nodes.Use) and statement.is_initial
@@ -460,6 +462,15 @@ class Runner:
             statement_notes=notes,
             scan_counts=self.plans.scan_counts,
         )
+
+    def _as_own(self, statement: nodes.SparkStatement) -> nodes.Statement:
+        """Return a statement of sqlwin if CREATE TABLE ... LIKE copies a session table."""
+        from sqlwin.statements.parse import read_copy
+
+        copy = read_copy(statement)
+        if copy is None or copy.like is None or self.catalog.entry(copy.like) is None:
+            return statement
+        return copy
 
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None

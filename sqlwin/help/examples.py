@@ -71,7 +71,8 @@ STATEMENTS = (
         "[LIKE table [(INCLUDING | EXCLUDING | OVERWRITING part ...)] | AS query]",
         "Creates a session table over a source or sink, such as files: see\n"
         "[Connectors](reference-connectors.md). The columns are optional if the data has a\n"
-        "schema. With AS, the rows of the query are written to the table.",
+        "schema. With AS, the rows of the query are written to the table. With LIKE and the name\n"
+        "of a session table, WITH is optional.",
         "CREATE TABLE bids (\n"
         "  ts TIMESTAMP(3), item STRING, price DOUBLE, tax AS price * 0.19,\n"
         "  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS\n"

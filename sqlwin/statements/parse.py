@@ -99,6 +99,24 @@ def read_statement(bound: BoundStatement, offset: int = 0) -> nodes.Statement:
     return _read(text, bound.tokens, bound.literals, offset)
 
 
+def read_copy(statement: nodes.SparkStatement) -> nodes.CreateTable | None:
+    """Return CREATE TABLE name LIKE table as a statement of sqlwin; None if it is another one.
+
+    It has no clause that only Flink or only Spark has, so the table decides whose it is.
+    """
+    tokens = list(statement.tokens)
+    words = [token.text.upper() for token in tokens]
+    head = [word for word in words[:4] if word not in ("OR", "REPLACE", "TEMPORARY")]
+    if head[:2] != ["CREATE", "TABLE"] or "LIKE" not in words or "(" in words:
+        return None
+    place = words.index("LIKE")
+    is_name = all(word == "." for word in words[place + 2 :: 2])
+    if not is_name or len(words[place + 1 :]) % 2 == 0:
+        return None
+    parts = parser_of({}).run(read_create_table, tokens, statement.text)
+    return nodes.CreateTable(statement.text, statement.offset, **parts, tokens=statement.tokens)
+
+
 def _read(
     text: str, tokens: Sequence[Token], literals: Mapping[str, exp.Expr], offset: int
 ) -> nodes.Statement:

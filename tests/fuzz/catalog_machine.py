@@ -96,13 +96,12 @@ class CatalogMachine(RuleBasedStateMachine):
     def create_like(self, name: str, other: str, path: str | None, how: str) -> None:
         """CREATE TABLE LIKE with the path of the other table, or its own."""
         given = self.entries.get(other)
-        # without WITH it would be a statement of Spark
-        options = f"WITH ('path' = '{self.root / (path or PATHS[0])}')"
+        options = "" if path is None else f"WITH ('path' = '{self.root / path}')"
         if not isinstance(given, str):
             if how != "IF NOT EXISTS" or name not in self.entries:
                 self._fails(f"CREATE TABLE {name} {options} LIKE {other}")
             return
-        self._create(how, "TABLE", name, f"{options} LIKE {other}", path or PATHS[0])
+        self._create(how, "TABLE", name, f"{options} LIKE {other}", path or given)
 
     @rule(name=names, of=names, least=st.integers(-3, 3), how=creations)
     def create_view(self, name: str, of: str, least: int, how: str) -> None:

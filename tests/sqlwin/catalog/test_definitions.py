@@ -8,15 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from runtime.errors import AnalysisError
+from runtime.errors import AnalysisError, CatalogError
 from runtime.redaction import DEFAULT
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
+from sqlwin.session import Session
 from sqlwin.statements.nodes import CreateTable
 from sqlwin.statements.parse import parse_statement
-from tests.unstarted import unstarted_spark
+from tests.unstarted import NeedsSparkError, unstarted_spark
 
 SPARK = cast(
     Any,
@@ -235,3 +236,28 @@ def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None
 def test_what_clauses_name_is_a_column_where_like_brings_them(text: str, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         report_of(BASE, text)
+
+
+@pytest.mark.parametrize(
+    "create", ["CREATE TABLE", "CREATE OR REPLACE TABLE", "CREATE TABLE IF NOT EXISTS"]
+)
+def test_like_without_options_copies_a_table_of_the_session(create: str) -> None:
+    session = Session(unstarted_spark(), settings={})
+    options = "WITH ('connector' = 'filesystem', 'path' = '/from/base', 'format' = 'parquet')"
+    session.execute(f"CREATE TABLE base (id INT) {options}; {create} copy LIKE base")
+    (shown,) = session.execute("SHOW CREATE TABLE copy")
+    assert "/from/base" in str(shown.to_arrow().to_pylist())
+
+
+def test_like_of_a_table_of_spark_is_a_statement_of_spark() -> None:
+    with pytest.raises(NeedsSparkError):
+        Session(unstarted_spark(), settings={}).execute("CREATE TABLE copy LIKE base")
+
+
+@pytest.mark.parametrize("options", ["", "WITH ('path' = 'x') "])
+def test_like_does_not_copy_a_view(options: str) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute("CREATE VIEW v AS SELECT 1 AS x")
+    with pytest.raises(CatalogError, match="`v` is a view") as caught:
+        session.execute(f"CREATE TABLE copy {options}LIKE v")
+    assert caught.value.position is not None
