@@ -212,6 +212,7 @@ class Explanations:
             check_tables,
             explain_sink,
             into_table,
+            replaces_rows,
         )
         from sqlwin.execution.streams.start import checkpoint_section, start_stream
 
@@ -234,9 +235,10 @@ class Explanations:
         sink: StreamSink = Discard()
         if isinstance(statement, Insert):
             sink = into_table(statement, target_of(plans.catalog, statement))
+            replaces = replaces_rows(lowered, options)
             with plans.errors_of(statement.text):
-                check_tables(lowered, sink, emits_updates=options.emits_updates)
-            section += explain_sink(sink, emits_updates=options.emits_updates)
+                check_tables(lowered, sink, emits_updates=replaces)
+            section += explain_sink(sink, emits_updates=replaces)
             if not analyze and (checkpoint := checkpoint_section(plans, lowered, sink)):
                 section = f"{section}\n{checkpoint}"
         document = replace(document, text=f"{document.text}\n{section}")

@@ -147,8 +147,7 @@ def targets(
     """
     names = [column.name for column in actual]
     by_name = {name.lower(): column for name, column in zip(names, actual, strict=True)}
-    by_name |= {}
-    found: list[DatabaseColumn] = []
+    result: list[DatabaseColumn] = []
     for column in columns:
         exact = next((c for c in actual if c.name == column.name), None)
         target = exact or by_name.get(column.name.lower())
@@ -160,8 +159,8 @@ def targets(
                 hint=f"did you mean `{close}`?" if close else f"columns: {', '.join(names)}",
             )
         _check_fit(spec, column, target)
-        found.append(target)
-    missing = [c.name for c in actual if c.is_required and c not in found]
+        result.append(target)
+    missing = [c.name for c in actual if c.is_required and c not in result]
     if missing:
         raise CatalogError(
             f"table `{spec.name}` lacks column `{missing[0]}`, which is NOT NULL and has no "
@@ -169,7 +168,7 @@ def targets(
             subjects=(spec.name, missing[0]),
             hint="declare the column, or give it a default in the database",
         )
-    return found
+    return result
 
 
 def _check_fit(spec: TableSpec, column: Column, target: DatabaseColumn) -> None:

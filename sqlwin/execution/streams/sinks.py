@@ -169,6 +169,14 @@ def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: boo
             check_update_key(into.table, identity, names)
 
 
+def replaces_rows(lowered: LoweredStream, options: StreamOptions) -> bool:
+    """Return whether a stream replaces rows that it emitted before.
+
+    Only windows are emitted more than once; rows without windows are final.
+    """
+    return options.emits_updates and bool(lowered.local_stages)
+
+
 def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
     """Return EXPLAIN's lines about tables whose rows are replaced by key."""
     lines = []

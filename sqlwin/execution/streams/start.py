@@ -58,6 +58,7 @@ from sqlwin.execution.streams.sinks import (
     StreamSink,
     check_tables,
     late_tables,
+    replaces_rows,
     write_stream,
 )
 
@@ -80,7 +81,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
         planned = planned_options(spark, config)
-        check_tables(lowered, sink, emits_updates=planned.emits_updates)
+        check_tables(lowered, sink, emits_updates=replaces_rows(lowered, planned))
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((table for table in late if table is not None), None)

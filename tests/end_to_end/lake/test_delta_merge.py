@@ -28,6 +28,7 @@ def written(path: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in table if row["k"] != LATE)
 
 
+@pytest.mark.long
 def test_rows_that_a_stream_corrects_are_merged_once_per_micro_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def messages(broker: Broker, topic: str) -> list[tuple[Any, Any]]:
     return found
 
 
+@pytest.mark.long
 def test_the_latest_messages_of_a_stream_are_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_wrong_declaration_is_one_line(
     assert message in raised.value.message
 
 
+@pytest.mark.long
 def test_a_stream_is_joined_with_the_latest_rows(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:

@@ -104,6 +104,14 @@ def test_a_sink_that_appends_is_not_given_updates(
     assert sink.calls == []
 
 
+def test_rows_without_windows_are_final_whatever_the_settings_say(
+    streaming: sqlwin.Session, sink: NotedSink
+) -> None:
+    streaming.execute("SET 'table.exec.emit.allow-lateness' = '1 min'")
+    streaming.execute("INSERT INTO totals SELECT ts, v FROM events")
+    assert sum(int(call[2]) for call in sink.calls if call[0] == "write") == 2  # type: ignore[call-overload]
+
+
 def test_hints_name_the_connectors_with_a_sink() -> None:
     assert sink_names(SinkMode.CHANGELOG) == "memory, print, blackhole"
     assert sink_names(*SinkMode) == (
