@@ -18,6 +18,7 @@ from runtime.batch.projection import with_window_time
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.streaming.messages import LateRows, Message, decode
 from runtime.local.streaming.plan import local_plan
+from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.simulator.carried import carry
 from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of
@@ -106,6 +107,7 @@ class RunningOperator:
             keeps_late_rows=self._keeps_late_rows,
             carries_late_rows=False,
         )
+        self._scan = ScanRows(self._local)
         self._sources = mode.sources
         self._partitions = options.partitions
         self._task = TaskSpec(
@@ -142,9 +144,15 @@ class RunningOperator:
         for task in tasks:
             self._send(self._marks(task.marks), task.rows, by_group)
         if not self._operator.step.input.mode.is_cascade:
-            # control rows are in a task of their own; a cascade gets its end from the part below
-            self._send(_control_rows(batch), [], by_group)
+            # a cascade gets the end of the input from the part below
+            self._send_control(batch, by_group)
         return by_group
+
+    def _send_control(self, batch: Batch, by_group: dict[int, list[Message]]) -> None:
+        """Run the task of the control rows, which has no other rows."""
+        progress = TaskProgress(len(self._sources), self._plan.numbers, self._plan.heads)
+        progress.observe(_control_rows(batch))
+        _add_messages(progress.control(wakes=True), by_group)
 
     def _send(
         self,
@@ -155,14 +163,13 @@ class RunningOperator:
         """Run a task of the local stage and add its messages to those of the key groups."""
         local = LocalTask(self._plan)
         for encoded in local.run([*marks, *self._rows(batches, local)]):
-            for row in encoded.to_pylist():
-                by_group[row["key_group"]].append(decode(SimpleNamespace(**row)))
+            _add_messages(encoded, by_group)
 
     def _rows(
         self, batches: Sequence[pa.RecordBatch], local: LocalTask
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of the local stage: TIME, keys, arguments, conditions and control columns."""
-        scan = ScanRows(self._local)
+        scan = self._scan
         for batch in batches:
             rows = scan.filter_rows(batch)
             if scan.n_null_times:
@@ -252,13 +259,19 @@ class RunningOperator:
         return windows.select(names)
 
 
-def _control_rows(batch: Batch) -> list[pa.RecordBatch]:
+def _add_messages(encoded: pa.RecordBatch, by_group: dict[int, list[Message]]) -> None:
+    """Decode messages and add them to those of their key groups."""
+    for row in encoded.to_pylist():
+        by_group[row["key_group"]].append(decode(SimpleNamespace(**row)))
+
+
+def _control_rows(batch: Batch) -> pa.RecordBatch:
     """Return rows with the processing time and, if the input has ended, its end."""
     marks: list[tuple[int, int | None]] = [(ALL_SOURCES, None)]
     if batch.has_ended:
         marks.append((ALL_SOURCES, 0))
     clock = pa.array(np.full(len(marks), batch.clock_us))
-    return [_mark_rows(marks).append_column(PROCESSING_TIME, clock)]
+    return _mark_rows(marks).append_column(PROCESSING_TIME, clock)
 
 
 def _mark_rows(marks: Sequence[tuple[int, int | None]]) -> pa.RecordBatch:

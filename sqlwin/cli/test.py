@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ FAILED, USAGE, NOTHING_SELECTED = 1, 2, 5
 @click.option(
     "--histories",
     type=click.IntRange(min=0),
-    default=20,
+    default=10,
     show_default=True,
     metavar="N",
     help="Number of random histories of each case.",
@@ -195,13 +196,14 @@ def _run(
 ) -> list[CaseResult]:
     """Run cases, print their results, and return them."""
     from runtime.spec.figures import count_text
-    from sqlwin.testing.running import run_case
+    from sqlwin.testing.parallel import n_processes, run_cases
 
     begun = time.monotonic()
     results: list[CaseResult] = []
+    # -x stops at the first failure, which is known only after the cases before it
+    processes = 1 if exitfirst else n_processes(len(cases), options)
     with _progress(len(cases), no_progress=no_progress) as advance:
-        for case in cases:
-            result = run_case(_connect(spark), case, options)
+        for result in run_cases(cases, _connect(spark), options, processes):
             results.append(result)
             advance(lambda result=result: _show(result))  # type: ignore[misc]
             if exitfirst and not result.has_passed:
@@ -221,7 +223,7 @@ def _run(
 def _connect(spark: Mapping[str, Any]) -> Callable[[], Session]:
     from sqlwin.cli.options import connect
 
-    return lambda: connect(spark)
+    return partial(connect, spark)
 
 
 def _show(result: CaseResult) -> None:

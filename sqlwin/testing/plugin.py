@@ -22,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--sqlwin-histories",
         type=int,
-        default=20,
+        default=10,
         metavar="N",
         help="number of random histories of each case in *.sqlwin.yaml",
     )

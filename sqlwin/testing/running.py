@@ -52,7 +52,7 @@ class TestOptions:
 
     __test__ = False
 
-    histories: int = 20
+    histories: int = 10
     seed: int = 0
     on_spark: bool = False
     starts_spark: bool = True
@@ -70,6 +70,7 @@ class CaseResult:
         n_histories: Number of histories that ran.
         seconds: Duration.
         values: Actual values by key of the expectation, for `--update`.
+        needs_spark: Whether it did not run because Spark must not start.
     """
 
     case: Case
@@ -79,6 +80,7 @@ class CaseResult:
     n_histories: int = 0
     seconds: float = 0.0
     values: dict[str, object] = field(default_factory=dict)
+    needs_spark: bool = False
 
     @property
     def has_passed(self) -> bool:
@@ -187,6 +189,7 @@ class _Run:
             CaseFileError: Spark must not start.
         """
         if not self._options.starts_spark:
+            self._result.needs_spark = True
             case = self._case
             raise CaseFileError(
                 f"{case.path}:{case.line}: the case '{case.name}' needs Spark: {reason}"

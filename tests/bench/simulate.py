@@ -1,6 +1,6 @@
 """Histories per second of the simulator, and cases per second of `sqlwin test`.
 
-Times are of the processor, because other programs delay short histories.
+Times of histories are of the processor, because other programs delay short histories.
 
 python -m tests.bench.simulate
 """
@@ -8,13 +8,15 @@ python -m tests.bench.simulate
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import sqlwin
 from sqlwin.testing.cases import read_cases
-from sqlwin.testing.running import TestOptions, run_case
+from sqlwin.testing.parallel import n_processes, run_cases
+from sqlwin.testing.running import TestOptions
 from tests.runtime.simulator.queries import WINDOWS, of_window, stream
 
 N_ROWS = 100
@@ -32,12 +34,27 @@ cases:
 CASE = """
   - name: case {number}
     query: |
-      SELECT k, window_end, COUNT(*) AS n, SUM(v) AS s
-      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+      SELECT k, window_end, COUNT(*) AS n, {call} AS s
+      FROM TABLE({window})
       GROUP BY k, window_start, window_end
     expect:
-      rows: [[a, '00:00:10', 2, 4], [b, '00:00:20', 1, 2]]
+      dropped: 0
 """
+CALLS = ("SUM(v)", "AVG(v)", "MIN(v)", "MAX(v)", "COUNT(DISTINCT v)", "LAST_VALUE(v)")
+
+
+def cases_text(n_cases: int) -> str:
+    """Return a test file whose cases differ in their windows and aggregates."""
+    windows = list(WINDOWS.values())
+    cases = [
+        CASE.format(
+            number=number,
+            window=windows[number % len(windows)],
+            call=CALLS[number // len(windows) % len(CALLS)],
+        )
+        for number in range(n_cases)
+    ]
+    return CASES.format(cases="".join(cases))
 
 
 def main() -> None:
@@ -59,16 +76,23 @@ def main() -> None:
         print(f"{name:<16}{1_000 / rate:>16.1f}{rate:>14.0f}{mean:>16.1f}")
     with TemporaryDirectory() as directory:
         path = Path(directory) / "cases.sqlwin.yaml"
-        cases = "".join(CASE.format(number=number) for number in range(options.cases))
-        path.write_text(CASES.format(cases=cases))
-        begun = time.process_time()
-        results = [
-            run_case(sqlwin.connect, case, TestOptions(starts_spark=False))
-            for case in read_cases(path)
-        ]
-        seconds = time.process_time() - begun
+        path.write_text(cases_text(options.cases))
+        cases, how = read_cases(path), TestOptions(starts_spark=False)
+        processes = n_processes(len(cases), how)
+        begun, used = time.perf_counter(), _cpu_seconds()
+        results = list(run_cases(cases, sqlwin.connect, how, processes))
+        seconds, used = time.perf_counter() - begun, _cpu_seconds() - used
     assert all(result.has_passed for result in results), "a case failed"
-    print(f"{len(results)} cases of 20 histories in {seconds:.1f} s of CPU")
+    print(
+        f"{len(results)} cases of {how.histories} histories in {processes} processes: "
+        f"{seconds:.1f} s, {len(results) / seconds:.0f} cases/s; {used:.1f} s of CPU"
+    )
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 if __name__ == "__main__":
