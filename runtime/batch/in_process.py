@@ -47,6 +47,7 @@ from runtime.spec.aggregates import (
 )
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
+    DatabaseRows,
     FileRows,
     FilledRows,
     GivenRows,
@@ -58,7 +59,6 @@ from runtime.spec.in_process.relations import (
     RankedRows,
     RepeatedRows,
     Rows,
-    TableRows,
     TextRows,
     UnitedRows,
     WindowedRows,
@@ -205,7 +205,7 @@ class _Run:
                 yield from self._of_files(rows, None)
             case TextRows():
                 yield from self._of_text(rows)
-            case TableRows():
+            case DatabaseRows():
                 yield from self._counts.count(read_here(rows.source))
             case MergedWindows():
                 yield from self._windows(rows)
@@ -344,7 +344,7 @@ def schema_of(rows: Rows) -> pa.Schema:
             if rows.of is not None:
                 return schema_of(rows.of)
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
-        case TableRows():
+        case DatabaseRows():
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.source.columns])
         case FileRows():
             columns = (*rows.files.columns, *rows.files.partition_columns)

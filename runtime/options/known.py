@@ -219,7 +219,22 @@ POSTGRES: Options = {
     "sink.max-retries": Option(
         "attempts to write a micro-batch again while the database is away; default 3", integer(0)
     ),
-    # Flink's options for its driver and buffers. Here a micro-batch is one transaction.
+    # Flink's options for its driver, buffers and caches. Here a micro-batch is one transaction, and
+    # a stream that is joined with the table reads it anew in each micro-batch.
+    **{
+        f"lookup.{name}": without_effect()
+        for name in (
+            "cache",
+            "cache.max-rows",
+            "cache.ttl",
+            "cache.caching-missing-key",
+            "max-retries",
+            "partial-cache.max-rows",
+            "partial-cache.expire-after-write",
+            "partial-cache.expire-after-access",
+            "partial-cache.cache-missing-key",
+        )
+    },
     "driver": without_effect(),
     "connection.max-retry-timeout": without_effect(duration),
     "sink.buffer-flush.max-rows": without_effect(integer(0)),

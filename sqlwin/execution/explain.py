@@ -17,7 +17,9 @@ from planner.explain.document import QueryDocument, mask_document
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
+from runtime.connectors.registry import updated_by_key
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.spec.table import TableSpec
 from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.planning import Plans
@@ -76,6 +78,15 @@ def explain_of(statement: Statement) -> Explain:
     return Explain(text, statement.offset, statement, tokens=(first, *tokens))
 
 
+def _with_key(document: QueryDocument, statement: Insert, table: TableSpec | None) -> QueryDocument:
+    """Return the document of a batch INSERT, with the key by which it replaces rows, if any."""
+    if table is None or statement.overwrite or not updated_by_key(table):
+        return document
+    key = ", ".join(table.primary_key)
+    text = f"rows replace those with the same PRIMARY KEY ({key}) in {table.name}"
+    return replace(document, text=f"{document.text}\n== Sink ==\n{text}\n")
+
+
 class Explanations:
     """EXPLAIN for statements of a session.
 
@@ -131,7 +142,7 @@ class Explanations:
                 table = target_of(self._plans.catalog, statement)
                 names_columns = bool(statement.columns or statement.static)
                 place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
-                return [with_place(document, place)]
+                return [with_place(_with_key(document, statement, table), place)]
             if isinstance(statement, CreateTable):
                 return [with_place(document, self._place_of_new_table(statement, plan))]
             return [with_place(document, self._plans.in_process(plan))]

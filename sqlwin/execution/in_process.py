@@ -15,7 +15,7 @@ from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.in_process.relations import LocalRows, MergedWindows, TableRows
+from runtime.spec.in_process.relations import DatabaseRows, LocalRows, MergedWindows
 from runtime.spec.in_process.step import InProcessStep
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
@@ -112,7 +112,7 @@ def with_place(document: QueryDocument, place: InProcessStep | str) -> QueryDocu
         text = f"on Spark: {place}"
     elif place.reads_slices:
         text = "in process: reads and merges slices without a Spark job"
-    elif any(isinstance(rows, TableRows) for rows in place.rows.walk()):
+    elif any(isinstance(rows, DatabaseRows) for rows in place.rows.walk()):
         text = "in process: reads the database without Spark"
     elif not place.scans:
         text = "in process: computes the rows without Spark"

@@ -27,13 +27,13 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
 from runtime.spec.in_process.relations import (
+    DatabaseRows,
     FileRows,
     LocalRows,
     MergedWindows,
     ProjectedRows,
     Rows,
     RowScan,
-    TableRows,
     TextRows,
 )
 from runtime.spec.in_process.text import TextSource
@@ -133,7 +133,7 @@ class RelationLowering(ABC):
                 return TextRows(text, relation.scan.filters)
             source = self._table_read(relation, columns)
             if isinstance(source, SplitTable):
-                return TableRows(source)
+                return DatabaseRows(source)
             return FileRows(source, relation.scan.filters)
         if isinstance(below, MergedWindows) and is_local(below.input, SliceRows, ArrowBuffer):
             local, aggregation = read_alone(below.input, below.aggregation, read)

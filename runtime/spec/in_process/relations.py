@@ -86,7 +86,7 @@ class TextRows(Rows):
 
 
 @dataclass(frozen=True)
-class TableRows(Rows):
+class DatabaseRows(Rows):
     """Rows of a table that its connector reads in this process.
 
     Attributes:

@@ -11,6 +11,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import SqlwinError
+from tests.end_to_end.recovery.killed_stream import readings
 from tests.end_to_end.recovery.kills import kill
 from tests.end_to_end.recovery.test_full_disk import result_on_a_small_disk
 from tests.end_to_end.recovery.test_killed import write_input
@@ -162,3 +163,30 @@ def test_tasks_of_spark_read_a_table_in_partitions(
             "GROUP BY 1, 2",
         )
     )
+
+
+@pytest.mark.long
+def test_a_stream_that_is_joined_with_a_table_reads_it_anew_in_each_micro_batch(
+    fresh_session: sqlwin.Session, database: str, tmp_path: Path
+) -> None:
+    run(
+        database,
+        "CREATE TABLE names (k int PRIMARY KEY, name text)",
+        "INSERT INTO names SELECT k, 'first' FROM generate_series(0, 19) k",
+        "CREATE TABLE named (k int, name text, v bigint)",
+        # the first micro-batch that is written changes the names for the second
+        "CREATE FUNCTION rename() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN UPDATE names SET name = 'second'; RETURN NULL; END$$",
+        "CREATE TRIGGER rename AFTER INSERT ON named EXECUTE FUNCTION rename()",
+    )
+    write_input(tmp_path, 2, 50)
+    options = f"'connector' = 'jdbc', 'url' = 'jdbc:{database}', 'lookup.cache' = 'NONE'"
+    fresh_session.execute(f"""
+        {readings(tmp_path)}
+        CREATE TABLE names (k INT, name STRING, PRIMARY KEY (k) NOT ENFORCED)
+        WITH ({options}, 'table-name' = 'names');
+        CREATE TABLE named (k INT, name STRING, v BIGINT) WITH ({options}, 'table-name' = 'named');
+        SET 'execution.runtime-mode' = 'streaming';
+        INSERT INTO named SELECT r.k, n.name, r.v FROM readings r JOIN names n ON r.k = n.k""")
+    counts = dict(rows(database, "SELECT name, COUNT(*) FROM named GROUP BY name"))
+    assert set(counts) == {"first", "second"} and sum(counts.values()) == 2 * (50 - 3)

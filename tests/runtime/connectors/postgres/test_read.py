@@ -253,3 +253,12 @@ def test_a_condition_that_means_the_same_in_the_database_is_sent(
     assert condition_sql(condition, COLUMNS) == sql
     both = Call("and", (condition, Call("is_null", (ColumnRef("i", "int"),), "boolean")), "boolean")
     assert condition_sql(both, COLUMNS) == sql
+
+
+def test_explain_shows_the_key_by_which_an_insert_replaces_rows(session: Session) -> None:
+    options = "('connector' = 'postgres', 'url' = 'postgresql://nowhere/d', 'table-name' = 't')"
+    session.execute(f"CREATE TABLE t (k INT, n INT, PRIMARY KEY (k) NOT ENFORCED) WITH {options}")
+    (keyed,) = session.execute("EXPLAIN INSERT INTO t VALUES (1, 2)")
+    assert "== Sink ==\nrows replace those with the same PRIMARY KEY (k) in t\n" in keyed.text
+    (replaced,) = session.execute("EXPLAIN INSERT OVERWRITE t VALUES (1, 2)")
+    assert "== Sink ==" not in replaced.text
