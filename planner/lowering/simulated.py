@@ -59,8 +59,6 @@ def lower_simulated(
         types_of_local: Types of windows merged from the partials of rows.
     """
     assert steps.plan is not None, "only whole queries are simulated"
-    if steps.limit is not None:
-        return "LIMIT ends the stream after that many rows, whichever they are"
     lowering = _SimulatedLowering(catalog, zone, types_of_local, steps)
     plan = steps.plan
     try:
@@ -68,7 +66,7 @@ def lower_simulated(
     except NotEvaluated as reason:
         return str(reason).replace("by the scan", "in this process")
     tables, parts = lowering.tables.values(), lowering.parts.values()
-    return SimulatedQuery(rows, plan.schema, tuple(tables), tuple(parts))
+    return SimulatedQuery(rows, plan.schema, tuple(tables), tuple(parts), steps.limit, steps.order)
 
 
 class _SimulatedLowering(GivenTablesLowering):

@@ -11,7 +11,14 @@ from runtime.batch.in_process import computed_batches, schema_of
 from runtime.definition.relations import defined_rows
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.simulator.arrivals import Shape, random_history
-from runtime.simulator.compare import Difference, Row, difference, final_rows, rows_of
+from runtime.simulator.compare import (
+    Difference,
+    Row,
+    difference,
+    final_rows,
+    limited_difference,
+    rows_of,
+)
 from runtime.simulator.histories import StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import TableRows
@@ -129,7 +136,7 @@ def disagreement(
     Args:
         stream: Stream.
         history: History to run.
-        expected: Final rows of the stream.
+        expected: Final rows of the stream, without its LIMIT.
         seed: Seed of the history, for messages.
     """
     try:
@@ -137,7 +144,7 @@ def disagreement(
         final = final_rows_of(outcome)
     except SqlwinError as error:
         return Disagreement(history, None, error.message, seed)
-    mismatch = difference(expected, final)
+    mismatch = limited_difference(expected, final, stream.query.limit)
     if mismatch is not None:
         return Disagreement(history, mismatch, "the rows differ", seed)
     for repeated in outcome.repeated:

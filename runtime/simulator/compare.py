@@ -56,6 +56,24 @@ def difference(expected: Sequence[Row], rows: Sequence[Row]) -> Difference | Non
     return Difference(tuple(missing), tuple(unexpected)) if missing or unexpected else None
 
 
+def limited_difference(
+    expected: Sequence[Row], rows: Sequence[Row], limit: int | None
+) -> Difference | None:
+    """Return how rows differ from `limit` of the expected ones, whichever they are.
+
+    Args:
+        expected: All rows.
+        rows: Rows to compare.
+        limit: Number of rows. None: all.
+    """
+    mismatch = difference(expected, rows)
+    if limit is None or limit >= len(expected):
+        return mismatch
+    if mismatch is None:
+        return Difference((), tuple(rows[limit:]))
+    return None if not mismatch.unexpected and len(rows) == limit else mismatch
+
+
 def rows_of(tables: Iterable[pa.Table | pa.RecordBatch]) -> list[Row]:
     """Return the rows of tables.
 

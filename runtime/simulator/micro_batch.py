@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from runtime.batch.in_process import schema_of
+from runtime.batch.in_process import computed_batches, schema_of
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of, rows_of_tasks
 from runtime.simulator.histories import Batch
@@ -15,8 +15,12 @@ from runtime.simulator.storage import BatchOutput, Storage
 from runtime.simulator.tables import TableRows
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.simulator.window_operators import OperatorOutput, RunningOperator
+from runtime.spec.in_process.relations import GivenRows, OrderedRows
 from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.streaming.options import StreamOptions
+
+# Name of the rows of the query
+_RESULT = "$result"
 
 
 class RunningQuery:
@@ -41,6 +45,8 @@ class RunningQuery:
         self._tables = tables
         self._storage = storage
         self._batch_rows = batch_rows
+        self._limit = query.limit
+        self._order = query.order
         self._rows = carry_kind(query.rows) if options.emits_updates else query.rows
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
@@ -65,7 +71,12 @@ class RunningQuery:
             outputs.append(part.run(part.messages(flows, batch), self._storage, number))
             flows[part.name] = outputs[-1].flow
         batches = rows_of_tasks(flow_of(self._rows, flows))
+        if self._order and self._limit is not None:
+            ordered = OrderedRows(GivenRows(_RESULT, of=self._rows), self._order)
+            batches = list(computed_batches(ordered, {_RESULT: batches}))
         rows = pa.Table.from_batches(batches, None if batches else schema_of(self._rows))
+        if self._limit is not None:
+            rows = rows.slice(0, max(self._limit - self._storage.rows_before(number), 0))
         statuses = [status for output in outputs for status in output.statuses]
         return BatchOutput(
             number,

@@ -72,12 +72,16 @@ def run_history(
     def start() -> RunningQuery:
         return start_query(query, tables, options, storage, history.batch_rows)
 
+    def has_all_rows() -> bool:
+        """Return whether LIMIT has ended the stream."""
+        return query.limit is not None and storage.rows_before(len(storage.planned)) >= query.limit
+
     running = start()
     n_before_change = None
     # rows of a micro-batch that was never planned arrive with the next one
     unplanned: tuple[Batch, ...] = ()
     steps = list(history.steps)
-    while steps:
+    while steps and not has_all_rows():
         step = steps.pop(0)
         if isinstance(step, Restart):
             if step.partitions is not None and storage.n_committed:

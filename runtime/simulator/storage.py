@@ -118,6 +118,10 @@ class Storage:
         self.outputs[output.number] = output
         self._reach(Write.OUTPUT, is_after=True)
 
+    def rows_before(self, number: int) -> int:
+        """Return the number of rows in the sink before a micro-batch."""
+        return sum(output.rows.num_rows for n, output in self.outputs.items() if n < number)
+
     def commit(self, number: int) -> None:
         """Write a micro-batch to the commit log."""
         self._reach(Write.COMMIT, is_after=False)

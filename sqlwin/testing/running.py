@@ -18,7 +18,7 @@ from runtime.simulator.check import (
     disagreements,
     final_rows_of,
 )
-from runtime.simulator.compare import Row, difference, rows_of
+from runtime.simulator.compare import Row, difference, limited_difference, rows_of
 from runtime.simulator.run import HistoryOutcome
 from runtime.simulator.shrink import shrink
 from runtime.simulator.timeline import timeline
@@ -301,7 +301,11 @@ class _Run:
         expects_late = expect.late is not None or expect.dropped is not None
         if expect.dropped is not None and expect.dropped != n_late:
             self._fail(f"{n_late} rows are dropped, not {expect.dropped}", "")
-        if n_late == 0:
+        limit = stream.query.limit
+        all_rows = final if limit is None else stream.batch_rows(sorted(stream.order))
+        if n_late == 0 and limit is not None:
+            self._check_limit(all_rows, batch_rows, limit)
+        elif n_late == 0:
             mismatch = difference(batch_rows, final)
             if mismatch is not None:
                 self._fail(
@@ -315,7 +319,13 @@ class _Run:
                 f"add `dropped: {n_late}` if that is meant",
             )
             return
-        self._check_histories(stream, final)
+        self._check_histories(stream, all_rows)
+
+    def _check_limit(self, all_rows: list[Row], batch_rows: list[Row], limit: int) -> None:
+        """Check that batch has as many rows as LIMIT allows, whichever they are."""
+        mismatch = limited_difference(all_rows, batch_rows, limit)
+        if mismatch is not None:
+            self._fail("batch has other rows than its LIMIT allows", differences_text(mismatch))
 
     def _check_histories(self, stream: SimulatedStream, final: list[Row]) -> None:
         seeds = range(self._options.seed, self._options.seed + self._options.histories)

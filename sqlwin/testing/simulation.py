@@ -84,7 +84,8 @@ def simulate_query(
         mismatch = disagreement(stream, at_every_row, batch_rows)
         if mismatch is not None:
             raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
-    mismatch = first_disagreement(stream, rows, histories, seed)
+    expected = rows if stream.query.limit is None else batch_rows
+    mismatch = first_disagreement(stream, expected, histories, seed)
     if mismatch is not None:
         raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
     return rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.spec.expressions import RankOrder
 from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, Rows
 from runtime.spec.stream_steps import StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
@@ -90,12 +91,16 @@ class SimulatedQuery:
         tables: Streams.
         parts: Window operators and steps on whole windows. Each reads only tables and the parts
             before it.
+        limit: Number of rows after which the stream ends. None without LIMIT. `rows` has all.
+        order: Sort keys of the rows of a micro-batch, before LIMIT. Empty: any order.
     """
 
     rows: Rows
     columns: tuple[Column, ...]
     tables: tuple[SimulatedTable, ...]
     parts: tuple[SimulatedPart, ...]
+    limit: int | None = None
+    order: tuple[RankOrder, ...] = ()
 
     @property
     def operators(self) -> tuple[SimulatedOperator, ...]:

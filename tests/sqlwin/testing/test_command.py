@@ -347,6 +347,15 @@ def test_a_time_that_python_does_not_have_is_a_failure_in_words(tmp_path):
     assert "column `n` has a time outside the years 1 to 9999" in out
 
 
+def test_a_case_with_limit_has_the_first_rows(tmp_path):
+    limited = case("limit", "      rows: [[a, '00:00:10', 2]]\n").replace(
+        "window_start, window_end\n", "window_start, window_end ORDER BY window_end LIMIT 1\n"
+    )
+    code, out, err = run(file(tmp_path, limited), "--histories", "3")
+    assert code == 0 and out.startswith("1 passed, 3 histories"), out + err
+    assert "not compared with the definition: it sorts, groups or limits rows" in err
+
+
 def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
     monkeypatch.chdir(ROOT)
     code, out, _ = run("--simulate", "5", "queries/testing/departures.sql", "--rows", "60")
