@@ -29,7 +29,7 @@ from planner.sql.intervals import fold_interval
 from planner.sql.nodes import span_of
 from planner.sql.parts import has_other_parts
 from planner.streams.refusals import BATCH, StreamRefusal
-from planner.streams.tables import streams_of
+from planner.streams.tables import stream_named, streams_of
 from planner.streams.time_columns import check_time
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
@@ -207,6 +207,8 @@ def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> _Side | No
         return None
     if not isinstance(source, exp.Table | exp.Subquery):
         return None
+    if not _reads_stream(source, relations, scope):
+        return None  # without the columns of the relation, which may take Spark to find
     try:
         node = relations.node_of(select_all_from(source.copy()), scope)
     except AnalysisError:
@@ -223,6 +225,21 @@ def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> _Side | No
 def _column(side: _Side, name: str) -> exp.Column:
     """Return a column of a side."""
     return exp.Column(this=identifier(name), table=identifier(side.name))
+
+
+def _reads_stream(source: exp.Expr, relations: Relations, scope: Scope) -> bool:
+    """Return whether a relation reads a stream."""
+    for table in source.find_all(exp.Table):
+        if any(streams_of(node, relations.catalog) for _, node in relations.relations_in(table)):
+            return True
+        cte = None if table.db else scope.get(table.name.lower())
+        if cte is not None:
+            outer = {name: other for name, other in scope.items() if other is not cte}
+            if _reads_stream(cte.this, relations, outer):
+                return True
+        elif stream_named(table, relations.catalog) is not None:
+            return True
+    return False
 
 
 # -- the interval ----------------------------------------------------------------------------------
@@ -273,10 +290,10 @@ def _bound(
     times = []
     for expr in (comparison.this, comparison.expression):
         shifted = _shifted_column(expr)
-        found = None if shifted is None else _owner(shifted[0], left, right)
-        if shifted is None or found is None:
+        owner = None if shifted is None else _owner(shifted[0], left, right)
+        if shifted is None or owner is None:
             return None
-        times.append((*found, shifted[1]))
+        times.append((*owner, shifted[1]))
     (first, first_column, first_us), (second, second_column, second_us) = times
     if first is second or {first_column.type, second_column.type} - _TIMES:
         return None

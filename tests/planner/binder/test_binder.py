@@ -80,3 +80,18 @@ def test_a_view_that_is_wrong_is_still_a_view_when_it_is_read_again() -> None:
     rank = "ROW_NUMBER() OVER (PARTITION BY c ORDER BY fare)"
     with pytest.raises(AnalysisError, match="`nope` does not exist in the data of TUMBLE"):
         bound(f"SELECT city AS c FROM v QUALIFY {rank} = 1", Views())
+
+
+def test_a_join_of_bounded_tables_within_an_interval_is_analyzed_once() -> None:
+    class Counting(Catalog):
+        n_analyzed = 0
+
+        def analyze(self, query: exp.Query, relations: Any) -> Any:
+            self.n_analyzed += 1
+            return super().analyze(query, relations)
+
+    catalog = Counting()
+    on = "a.city = b.city AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' HOUR"
+    bound(f"SELECT a.city FROM trips AS a JOIN trips AS b ON {on}", catalog)
+    # each analysis may need Spark: only the query itself is analyzed
+    assert catalog.n_analyzed == 1
