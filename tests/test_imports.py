@@ -163,7 +163,10 @@ MAY_IMPORT = {
         "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
-    "sqlwin.observers": "runtime runtime.spark sqlwin.execution opentelemetry pyspark",
+    "sqlwin.observers": (
+        "planner.nodes planner.sql runtime runtime.spark runtime.spec sqlwin.catalog "
+        "sqlwin.execution openlineage opentelemetry pyspark sqlglot"
+    ),
     "sqlwin.control": (
         "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "
         "sqlwin.statements"

@@ -260,7 +260,7 @@ class Runner:
                 table = listings.mask_table(self._materialized.show(statement), mask)
             case nodes.ShowCreateTable() if self.catalog.entry(statement.name) is not None:
                 table = listings.show_create_table(
-                    self.catalog, statement.name, mask, self._columns_of
+                    self.catalog, statement.name, mask, self.columns_of
                 )
             case nodes.ShowStreams():
                 from sqlwin.execution.streams.status import show_streams
@@ -279,7 +279,7 @@ class Runner:
                 table = listings.mask_table(self._materialized.describe(entry), mask)
             case nodes.Describe() if self.catalog.readable(statement.name) is not None:
                 table = listings.describe_table(
-                    self.catalog, statement.name, self._columns_of(statement.name)
+                    self.catalog, statement.name, self.columns_of(statement.name)
                 )
                 table = listings.mask_table(table, mask)
             case nodes.Use(is_initial=True) if self._begins_in_default:
@@ -299,8 +299,8 @@ class Runner:
         initial = settings_of(self.spark).get("spark.sql.defaultCatalog", "spark_catalog")
         return initial == "spark_catalog"
 
-    def _columns_of(self, name: Name) -> Schema:
-        """Return the columns of a session table or view."""
+    def columns_of(self, name: Name) -> Schema:
+        """Return the columns of a session table or view, or of files by path."""
         text = f"SELECT * FROM {quote_name(*name)}"
         entry = self.catalog.readable(name)
         if isinstance(entry, View):

@@ -1,4 +1,4 @@
-"""Programs that follow a session's statements: tracing with OpenTelemetry.
+"""Programs that follow a session's statements: tracing with OpenTelemetry, OpenLineage.
 
 Each is configured by its own variables and imported only then. `add_listeners` decides; the other
 modules import the libraries.
@@ -35,6 +35,20 @@ def add_listeners(runner: Runner, spark: SparkSession) -> None:
         from sqlwin.observers.tracing import trace_statements
 
         trace_statements(runner, spark)
+    if has_lineage():
+        from sqlwin.observers.lineage import LineageEvents
+
+        runner.activity.listeners += (LineageEvents(runner),)
+
+
+def has_lineage() -> bool:
+    """Return whether OpenLineage is configured."""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").lower() == "true":
+        return False
+    names = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+    return any(os.environ.get(name) for name in names) or any(
+        name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ
+    )
 
 
 def is_traced() -> bool:

@@ -42,7 +42,7 @@ HEAVY = {"pandas", "polars", "pyarrow.dataset", "rich.progress", "rich.live", "a
 HEAVY |= {"http.client"}
 # Other programs and protocols
 OUTSIDE = {"sqlwin.dbapi", "sqlwin.lsp", "sqlwin.server"}
-OUTSIDE |= {"sqlalchemy", "pygls", "lsprotocol", "pg_mimic", "opentelemetry"}
+OUTSIDE |= {"sqlalchemy", "pygls", "lsprotocol", "pg_mimic", "opentelemetry", "openlineage"}
 NOT_AT_START = SPARK | STREAMS | FAR | SHOWN_ELSEWHERE | HEAVY | OUTSIDE
 # For files only
 FILES = {"pyarrow.fs", "pyarrow.parquet", "runtime.connectors.filesystem"}
