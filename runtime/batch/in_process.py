@@ -68,6 +68,7 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.batch.in_process_meter import RelationMeter
+    from runtime.batch.in_process_partials import SharedPartials
     from runtime.scan.splits import Split
     from runtime.text.lines import FilePart
 
@@ -83,11 +84,14 @@ class RowsHere:
         step: Step to compute.
         store_of: Returns the store of the files of a scan.
         counts: Counts of the rows of files that the last run read.
+        shared: Partials that the step shares with other steps, each of which runs once. None: it
+            shares none.
     """
 
     step: InProcessStep
     store_of: StoreOf = no_store
     counts: RowCounts = field(default_factory=lambda: RowCounts())
+    shared: SharedPartials | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -118,7 +122,7 @@ class RowsHere:
         """
         self.counts.clear()
         schema = self.schema
-        run = _Run(self.store_of, self.counts, meter=meter)
+        run = _Run(self.store_of, self.counts, meter=meter, shared=self.shared, step=self.step)
         for batch in run.batches(self.step.rows):
             if limit is not None:
                 batch = batch.slice(0, limit)
@@ -179,8 +183,12 @@ class _Run:
         counts: RowCounts,
         given: Mapping[str, Sequence[pa.RecordBatch]] | None = None,
         meter: RelationMeter | None = None,
+        shared: SharedPartials | None = None,
+        step: InProcessStep | None = None,
     ) -> None:
         self._meter = meter
+        self._shared = shared
+        self._step = step
         self._store_of = store_of
         self._counts = counts
         self._given = given or {}
@@ -283,15 +291,17 @@ class _Run:
         yield from map_in_threads(text_parts(source), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
-        from runtime.batch.in_process_partials import partials_of
+        from runtime.batch.in_process_partials import SharedPartials, partials_of
         from runtime.batch.in_process_windows import windows_of_partials
 
         aggregation = rows.aggregation
         n_rows = 0
         counts = RowCounts()
+        if self._shared is None:
+            self._shared = SharedPartials([] if self._step is None else [self._step])
         # without a name here, the partials are freed once they are in buckets
         for batch in windows_of_partials(
-            partials_of(rows, self._store_of, counts, self.batches), aggregation
+            partials_of(rows, self._store_of, counts, self.batches, self._shared), aggregation
         ):
             n_rows += batch.num_rows
             if rows.window_time is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from runtime.spec.in_process.relations import (
     Rows,
     RowScan,
 )
+from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.local import (
     ArrowBuffer,
     FileLocalStep,
@@ -48,8 +50,41 @@ BatchesOf = Callable[[Rows], Iterator[pa.RecordBatch]]
 _READERS = 8
 
 
+class SharedPartials:
+    """Partials of local stages that several windows of some steps read: computed once.
+
+    They are held until the last of their readers has taken them.
+
+    Args:
+        steps: Steps that are run one after the other, each once.
+    """
+
+    def __init__(self, steps: Iterable[InProcessStep]) -> None:
+        windows = (rows for step in steps for rows in step.rows.walk())
+        readers = Counter(rows.local for rows in windows if isinstance(rows, MergedWindows))
+        self._readers = Counter({local: n for local, n in readers.items() if n > 1})
+        self._tables: dict[LocalRows, list[pa.Table]] = {}
+
+    def tables(
+        self, local: LocalRows, compute: Callable[[], Sequence[pa.Table]]
+    ) -> Sequence[pa.Table]:
+        """Return the partials of a local stage, computed by the first reader."""
+        n_left = self._readers[local] - 1
+        if n_left < 0:
+            return compute()
+        tables = self._tables.pop(local, None) or list(compute())
+        if n_left:
+            self._readers[local] = n_left
+            self._tables[local] = tables
+        return tables
+
+
 def partials_of(
-    rows: MergedWindows, store_of: StoreOf, counts: RowCounts, batches_of: BatchesOf
+    rows: MergedWindows,
+    store_of: StoreOf,
+    counts: RowCounts,
+    batches_of: BatchesOf,
+    shared: SharedPartials,
 ) -> pa.Table:
     """Return the partials that windows are merged from.
 
@@ -58,18 +93,22 @@ def partials_of(
         store_of: Returns the store of a scan's files.
         counts: Receives the counts of rows read from files.
         batches_of: Returns the rows of a relation.
+        shared: Partials that other windows read, too.
 
     Raises:
         ExecutionError: A file cannot be read, or a sum overflows its type.
     """
     local = rows.local
-    if is_local(local, SliceRows, ArrowBuffer):
-        tables = tables_here(local, store_of)
-    elif is_local(local, FileScan, ArrowBuffer):
-        tables = tables_of_files(local, store_of(local.source.files), counts)
-    else:
+
+    def compute() -> Sequence[pa.Table]:
+        if is_local(local, SliceRows, ArrowBuffer):
+            return tables_here(local, store_of)
+        if is_local(local, FileScan, ArrowBuffer):
+            return tables_of_files(local, store_of(local.source.files), counts)
         assert is_local(local, RowScan, ArrowBuffer)
-        tables = _tables_of_rows(local, batches_of(local.source.input))
+        return _tables_of_rows(local, batches_of(local.source.input))
+
+    tables = shared.tables(local, compute)
     partials = pa.concat_tables(expand_tables(tables, local.keys, rows.sets))
     return _of_level(partials, rows.input) if isinstance(rows.input, PartialsOfLevel) else partials
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from runtime.batch.execute import ExecutionOptions
     from runtime.batch.in_process import RowsHere
     from runtime.batch.in_process_meter import RelationMeter
+    from runtime.batch.in_process_partials import SharedPartials
     from runtime.spec.steps import Step
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
@@ -394,9 +395,11 @@ class Plans:
                 is_general = place == FILES_ON_SPARK
                 return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
             places.append(place)
-        # each INSERT reads its files itself; on Spark, windows of a set share one scan
+        # windows that share partials read their files once
         of_files = [place for place in places if not place.reads_slices]
-        n_bytes = sum(files.bytes_of_rows for place in of_files for files in place.scans)
+        reads = [read for place in of_files for read in place.reads]
+        once = [*{read for read in reads if read[0]}, *(read for read in reads if not read[0])]
+        n_bytes = sum(files.bytes_of_rows for _, files in once)
         if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):
             return "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
         return places
@@ -405,11 +408,13 @@ class Plans:
         self, plans: Sequence[Plan], places: Sequence[InProcessStep]
     ) -> tuple[list[BatchRows], StatementCounts]:
         """Return the rows of INSERTs that this process computes, and their counts together."""
+        from runtime.batch.in_process_partials import SharedPartials
         from runtime.batch.in_process_scan import RowCountsOfSet
 
         rows, counts = [], []
+        shared = SharedPartials(places)
         for plan, place in zip(plans, places, strict=True):
-            rows.append(self.rows_here(plan, place))
+            rows.append(self.rows_here(plan, place, shared=shared))
             assert self.last_scan_counts is not None
             counts.append(self.last_scan_counts)
         together = RowCountsOfSet(tuple(counts))
@@ -422,25 +427,37 @@ class Plans:
         """Return whether Spark has to write rows of this process to a table."""
         return why_spark_writes(self._spark, table) is not None
 
-    def computed(self, place: InProcessStep) -> RowsHere:
-        """Return rows that this process computes. Their counts belong to the current statement."""
+    def computed(self, place: InProcessStep, shared: SharedPartials | None = None) -> RowsHere:
+        """Return rows that this process computes. Their counts belong to the current statement.
+
+        Args:
+            place: Step that computes the rows.
+            shared: Partials that other steps of the statement read, too.
+        """
         # imported late because many statements compute nothing
         from runtime.batch.in_process import RowsHere
 
         stores = {source.path: self._store(source) for source in place.scans}
-        computed = RowsHere(place, lambda source: stores[source.path])
+        computed = RowsHere(place, lambda source: stores[source.path], shared=shared)
         if self.run is not None:
             self.run.scan_counts = computed.counts
         self.last_scan_counts = computed.counts
         return computed
 
     def rows_here(
-        self, plan: Plan, place: InProcessStep, meter: RelationMeter | None = None
+        self,
+        plan: Plan,
+        place: InProcessStep,
+        meter: RelationMeter | None = None,
+        shared: SharedPartials | None = None,
     ) -> BatchRows:
-        """Return rows that this process computes, to be written. A meter measures them."""
+        """Return rows that this process computes, to be written. A meter measures them.
+
+        For `shared` see `computed`.
+        """
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        computed = self.computed(place)
+        computed = self.computed(place, shared)
         return BatchRows(
             self._spark,
             from_arrow_schema(computed.schema),

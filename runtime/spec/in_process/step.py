@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import FileRows, MergedWindows, Rows, RowScan, TextRows
+from runtime.spec.in_process.relations import (
+    FileRows,
+    LocalRows,
+    MergedWindows,
+    Rows,
+    RowScan,
+    TextRows,
+)
 from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import SliceRows
 from runtime.spec.scan import ScanSource
@@ -26,18 +33,26 @@ class InProcessStep:
     @property
     def scans(self) -> tuple[ScanSource | TextSource, ...]:
         """Files that are read, slices first."""
-        scans: list[ScanSource | TextSource] = []
+        return tuple(files for _, files in self.reads)
+
+    @property
+    def reads(self) -> tuple[tuple[LocalRows | None, ScanSource | TextSource], ...]:
+        """Files that are read, slices first, each with the local stage that reads them.
+
+        Steps that run together compute equal local stages once. None: other relations.
+        """
+        reads: list[tuple[LocalRows | None, ScanSource | TextSource]] = []
         for rows in self.rows.walk():
             if isinstance(rows, FileRows | TextRows):
-                scans.append(rows.files)
+                reads.append((None, rows.files))
             elif isinstance(rows, MergedWindows):
                 source = rows.local.source
                 if isinstance(source, SliceRows):
-                    scans.append(source.files)
-                    scans += [] if source.tail is None else [source.tail.files]
+                    reads.append((rows.local, source.files))
+                    reads += [] if source.tail is None else [(rows.local, source.tail.files)]
                 elif not isinstance(source, RowScan):
-                    scans.append(source.files)
-        return tuple(scans)
+                    reads.append((rows.local, source.files))
+        return tuple(reads)
 
     @property
     def reads_slices(self) -> bool:

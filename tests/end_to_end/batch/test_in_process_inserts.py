@@ -147,6 +147,31 @@ def test_a_statement_set_is_inserted_without_spark(base: Path) -> None:
     assert len(rows_of(session, "SELECT * FROM hours")) == 2 * n_hours
 
 
+BY_HOUR = (
+    "SELECT city, window_end, SUM(fare) AS s FROM TABLE({window}(TABLE trips, DESCRIPTOR(ts), "
+    "{sizes})) WHERE fare > {least} GROUP BY city, window_start, window_end"
+)
+
+
+@pytest.mark.parametrize(("least", "n_reads"), [(-40, 1), (0, 2)])
+def test_windows_of_a_set_read_their_table_once(base: Path, least: int, n_reads: int) -> None:
+    session = without_spark(base)
+    for name in ("hops", "days"):
+        session.execute(
+            f"CREATE TABLE {name} (city STRING, window_end TIMESTAMP(3), s BIGINT) WITH ("
+            f"'connector' = 'filesystem', 'path' = '{base}/{name}', 'format' = 'parquet')"
+        )
+    hour = BY_HOUR.format(window="HOP", sizes="INTERVAL '1' HOUR, INTERVAL '3' HOURS", least=-40)
+    day = BY_HOUR.format(window="TUMBLE", sizes="INTERVAL '1' DAY", least=least)
+    sql = f"EXECUTE STATEMENT SET BEGIN INSERT INTO hops {hour}; INSERT INTO days {day}; END"
+    assert session.explain(sql).count("in process: ") == 2
+    (inserted,) = session.execute(sql)
+    assert inserted.scan_counts is not None
+    assert inserted.scan_counts.rows_read() == 600 * n_reads
+    assert rows_of(session, "SELECT * FROM hops") == rows_of(session, hour)
+    assert rows_of(session, "SELECT * FROM days") == rows_of(session, day)
+
+
 def test_a_set_that_reads_what_it_writes_runs_on_spark(base: Path) -> None:
     session = with_hours(without_spark(base), base)
     session.execute("INSERT INTO hours VALUES (TIMESTAMP '2024-01-01 00:00:00', 5000000000)")
