@@ -226,17 +226,11 @@ class CatalogMachine(RuleBasedStateMachine):
         rows = self._rows(name)
         if rows is None:
             return
-        size = dt.timedelta(minutes=minutes)
-        counts: Counter[tuple[dt.datetime, str | None]] = Counter()
-        epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001
-        for ts, k, _ in rows:
-            if ts is not None:
-                counts[epoch + (ts - epoch) // size * size + size, k] += 1
         sql = (
             f"SELECT window_end, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE {name}, DESCRIPTOR(ts), "
             f"INTERVAL '{minutes}' MINUTES)) GROUP BY window_start, window_end, k"
         )
-        self._returns(sql, [(end, k, n) for (end, k), n in counts.items()])
+        self._returns(sql, windows_of_rows(rows, minutes))
 
     @rule()
     def show(self) -> None:
@@ -350,6 +344,14 @@ class CatalogMachine(RuleBasedStateMachine):
         result = self._run(sql)
         assert result is not None
         return {str(row[result.schema.names[0]]) for row in result.to_pylist()}
+
+
+def windows_of_rows(rows: list[Row], minutes: int) -> list[tuple[dt.datetime, str | None, int]]:
+    """Return end, key and number of rows of each window."""
+    size = dt.timedelta(minutes=minutes)
+    epoch = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+    ends = ((epoch + (ts - epoch) // size * size + size, k) for ts, k, _ in rows if ts is not None)
+    return [(end, k, n) for (end, k), n in Counter(ends).items()]
 
 
 def _literal(row: Row) -> str:
