@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.render import quote_string
 from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, place_of_word
+from runtime.names import quote_name
 from sqlwin.parser.base import depths
 from sqlwin.parser.parser import SqlWinQueries
 
@@ -95,10 +97,18 @@ def _place(tokens: Sequence[Token], sql: str) -> Position:
     return Position.at(sql, start, tokens[-1].end - start + 1)
 
 
+def _spellings(subject: str) -> tuple[str, ...]:
+    """Return a subject as it is, and with quotes for characters that need them."""
+    if subject[:1] == "'" and subject[-1:] == "'" and len(subject) > 1:
+        return subject, quote_string(subject[1:-1])
+    return subject, quote_name(subject)
+
+
 def point_at(error: SqlwinError, sql: str) -> None:
     """Point an error without a position at its first subject found in `sql`."""
     for subject in error.subjects:
-        place = locate(subject, sql)
-        if place is not None:
-            error.position, error.sql = place, sql
-            return
+        for spelling in _spellings(subject):
+            place = locate(spelling, sql)
+            if place is not None:
+                error.position, error.sql = place, sql
+                return

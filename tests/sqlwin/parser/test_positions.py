@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sqlwin.parser.positions import locate, place_of_raised
+from runtime.errors import AnalysisError
+from sqlwin.parser.positions import locate, place_of_raised, point_at
 
 TWO = "SELECT IF(a, raise_error('x'), ASSERT_TRUE(b > (1), 'y')) FROM t WHERE c = 'x'"
 
@@ -57,3 +58,22 @@ def test_a_fragment_that_opens_a_call_stands_for_the_whole_call(
 ) -> None:
     place = locate(fragment, sql)
     assert (place and sql[place.offset : place.offset + place.length]) == text
+
+
+@pytest.mark.parametrize(
+    ("subject", "sql", "text"),
+    [
+        ("my table", 'INSERT INTO "my table" SELECT 1', '"my table"'),
+        ("my table", "INSERT INTO `my table` SELECT 1", "`my table`"),
+        ("'it's'", "SELECT 1, 'it''s'", "'it''s'"),
+        ("a.b", "SELECT 1 FROM a . b", "a . b"),
+    ],
+)
+def test_a_subject_with_characters_that_need_quotes_has_a_place(
+    subject: str, sql: str, text: str
+) -> None:
+    error = AnalysisError("wrong", subjects=("not there", subject))
+    point_at(error, sql)
+    place = error.position
+    assert place is not None
+    assert sql[place.offset : place.offset + place.length] == text
