@@ -162,6 +162,9 @@ _STATELESS = "no state: all results of a window arrive in one micro-batch"
 def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing) -> Iterator[str]:
     local = step.input
     window = window_text(local.window, f"time_col=[{local.time_column}]")
+    if step.filling is not None:
+        yield from _lines_of_fill(step, key_groups, policy)
+        return
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
     yield _watermark(local, policy)
     if _is_on_processing_time(local):
@@ -178,6 +181,19 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
     yield f"  a window is emitted when {followed} reaches its end; {late}"
+
+
+def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+    """Yield the lines of the operator that adds windows without rows."""
+    local, filling = step.input, step.filling
+    assert filling is not None
+    keep = render_duration(filling.keep_us)
+    window = window_text(filling.window, f"win_end=[{step.aggregation.window_end}]")
+    yield f"StreamFillOperator(number=[{step.number}], window=[{window}]):"
+    yield _watermark(local, policy)
+    yield _key_groups(local, key_groups)
+    yield f"  state: one row per key, for {keep} after its last window with rows"
+    yield "  a window without rows is emitted when the watermark reaches its end"
 
 
 def _is_on_processing_time(local: StreamLocalStep) -> bool:

@@ -42,6 +42,7 @@ LONG = tuple(
     f"late/{name}.slt"
     for name in (
         "current_watermark",
+        "fill",
         "held_windows",
         "idle_sources",
         "late_rows",
