@@ -7,7 +7,7 @@ surrounding text unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from planner.aggregates.calls import (
     mark_user_aggregates,
     skip_nulls,
 )
+from planner.binder.as_of import join_as_of
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
@@ -48,7 +49,7 @@ from planner.binder.window_function import (
     window_of,
     with_date,
 )
-from planner.catalog import Catalog
+from planner.catalog import Catalog, Schema
 from planner.nodes.logical import (
     LeftToSpark,
     Node,
@@ -360,8 +361,26 @@ class _Binder(Relations):
             except AnalysisError:
                 return None  # Spark reports the error
 
-        if join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
+        if not self._reads_streams(query) and join_as_of(query, self._schema_of(scope)):
             self.rewritten = True
+        elif join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
+            self.rewritten = True
+
+    def _reads_streams(self, query: exp.Select) -> bool:
+        """Return whether a SELECT or a part of it reads a stream."""
+        tables = query.find_all(exp.Table)
+        return any(stream_named(table, self.catalog) is not None for table in tables)
+
+    def _schema_of(self, scope: Scope) -> Callable[[exp.Query], Schema | None]:
+        """Return a function that returns the columns of a query, or None if it is invalid."""
+
+        def schema_of(query: exp.Query) -> Schema | None:
+            try:
+                return self.bind_query(query.copy(), scope).schema
+            except AnalysisError:
+                return None  # Spark reports the error
+
+        return schema_of
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Return Spark's type of an expression over the rows of a SELECT, or None if unknown."""
