@@ -16,6 +16,8 @@ from runtime.redaction import DEFAULT, Mask
 _CONTROL = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")
 # Stands for a control character in a line of SQL, so that the carets below it stay in place
 _UNSHOWN = "\ufffd"
+# Maximum length of a message; longer ones quote a name or value of the user
+_MOST_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ def place_of_word(word: str, before: str, sql: str) -> Position:
     if not places:
         return Position.at(sql, len(sql.rstrip()))
     return Position.at(sql, places[min(len(pattern.findall(before)), len(places) - 1)], len(word))
+
+
+def _shortened(text: str) -> str:
+    """Cut the middle of a message that quotes a very long name or value."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    half = _MOST_CHARACTERS // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def _part_around(line: str, at: int, most: int | None) -> tuple[str, int]:
@@ -145,7 +155,7 @@ class SqlwinError(Exception):
         kind: ErrorKind | None = None,
         subjects: tuple[str, ...] = (),
     ) -> None:
-        message = DEFAULT.text(message)
+        message = _shortened(DEFAULT.text(message))
         super().__init__(message)
         self.mask: Mask = DEFAULT
         self.message = message
@@ -153,7 +163,7 @@ class SqlwinError(Exception):
         self.subjects = subjects
         self.position = position
         self.sql = sql
-        self.hint = None if hint is None else DEFAULT.text(hint)
+        self.hint = None if hint is None else _shortened(DEFAULT.text(hint))
         self.file = file
 
     @property

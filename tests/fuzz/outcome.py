@@ -123,6 +123,8 @@ def fault_of(error: sqlwin.SqlwinError, text: str) -> str | None:
     if report.count("\n") > 4 or any(c < " " and c not in "\n\t" for c in report):
         return "report with control characters"
     for shown in (error.message, error.hint or ""):
+        if len(shown) > 2_100:
+            return "message without an end"
         for match in INTERNAL.finditer(shown):
             if match[0] not in words and match[0] not in text:
                 return f"internal word {match[0]!r}"

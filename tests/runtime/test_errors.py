@@ -126,3 +126,11 @@ def test_a_report_has_its_lines_whatever_characters_are_in_values() -> None:
         "      ^^^^^",
         r"  did you mean `a\x00`?",
     ]
+
+
+def test_a_message_that_quotes_a_very_long_value_is_cut_in_the_middle() -> None:
+    error = SqlwinError(f"invalid value '{'x' * 90_000}' for 'key'", hint="y" * 90_000)
+    assert len(str(error)) < 4_100
+    assert error.message.startswith("invalid value 'xxx")
+    assert error.message.endswith("xxx' for 'key'")
+    assert " … " in error.message
