@@ -203,7 +203,7 @@ POSTGRES: Options = {
         required=True,
     ),
     "table-name": Option("table in the database: table or schema.table"),
-    "query": Option("query to read in place of a table"),
+    "query": Option("query to read, instead of a table"),
     "username": Option("name of the user; default: from the URL or the system"),
     "password": Option("password of the user"),
     "create-table": switch("whether writing creates a missing table, with the PRIMARY KEY"),

@@ -62,7 +62,7 @@ def merge_version(
 ) -> int:
     """Merge upserts and deletes as one version and return their number.
 
-    Without any, there is no version.
+    Without changes, no version is written.
 
     Raises:
         ExecutionError: The table cannot be written, or another writer has changed it meanwhile.
