@@ -40,6 +40,7 @@ LONG = [
         "streaming/corrections",
         "streaming/cumulative_daily_totals",
         "streaming/hot_items",
+        "streaming/interval_join",
         "streaming/late_rows",
         "streaming/live_dashboard",
         "streaming/processing_time",
