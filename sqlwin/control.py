@@ -104,6 +104,10 @@ class SessionControl:
             script, file, analyze=analyze, params=values, ignores_unused=True
         )
 
+    def leave_spark(self) -> None:
+        """Let Spark stop while this session is open, which no user can close."""
+        self._session._leave_spark()
+
     def close_page(self) -> None:
         """Stop serving the session's web page, if it has one."""
         self._session._close_page()

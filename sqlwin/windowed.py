@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from runtime.errors import AnalysisError
 from runtime.names import quote_name
+from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.literals import literal_text
 
@@ -47,7 +48,7 @@ class WindowedRows:
     keys: tuple[str, ...] = ()
 
     def group_by(self, *columns: str) -> WindowedRows:
-        """Return the rows grouped by more columns. SESSION windows are per group."""
+        """Return the rows grouped by more columns. SESSION windows belong to groups."""
         return replace(self, keys=self.keys + columns)
 
     def agg(self, *aggregates: str, **named: str) -> DataFrame:
@@ -190,5 +191,6 @@ def _windowed(
     session.register(
         table, data, time_column=time, watermark=watermark if data.isStreaming else None
     )
+    SessionControl(session).leave_spark()
     given = {name: length for name, length in lengths.items() if length is not None}
     return WindowedRows(session, table, kind, time, given)

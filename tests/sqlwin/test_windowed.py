@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import sqlwin
 from sqlwin import windows as w
+from tests.goldens import ROOT
 
 ROWS = """
     SELECT * FROM VALUES
@@ -99,3 +102,22 @@ def test_a_streaming_dataframe_needs_a_watermark(fresh_session: sqlwin.Session) 
         w.tumble(stream, "timestamp", "5 minutes")
     windowed = w.tumble(stream, "timestamp", "5 minutes", watermark="5 seconds")
     assert windowed.agg("COUNT(*) AS n").isStreaming
+
+
+@pytest.mark.long
+def test_windows_of_a_dataframe_do_not_keep_spark_alive() -> None:
+    # a process of its own, whose Spark may stop
+    program = """
+import sqlwin
+from pyspark import SparkContext
+from sqlwin import windows as w
+
+with sqlwin.connect() as session:
+    rows = session.sql("SELECT TIMESTAMP_NTZ '1970-01-01 00:00:00' AS ts")
+    print(w.tumble(rows, "ts", "1 hour").agg(n="COUNT(*)").collect()[0].n)
+print(SparkContext._active_spark_context)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1\nNone\n", done.stderr
