@@ -134,6 +134,29 @@ def test_spark_s_rows_are_served_and_its_jobs_cancelled(fresh_session: sqlwin.Se
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.long
+def test_slices_answer_the_query_of_a_panel(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    fresh_session.execute(f"""
+        CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');
+        CREATE MATERIALIZED TABLE daily WITH ('path' = '{tmp_path}/daily') AS
+        SELECT origin, window_start, window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAYS))
+        GROUP BY origin, window_start, window_end;
+        SET 'sqlwin.double-quotes' = 'identifier'
+    """)
+    served = ServedSession(fresh_session, can_write=False, double_quotes="identifier")
+    panel = """
+        SELECT window_end AS "time", origin AS metric, COUNT(*) AS value
+        FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '7' DAYS))
+        GROUP BY origin, window_start, window_end ORDER BY 1, 2
+    """
+    with serving(served) as port, connect(port) as client:
+        plan = [line for (line,) in client.execute(f"EXPLAIN {panel}").fetchall()]
+        assert any("SliceScan" in line for line in plan)
+        rows = client.execute(panel).fetchall()
+    assert (rows[0][1], sum(row[2] for row in rows)) == ("EWR", 336776)
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 
