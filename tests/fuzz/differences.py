@@ -22,7 +22,7 @@ from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 from tests.fuzz.choices import Choices, shrink_choices
-from tests.fuzz.outcome import HangError, limited
+from tests.fuzz.outcome import LIMIT_S, HangError, limited
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
 from tests.fuzz.values import COLUMNS, SECOND_US, table_of
 from tests.fuzz.windows import draw_window
@@ -39,6 +39,8 @@ class FaultError(Exception):
 class Roads:
     """Runs random queries in every way that needs no Spark.
 
+    The class attribute `limit_s` is the number of seconds after which a draw counts as hung.
+
     Args:
         directory: Directory for files.
         runs_all: Whether each query runs in all ways. Otherwise one history of the stream runs,
@@ -47,6 +49,8 @@ class Roads:
     Attributes:
         counts: Number of results compared, by way.
     """
+
+    limit_s: float = LIMIT_S
 
     def __init__(self, directory: Path, *, runs_all: bool = False) -> None:
         self.directory = directory
@@ -80,7 +84,7 @@ class Roads:
             window = given.window if given.is_extreme else draw_window(draw)
             queries.append(draw_query(draw, given, window))
         try:
-            with limited():
+            with limited(self.limit_s):
                 self.run(draw, given, queries)
             return None
         except NeedsSparkError:

@@ -30,6 +30,9 @@ class SparkRoads(Roads):
         streams: Whether queries also run as streams.
     """
 
+    # interrupting a call of Py4J would give its answer to the next call
+    limit_s = 3_600.0
+
     def __init__(self, directory: Path, spark: SparkSession, *, streams: bool = False) -> None:
         super().__init__(directory)
         self.spark = spark
