@@ -14,7 +14,7 @@ _NAN = "NaN"
 
 
 def key_of(value: Any) -> Any:
-    """Return a value whose equality is that of a key: NaN equals NaN, and -0.0 equals 0.0."""
+    """Return a value that is equal for equal keys: NaN equals NaN, and -0.0 equals 0.0."""
     if isinstance(value, float):
         return (_NAN,) if math.isnan(value) else value + 0.0
     return tuple(map(key_of, value)) if isinstance(value, list) else value

@@ -1,7 +1,7 @@
 """Restart a simulated stream with another query.
 
-A stream that resumes with a changed query emits, from then on, the windows that the changed query
-would have emitted in the same micro-batches, had it run from the beginning.
+After the restart, the stream emits the windows that the changed query would have emitted in the
+same micro-batches, had it run from the beginning.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChangedStream:
         return replace(history, steps=(*steps[:place], Restart(is_changed=True), *steps[place:]))
 
     def disagreement(self, history: StreamHistory, seed: int | None = None) -> Disagreement | None:
-        """Return how a history differs from those of both queries, or None.
+        """Compare a history with the histories of both queries; return the difference or None.
 
         Args:
             history: History.

@@ -23,17 +23,17 @@ from runtime.streaming.state.metadata import (
 
 
 def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
-    """Return what a key group keeps in state after a micro-batch although no window needs it.
+    """Describe state of a key group that no window needs after a micro-batch.
 
-    After the end of the input that is everything except metadata. Before, it is slices whose last
-    window has closed, and sessions that have closed.
+    After the end of the input, windows need only metadata. Before, they need no slices whose last
+    window has closed, and no closed sessions.
 
     Args:
         blobs: State of the key group, by name.
         window: Windows of its operator.
 
     Returns:
-        What is needless, for messages. None if nothing is.
+        A description for messages. None if all state is needed.
     """
     names = [name for name in blobs if is_metadata(name)]
     of_buckets = [decode_metadata(blobs[name]) for name in names]

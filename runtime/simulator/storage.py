@@ -38,7 +38,7 @@ class BatchOutput:
         n_late: Number of rows that were dropped because all their windows were closed.
         n_null_times: Number of rows that were dropped because their time is NULL.
         watermark_us: Watermark of the first operator at the end. None before the first.
-        needless: What the state keeps at the end although no window needs it. None if nothing.
+        needless: Description of state that no window needs at the end. None if all is needed.
     """
 
     number: int

@@ -57,8 +57,7 @@ class OperatorOutput:
             groups.
         late: Numbers of late rows.
         statuses: Status of each key group.
-        needless: What a key group keeps in state although no window needs it; see
-            `needless_state`.
+        needless: Description of state that no window needs, see `needless_state`.
     """
 
     flow: Flow
@@ -160,7 +159,7 @@ class RunningOperator:
         batches: Sequence[pa.RecordBatch],
         by_group: dict[int, list[Message]],
     ) -> None:
-        """Run a task of the local stage and add its messages to those of the key groups."""
+        """Run a task of the local stage and add its messages by key group."""
         local = LocalTask(self._plan)
         for encoded in local.run([*marks, *self._rows(batches, local)]):
             _add_messages(encoded, by_group)
@@ -260,7 +259,7 @@ class RunningOperator:
 
 
 def _add_messages(encoded: pa.RecordBatch, by_group: dict[int, list[Message]]) -> None:
-    """Decode messages and add them to those of their key groups."""
+    """Decode messages and add them by key group."""
     for row in encoded.to_pylist():
         by_group[row["key_group"]].append(decode(SimpleNamespace(**row)))
 

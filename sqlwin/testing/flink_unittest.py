@@ -1,4 +1,4 @@
-"""Test files of flink-unittest, read as those of sqlwin where they say the same.
+"""Translate test files of flink-unittest to test files of sqlwin.
 
 Their rows are compared by the columns that the expectation names, unless it is `strict`. Column
 types that a table does not declare follow from its values.
