@@ -31,6 +31,7 @@ def rows_of(outcome) -> list[tuple]:
     """Return (key, end in seconds, n, s, other) of all rows, in the order of emission."""
     rows = []
     for batch in outcome.batches:
+        assert batch.needless is None
         for row in batch.rows.to_pylist():
             end = (row["window_end"] - START).total_seconds()
             rows.append((row["k"], end, row["n"], row["s"], row["other"], row["window_start"]))
