@@ -28,7 +28,7 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True)
-class WindowedRows:
+class WindowedDataFrame:
     """Rows of a DataFrame in windows.
 
     Attributes:
@@ -47,7 +47,7 @@ class WindowedRows:
     lengths: Mapping[str, Length]
     keys: tuple[str, ...] = ()
 
-    def group_by(self, *columns: str) -> WindowedRows:
+    def group_by(self, *columns: str) -> WindowedDataFrame:
         """Return the rows grouped by more columns. SESSION windows belong to groups."""
         return replace(self, keys=self.keys + columns)
 
@@ -122,7 +122,7 @@ def tumble_rows(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows:
+) -> WindowedDataFrame:
     """Return the rows of a DataFrame in TUMBLE windows.
 
     Args:
@@ -146,7 +146,7 @@ def hop_rows(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows:
+) -> WindowedDataFrame:
     """Return the rows of a DataFrame in HOP windows; see `tumble_rows`."""
     lengths = {"slide": slide, "size": size, "offset": offset}
     return _windowed(data, "HOP", time, lengths, watermark)
@@ -160,7 +160,7 @@ def cumulate_rows(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows:
+) -> WindowedDataFrame:
     """Return the rows of a DataFrame in CUMULATE windows; see `tumble_rows`."""
     lengths = {"step": step, "size": size, "offset": offset}
     return _windowed(data, "CUMULATE", time, lengths, watermark)
@@ -168,7 +168,7 @@ def cumulate_rows(
 
 def session_rows(
     data: DataFrame, time: str, gap: Length, *, watermark: str | None = None
-) -> WindowedRows:
+) -> WindowedDataFrame:
     """Return the rows of a DataFrame in SESSION windows; see `tumble_rows`."""
     return _windowed(data, "SESSION", time, {"gap": gap}, watermark)
 
@@ -179,7 +179,7 @@ def _windowed(
     time: str,
     lengths: Mapping[str, Length | None],
     watermark: str | None,
-) -> WindowedRows:
+) -> WindowedDataFrame:
     if data.isStreaming and watermark is None:
         raise AnalysisError(
             f"{kind.lower()}() needs a watermark for a streaming DataFrame, because windows would "
@@ -193,4 +193,4 @@ def _windowed(
     )
     SessionControl(session).leave_spark()
     given = {name: length for name, length in lengths.items() if length is not None}
-    return WindowedRows(session, table, kind, time, given)
+    return WindowedDataFrame(session, table, kind, time, given)

@@ -55,7 +55,7 @@ from runtime.streaming.general.windows import TimeWindow, Verdict
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sqlwin.windowed import WindowedRows
+    from sqlwin.windowed import WindowedDataFrame
 
 __all__ = [
     "AggregateFunction",
@@ -100,10 +100,10 @@ def tumble(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows: ...
+) -> WindowedDataFrame: ...
 
 
-def tumble(*args: Any, **options: Any) -> Assigner | WindowedRows:
+def tumble(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
     """Return an assigner for TUMBLE windows or, with a DataFrame, its rows in TUMBLE windows.
 
     Raises:
@@ -130,10 +130,10 @@ def hop(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows: ...
+) -> WindowedDataFrame: ...
 
 
-def hop(*args: Any, **options: Any) -> Assigner | WindowedRows:
+def hop(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
     """Return an assigner for HOP windows, or the rows of a DataFrame in them."""
     if _is_over_rows(args, options):
         from sqlwin.windowed import hop_rows
@@ -155,10 +155,10 @@ def cumulate(
     offset: Length | None = None,
     *,
     watermark: str | None = None,
-) -> WindowedRows: ...
+) -> WindowedDataFrame: ...
 
 
-def cumulate(*args: Any, **options: Any) -> Assigner | WindowedRows:
+def cumulate(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
     """Return an assigner for CUMULATE windows, or the rows of a DataFrame in them.
 
     The assigner emits no windows without rows.
@@ -181,10 +181,10 @@ def session(
     gap: Length,
     *,
     watermark: str | None = None,
-) -> WindowedRows: ...
+) -> WindowedDataFrame: ...
 
 
-def session(*args: Any, **options: Any) -> Assigner | WindowedRows:
+def session(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
     """Return an assigner for SESSION windows, or the rows of a DataFrame in them.
 
     The assigner's `gap` may be a function of the row.

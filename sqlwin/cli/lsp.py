@@ -16,7 +16,12 @@ def lsp() -> None:
     Spark. docs/editors.md has the configuration of editors.
 
     Needs the extra `lsp`.
-    """
+
+    \b
+    Examples, in a shell and in the configuration of Neovim:
+      sqlwin lsp
+      vim.lsp.config("sqlwin", { cmd = { "sqlwin", "lsp" }, filetypes = { "sql" } })
+    """  # noqa: D301 (click's mark is the character \b itself)
     try:
         from sqlwin.lsp.server import serve
     except ImportError as error:

@@ -44,6 +44,7 @@ ENVIRONMENT = {
     "SQLWIN_KEYS": "key bindings, `emacs` or `vi`, as in `--keys`",
     "SQLWIN_LOG_FILE": "file for Spark's log",
     "SQLWIN_PAGER": "pager of the prompt; takes precedence over PAGER",
+    "SQLWIN_SERVE_PASSWORD": "password of `sqlwin serve`; see [PostgreSQL clients](serve.md)",
     "SQLWIN_UI_TOKEN": "token of the `--ui` page; by default a new one each time",
     "XDG_CACHE_HOME": "directory of the class archive; default `~/.cache`",
     "XDG_RUNTIME_DIR": "directory of the engine's socket; default: a temporary directory",

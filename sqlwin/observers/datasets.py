@@ -23,14 +23,14 @@ Find = Callable[[tuple[str, ...]], Entry | None]
 
 
 @dataclass(frozen=True)
-class Place:
+class DatasetPlace:
     """Namespace and name of a dataset."""
 
     namespace: str
     name: str
 
 
-def place_of(name: str, entry: Entry | None) -> Place:
+def place_of(name: str, entry: Entry | None) -> DatasetPlace:
     """Return the place of a table.
 
     Args:
@@ -42,16 +42,16 @@ def place_of(name: str, entry: Entry | None) -> Place:
     if isinstance(entry, MaterializedTable) and entry.path:
         return place_of_path(entry.path)
     path = path_of_files(name)
-    return Place(_OWN, name) if path is None else place_of_path(path)
+    return DatasetPlace(_OWN, name) if path is None else place_of_path(path)
 
 
-def _place_of_table(spec: TableSpec, name: str) -> Place:
+def _place_of_table(spec: TableSpec, name: str) -> DatasetPlace:
     options = {key.lower(): value for key, value in spec.options}
     match spec.connector:
         case "kafka" | "upsert-kafka":
             servers = options.get("properties.bootstrap.servers", "").split(",")[0]
             if servers and "topic" in options:
-                return Place(f"kafka://{servers}", options["topic"])
+                return DatasetPlace(f"kafka://{servers}", options["topic"])
         case "postgres":
             url = urlsplit(options.get("url", "").removeprefix("jdbc:"))
             if url.hostname and "table-name" in options:
@@ -59,26 +59,26 @@ def _place_of_table(spec: TableSpec, name: str) -> Place:
                 schema = "" if "." in table else "public."
                 database = url.path.strip("/") or "postgres"
                 namespace = f"postgres://{url.hostname}:{url.port or 5432}"
-                return Place(namespace, f"{database}.{schema}{table}")
+                return DatasetPlace(namespace, f"{database}.{schema}{table}")
         case _ if "path" in options:
             return place_of_path(options["path"])
-    return Place(_OWN, name)
+    return DatasetPlace(_OWN, name)
 
 
-def place_of_path(path: str) -> Place:
+def place_of_path(path: str) -> DatasetPlace:
     """Return the place of files or of a directory.
 
     Example:
-        >>> place_of_path("s3a://bucket/a/b/"), place_of_path("file:/data/x.csv")
-        (Place(namespace='s3://bucket', name='a/b'), Place(namespace='file', name='/data/x.csv'))
+        >>> place_of_path("s3a://bucket/a/b/")
+        DatasetPlace(namespace='s3://bucket', name='a/b')
     """
     url = urlsplit(path)
     if url.scheme in ("s3", "s3a", "s3n"):
-        return Place(f"s3://{url.netloc}", url.path.strip("/"))
+        return DatasetPlace(f"s3://{url.netloc}", url.path.strip("/"))
     if url.scheme in ("gs", "abfs", "abfss", "hdfs", "wasbs"):
         name = url.path if url.scheme == "hdfs" else url.path.strip("/")
-        return Place(f"{url.scheme}://{url.netloc}", name)
-    return Place("file", os.path.abspath(url.path if url.scheme == "file" else path))
+        return DatasetPlace(f"{url.scheme}://{url.netloc}", name)
+    return DatasetPlace("file", os.path.abspath(url.path if url.scheme == "file" else path))
 
 
 def without_views(query: exp.Query, find: Find) -> exp.Query:
@@ -109,8 +109,8 @@ def tables_of(query: exp.Query) -> Iterator[exp.Table]:
 
 
 def sources_by_place(
-    sources: Mapping[str, tuple[tuple[str, str], ...]], places: Mapping[str, Place]
-) -> dict[str, list[tuple[Place, str]]]:
+    sources: Mapping[str, tuple[tuple[str, str], ...]], places: Mapping[str, DatasetPlace]
+) -> dict[str, list[tuple[DatasetPlace, str]]]:
     """Return the sources of columns with the places of their tables."""
     return {
         column: [(places[table], name) for table, name in pairs]

@@ -24,7 +24,13 @@ from runtime.spark.on_demand import without_start
 from runtime.spec.table import Column
 from sqlwin.execution.activity import StatementRun, StatementState
 from sqlwin.observers.columns import column_sources, table_name
-from sqlwin.observers.datasets import Place, place_of, sources_by_place, tables_of, without_views
+from sqlwin.observers.datasets import (
+    DatasetPlace,
+    place_of,
+    sources_by_place,
+    tables_of,
+    without_views,
+)
 
 try:
     from openlineage.client import OpenLineageClient
@@ -212,7 +218,7 @@ class LineageEvents:
         find = self._runner.catalog.entry
         query = without_views(_query_of(tree), find)
         tables: dict[str, list[Column]] = {}
-        places: dict[str, Place] = {}
+        places: dict[str, DatasetPlace] = {}
         for table in tables_of(query):
             name = table_name(table)
             if name not in tables:

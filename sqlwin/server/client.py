@@ -116,7 +116,7 @@ def _rows(session: Session, statement: str) -> list[tuple[object, ...]]:
     return [] if rows is None else rows.take(sys.maxsize)
 
 
-class Client(pg_mimic.Session):  # type: ignore[misc]
+class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     """A client. Its statements run one after the other in a thread of its own.
 
     pg-mimic answers transactions, PostgreSQL's settings and catalogs.
@@ -209,7 +209,7 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         param_oids: Types of the parameters as far as the client declared them.
     """
 
-    def __init__(self, client: Client, sql: str, param_oids: Sequence[int | None]) -> None:
+    def __init__(self, client: PostgresClient, sql: str, param_oids: Sequence[int | None]) -> None:
         self.sql = sql
         self._client = client
         self._text = ClientText("", ())

@@ -14,7 +14,7 @@ from pg_mimic import IdentityProvider, PgServer, ScramSha256AuthPlugin, TrustAut
 from pg_mimic.stream import PgStream
 
 from runtime.errors import SetupError
-from sqlwin.server.client import Client, ServedSession
+from sqlwin.server.client import PostgresClient, ServedSession
 
 # Strings of SQL have escapes with a backslash, as in Spark. Clients that quote values themselves
 # must know.
@@ -107,7 +107,7 @@ class _Server(PgServer):  # type: ignore[misc]
     def __init__(self, served: ServedSession, address: Address) -> None:
         password = address.password
         super().__init__(
-            lambda: Client(served),
+            lambda: PostgresClient(served),
             lambda user: TrustAuthPlugin() if password is None else ScramSha256AuthPlugin(),
             None if password is None else _OnePassword(password),
             "16.0 (sqlwin)",

@@ -21,7 +21,7 @@ import sqlwin
 from runtime.spec.table import TableSpec
 from sqlwin.observers import has_lineage
 from sqlwin.observers.columns import column_sources
-from sqlwin.observers.datasets import Place, place_of, place_of_path
+from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
 from sqlwin.observers.lineage import LineageEvents, sender
 from tests.goldens import ROOT
 from tests.sqlwin.dbapi.conftest import FLIGHTS
@@ -191,18 +191,18 @@ def test_a_client_that_fails_does_not_fail_the_statement(
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("/data/a b/x.csv", Place("file", "/data/a b/x.csv")),
-        ("file:///data/x", Place("file", "/data/x")),
-        ("s3a://bucket/a/b/", Place("s3://bucket", "a/b")),
-        ("gs://bucket/a", Place("gs://bucket", "a")),
-        ("hdfs://name:8020/a/b", Place("hdfs://name:8020", "/a/b")),
+        ("/data/a b/x.csv", DatasetPlace("file", "/data/a b/x.csv")),
+        ("file:///data/x", DatasetPlace("file", "/data/x")),
+        ("s3a://bucket/a/b/", DatasetPlace("s3://bucket", "a/b")),
+        ("gs://bucket/a", DatasetPlace("gs://bucket", "a")),
+        ("hdfs://name:8020/a/b", DatasetPlace("hdfs://name:8020", "/a/b")),
         (
             "abfss://box@acc.dfs.core.windows.net/a",
-            Place("abfss://box@acc.dfs.core.windows.net", "a"),
+            DatasetPlace("abfss://box@acc.dfs.core.windows.net", "a"),
         ),
     ],
 )
-def test_a_path_has_the_place_of_the_naming_convention(path: str, place: Place) -> None:
+def test_a_path_has_the_place_of_the_naming_convention(path: str, place: DatasetPlace) -> None:
     assert place_of_path(path) == place
 
 
@@ -212,24 +212,24 @@ def test_a_path_has_the_place_of_the_naming_convention(path: str, place: Place) 
         (
             "kafka",
             {"topic": "bids", "properties.bootstrap.servers": "a:9092,b:9092"},
-            Place("kafka://a:9092", "bids"),
+            DatasetPlace("kafka://a:9092", "bids"),
         ),
         (
             "postgres",
             {"url": "jdbc:postgresql://db/shop", "table-name": "bids"},
-            Place("postgres://db:5432", "shop.public.bids"),
+            DatasetPlace("postgres://db:5432", "shop.public.bids"),
         ),
         (
             "postgres",
             {"url": "postgresql://db:5433/shop", "table-name": 's."Bids"'},
-            Place("postgres://db:5433", "shop.s.Bids"),
+            DatasetPlace("postgres://db:5433", "shop.s.Bids"),
         ),
-        ("delta", {"path": "s3a://lake/t"}, Place("s3://lake", "t")),
-        ("datagen", {}, Place("sqlwin", "t")),
+        ("delta", {"path": "s3a://lake/t"}, DatasetPlace("s3://lake", "t")),
+        ("datagen", {}, DatasetPlace("sqlwin", "t")),
     ],
 )
 def test_a_table_has_the_place_of_its_connector(
-    connector: str, options: dict[str, str], place: Place
+    connector: str, options: dict[str, str], place: DatasetPlace
 ) -> None:
     assert place_of("t", TableSpec(("t",), connector, options=tuple(options.items()))) == place
 
