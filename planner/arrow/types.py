@@ -142,13 +142,15 @@ def can_cast(source: str, target: str) -> bool:
     if source == target:
         return True
     from_digits, to_digits = decimal_digits(source), decimal_digits(target)
+    if source == "string":
+        # the time zone in a text may be one that only Java knows, so no TIMESTAMP_LTZ
+        is_time = target in ("date", "timestamp_ntz")
+        return is_numeric(target) or is_time
     if to_digits is not None:
         return is_numeric(source)
     if target == "string":
         is_plain = from_digits is not None and from_digits[1] <= _PLAIN_DECIMALS
         return is_plain or is_integer(source) or source in ("boolean", "date", "timestamp_ntz")
-    if source == "string":
-        return is_integer(target)
     if from_digits is not None:
         is_exact = target == "double" and from_digits[0] <= _EXACT_DOUBLE_DIGITS
         return is_exact or is_integer(target)

@@ -129,7 +129,11 @@ def _fails_by_itself(call: Call) -> bool:
 
 def _is_total_cast(source: str, target: str) -> bool:
     """Return whether every value of type `source` can be cast to `target`."""
-    if source == target or target in ("float", "double", "boolean", "string"):
+    if source == target:
+        return True
+    if source == "string":
+        return False
+    if target in ("float", "double", "boolean", "string"):
         return True
     if source == "boolean":
         return True

@@ -436,7 +436,7 @@ def _has_cast(source: str, target: str) -> bool:
         return _is_number(source) or source in ("boolean", "string")
     if target == "boolean":
         return source in _NUMBERS
-    return target in _TIMES and source in _TIMES
+    return target in _TIMES and (source in _TIMES or source == "string")
 
 
 def _may_be_null_after(source: str, target: str) -> bool:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow import decimals, times
+from runtime.compute.arrow.parse_text import parse_text
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
 from runtime.compute.kernels.columns import decimal_words, from_buffer, validity
 from runtime.errors import ExecutionError
@@ -29,14 +30,14 @@ def cast(value: Datum, source: str, target: str) -> Datum:
     """
     if source == target:
         return value
+    if source == "string":
+        return _of_text(value, target)
     if pa.types.is_decimal(arrow_type(target)):
         if source in ("float", "double"):
             return decimals.of_doubles(value, arrow_type(target))
         if pa.types.is_decimal(value.type):
             return decimals.fit(value, arrow_type(target), "CAST")
         return _to_decimal(value, source, target)
-    if source == "string":
-        return _parse_integers(value, target)
     match source, target:
         case ("timestamp_ntz", "date"):
             # rounds down, also before 1970
@@ -84,38 +85,23 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
         ) from error
 
 
-# Characters that Spark trims from a number: spaces and control characters
-_AROUND_NUMBER = "".join(map(chr, (*range(33), 127)))
-_INTEGER_TEXT = r"\A[+-]?[0-9]+\z"
-
-
-def _parse_integers(value: Datum, target: str) -> Datum:
-    """Return texts as integers. Blanks around a number are ignored.
+def _of_text(value: Datum, target: str) -> Datum:
+    """Return texts as numbers, dates or times on a wall clock.
 
     Raises:
-        ExecutionError: A text is not a whole number of the type.
+        ExecutionError: A text has no form that Spark reads as the type.
     """
-    trimmed = pc.ascii_trim(value, _AROUND_NUMBER)
-    is_number = pc.match_substring_regex(trimmed, _INTEGER_TEXT)
-    if pc.any(pc.invert(is_number)).as_py():
-        raise _not_a_number(value, pc.invert(is_number), target)
-    digits = pc.ascii_ltrim(trimmed, "+")
-    try:
-        return pc.cast(digits, arrow_type(target))
-    except pa.ArrowInvalid as error:
+    if isinstance(value, pa.Scalar):
+        return _of_text(pa.array([value], value.type), target)[0]
+    parsed = parse_text(value, target, "UTC")
+    is_wrong = pc.and_(pc.is_valid(value), pc.is_null(parsed))
+    if is_wrong.true_count:
+        text = value.filter(is_wrong)[0]
         raise ExecutionError(
-            f"a text is out of range for CAST from STRING to {target.upper()}",
-            hint="cast to a wider type",
-        ) from error
-
-
-def _not_a_number(value: Datum, is_wrong: Datum, target: str) -> ExecutionError:
-    if not isinstance(value, pa.Scalar):
-        value = value.filter(is_wrong)[0]
-    return ExecutionError(
-        f"{value.as_py()!r} cannot be cast to {target.upper()}",
-        hint="use TRY_CAST to get NULL instead",
-    )
+            f"{text.as_py()!r} cannot be cast to {target.upper()}",
+            hint="use TRY_CAST to get NULL instead",
+        )
+    return parsed
 
 
 def _decimal_to_double(value: Datum) -> Datum:

@@ -256,7 +256,9 @@ def _in_zones(
     """
     type_ = pa.timestamp("us", tz=None if session_zone is None else "UTC")
     encoded = pc.fill_null(zones, "").dictionary_encode()
-    names = [_zone_name(text) for text in encoded.dictionary.to_pylist()]
+    names = [
+        _zone_name(text, is_dropped=session_zone is None) for text in encoded.dictionary.to_pylist()
+    ]
     codes = int64_values(pc.cast(encoded.indices, pa.int64()))
     is_valid = is_valid & np.array([name is not None for name in names], np.bool_)[codes]
     if session_zone is not None:
@@ -270,8 +272,12 @@ def _in_zones(
 
 
 @lru_cache(maxsize=1024)
-def _zone_name(text: str) -> str | None:
+def _zone_name(text: str, *, is_dropped: bool) -> str | None:
     """Return the zone that Java means, empty for none. None: it is not a zone.
+
+    Args:
+        text: Text after a time.
+        is_dropped: Whether it only matters that the zone exists.
 
     Raises:
         ExecutionError: Only Java knows the zone.
@@ -289,7 +295,9 @@ def _zone_name(text: str) -> str | None:
         is_valid = hours * 3600 + minutes * 60 + seconds <= _LONGEST_OFFSET_S
         return f"{sign}{hours:02}:{minutes:02}:{seconds:02}" if is_valid else None
     is_region = name in available_timezones()
-    if is_region and "/" in name:
+    if is_region and ("/" in name or is_dropped):
+        return name
+    if is_dropped and name in _JAVA_ZONES:
         return name
     if is_region or name in _JAVA_ZONES or name.startswith("SystemV/"):
         raise ExecutionError(

@@ -101,6 +101,7 @@ KNOWN = [
       for a in (*NUMBERS, "m", "w", "1", "1.5", "1e0")),
     *(f"SELECT CAST({a} AS STRING) AS s FROM t" for a in TABLE),
     "SELECT CAST(k AS INT) AS a, CAST('1' AS BIGINT) AS b, CAST(k AS DOUBLE) AS c, CAST(b AS INT) AS d, CAST(i4 AS BOOLEAN) AS e FROM t",
+    "SELECT CAST(k AS DATE) AS a, CAST(k AS TIMESTAMP_NTZ) AS b, CAST(k AS TIMESTAMP_LTZ) AS c FROM t",
     *(f"SELECT CAST({a} AS DATE) AS d, CAST({a} AS TIMESTAMP_NTZ) AS n, CAST({a} AS TIMESTAMP_LTZ) AS z FROM t"
       for a in ("ts", "tz", "day")),
     "SELECT k, GROUPING(k) AS g, CASE WHEN GROUPING(day) = 1 THEN 'all' ELSE k END AS c, COUNT(*) AS n FROM t "
