@@ -42,6 +42,8 @@ INTERNAL = re.compile(
     r"|exp\.\w+|\bself\b|unhashable|not iterable|not subscriptable|no attribute",
 )
 
+PLACE_IN_FILE = re.compile(r"\S+, line \d+, column `")
+
 
 class HangError(BaseException):
     """A statement has run longer than the limit."""
@@ -132,7 +134,10 @@ def fault_of(error: sqlwin.SqlwinError, text: str) -> str | None:
         if error.kind is ErrorKind.SYNTAX:
             return "syntax error without a place"
         names = re.findall(r"`((?:[^`]|``)+)`", error.message)
-        if any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names):
+        # an error about a value of a file has its place there
+        if not PLACE_IN_FILE.search(error.message) and any(
+            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names
+        ):
             return "no place although the text has the name"
     else:
         lines = text.splitlines() or [""]
