@@ -68,9 +68,9 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.batch.in_process_meter import RelationMeter
-    from runtime.batch.in_process_partials import SharedPartials
+    from runtime.batch.in_process_partials import LocalPartials
     from runtime.scan.splits import Split
-    from runtime.text.lines import FilePart
+    from runtime.text.lines import LineRange
 
 # Type of window bounds
 _BOUND_TYPE = pa.timestamp("us")
@@ -91,7 +91,7 @@ class RowsHere:
     step: InProcessStep
     store_of: StoreOf = no_store
     counts: RowCounts = field(default_factory=lambda: RowCounts())
-    shared: SharedPartials | None = None
+    shared: LocalPartials | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -183,7 +183,7 @@ class _Run:
         counts: RowCounts,
         given: Mapping[str, Sequence[pa.RecordBatch]] | None = None,
         meter: RelationMeter | None = None,
-        shared: SharedPartials | None = None,
+        shared: LocalPartials | None = None,
         step: InProcessStep | None = None,
     ) -> None:
         self._meter = meter
@@ -282,7 +282,7 @@ class _Run:
         """Yield the rows of text files that pass the filters."""
         from runtime.text.read import read_part, text_parts
 
-        def read(part: FilePart) -> pa.RecordBatch:
+        def read(part: LineRange) -> pa.RecordBatch:
             batch, n_rows = read_part(rows.files, part, rows.filters)
             self._counts.add_rows(n_rows)
             return batch
@@ -291,14 +291,14 @@ class _Run:
         yield from map_in_threads(text_parts(source), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
-        from runtime.batch.in_process_partials import SharedPartials, partials_of
+        from runtime.batch.in_process_partials import LocalPartials, partials_of
         from runtime.batch.in_process_windows import windows_of_partials
 
         aggregation = rows.aggregation
         n_rows = 0
         counts = RowCounts()
         if self._shared is None:
-            self._shared = SharedPartials([] if self._step is None else [self._step])
+            self._shared = LocalPartials([] if self._step is None else [self._step])
         # without a name here, the partials are freed once they are in buckets
         for batch in windows_of_partials(
             partials_of(rows, self._store_of, counts, self.batches, self._shared), aggregation

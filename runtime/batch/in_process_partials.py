@@ -50,7 +50,7 @@ BatchesOf = Callable[[Rows], Iterator[pa.RecordBatch]]
 _READERS = 8
 
 
-class SharedPartials:
+class LocalPartials:
     """Partials of local stages that several windows of some steps read: computed once.
 
     They are held until the last of their readers has taken them.
@@ -84,7 +84,7 @@ def partials_of(
     store_of: StoreOf,
     counts: RowCounts,
     batches_of: BatchesOf,
-    shared: SharedPartials,
+    shared: LocalPartials,
 ) -> pa.Table:
     """Return the partials that windows are merged from.
 

@@ -39,7 +39,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class TaskFlow:
     """Rows of one task.
 
     Attributes:
@@ -52,10 +52,10 @@ class TaskRows:
 
 
 # Rows of all tasks
-Flow: TypeAlias = Sequence[TaskRows]
+Flow: TypeAlias = Sequence[TaskFlow]
 
 
-def flow_of(rows: Rows, flows: Mapping[str, Flow]) -> list[TaskRows]:
+def flow_of(rows: Rows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
     """Return the rows of a relation in their tasks.
 
     A relation that does more than filter and project rows is computed in a single task.
@@ -81,12 +81,12 @@ def flow_of(rows: Rows, flows: Mapping[str, Flow]) -> list[TaskRows]:
     tasks = [task for name in dict.fromkeys(names) for task in flows[name]]
     given = {name: rows_of_tasks(flows[name]) for name in names}
     marks = [mark for task in tasks for mark in task.marks]
-    return [TaskRows(list(computed_batches(rows, given)), marks)]
+    return [TaskFlow(list(computed_batches(rows, given)), marks)]
 
 
 def map_rows(
     flow: Flow, change: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]]
-) -> list[TaskRows]:
+) -> list[TaskFlow]:
     """Return a flow with changed rows in each task that has some."""
     return [replace(task, rows=change(task.rows) if task.rows else []) for task in flow]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
 from runtime.simulator.carried import carry_kind
-from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of, rows_of_tasks
+from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, rows_of_tasks
 from runtime.simulator.histories import Batch
 from runtime.simulator.storage import BatchOutput, Storage
 from runtime.simulator.tables import TableRows
@@ -98,8 +98,8 @@ class RunningQuery:
             for name, table in self._tables.items()
         }
 
-    def _task_rows(self, table: TableRows, numbers: Sequence[int]) -> TaskRows:
+    def _task_rows(self, table: TableRows, numbers: Sequence[int]) -> TaskFlow:
         rows = table.of(numbers)
         starts = range(0, rows.num_rows, self._batch_rows)
         marks = [Mark(table.table.name, mark) for mark in table.watermarks_of(rows)]
-        return TaskRows([rows.slice(start, self._batch_rows) for start in starts], marks)
+        return TaskFlow([rows.slice(start, self._batch_rows) for start in starts], marks)

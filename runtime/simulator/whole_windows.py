@@ -18,7 +18,7 @@ from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.compute.kernels.keys import bucket_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import buffer_plan
-from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of, map_rows
+from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows
 from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, RowScan
 from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.local import ArrowBuffer, is_local
@@ -54,7 +54,7 @@ class RunningWholeWindows:
         self._partitions = partitions
         self._schema = _nullable(schema_of(part.rows))
 
-    def run(self, flows: Mapping[str, Flow]) -> list[TaskRows]:
+    def run(self, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         """Return the rows of the step in a micro-batch, in their tasks.
 
         Args:
@@ -71,29 +71,29 @@ class RunningWholeWindows:
             case MergedWindows() as rows:
                 return self._regroup(rows, flows)
 
-    def _rank(self, rows: RankedRows, flows: Mapping[str, Flow]) -> list[TaskRows]:
+    def _rank(self, rows: RankedRows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         assert isinstance(self._step, StreamRankStep)
         by = None if self._step.is_spread else self._step.by
         evaluate = partial(rank_rows, step=self._step)
         return self._evaluate(flow_of(rows.input, flows), schema_of(rows.input), by, evaluate)
 
-    def _join(self, rows: JoinedRows, flows: Mapping[str, Flow]) -> list[TaskRows]:
+    def _join(self, rows: JoinedRows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         assert isinstance(self._step, StreamJoinStep)
         left, right = schema_of(rows.left), schema_of(rows.right)
         control = [pa.field(IS_LEFT, pa.bool_()), pa.field(_WINDOW, pa.int64())]
         whole = _nullable(pa.schema([*left, *right, *control]))
         window_keys = tuple(zip(*self._step.window_keys, strict=True))
-        sides: list[TaskRows] = []
+        sides: list[TaskFlow] = []
         for is_left, side in ((True, rows.left), (False, rows.right)):
             keys = window_keys[0 if is_left else 1]
             for task in flow_of(side, flows):
                 batches = [_of_side(batch, whole, keys, is_left=is_left) for batch in task.rows]
                 # the watermark comes from the left side
-                sides.append(TaskRows(batches, task.marks if is_left else ()))
+                sides.append(TaskFlow(batches, task.marks if is_left else ()))
         evaluate = partial(join_sides, step=self._step, right_columns=right.names)
         return self._evaluate(sides, whole, (_WINDOW,), evaluate)
 
-    def _regroup(self, rows: MergedWindows, flows: Mapping[str, Flow]) -> list[TaskRows]:
+    def _regroup(self, rows: MergedWindows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         local = rows.local
         assert is_local(local, RowScan, ArrowBuffer), "a simulated step reads relations"
         scan = ScanRows(local)
@@ -112,7 +112,7 @@ class RunningWholeWindows:
 
     def _evaluate(
         self, flow: Flow, schema: pa.Schema, by: Sequence[str] | None, evaluate: Evaluate
-    ) -> list[TaskRows]:
+    ) -> list[TaskFlow]:
         """Exchange rows and evaluate them in their tasks.
 
         Args:
@@ -154,7 +154,7 @@ def _of_side(
 
 
 def _marked_rows(
-    task: TaskRows, schema: pa.Schema, sources: Sequence[str]
+    task: TaskFlow, schema: pa.Schema, sources: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task with KEEP, SOURCE and WATERMARK.
 
@@ -189,7 +189,7 @@ def _exchange(
     return [received[task] for task in range(partitions)]
 
 
-def _task_rows(batches: Iterator[pa.RecordBatch], sources: Sequence[str]) -> TaskRows:
+def _task_rows(batches: Iterator[pa.RecordBatch], sources: Sequence[str]) -> TaskFlow:
     """Return a task's rows without the control columns, and the watermarks among them."""
     rows: list[pa.RecordBatch] = []
     marks: list[Mark] = []
@@ -202,4 +202,4 @@ def _task_rows(batches: Iterator[pa.RecordBatch], sources: Sequence[str]) -> Tas
         for source, mark in zip(passing.column(SOURCE), passing.column(WATERMARK), strict=True):
             place = source.as_py()
             marks.append(Mark("" if place == ALL_SOURCES else sources[place], mark.as_py()))
-    return TaskRows(rows, marks)
+    return TaskFlow(rows, marks)

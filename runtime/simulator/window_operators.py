@@ -21,7 +21,7 @@ from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.simulator.carried import carry
-from runtime.simulator.flows import Flow, Mark, TaskRows, flow_of
+from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of
 from runtime.simulator.histories import Batch
 from runtime.simulator.state_size import needless_state
 from runtime.simulator.storage import KeyGroupState, Storage
@@ -134,7 +134,7 @@ class RunningOperator:
         read = {rows.name for rows in self._input.walk() if isinstance(rows, GivenRows)}
         # tables whose watermarks the operator follows without reading their rows
         tasks += [
-            TaskRows([], task.marks)
+            TaskFlow([], task.marks)
             for source in self._sources
             if source.name in flows and source.name not in read
             for task in flows[source.name]
@@ -197,7 +197,7 @@ class RunningOperator:
         self, messages: Mapping[int, list[Message]], storage: Storage, number: int
     ) -> OperatorOutput:
         """Run the operator of each key group, task by task, and write the state."""
-        flow: list[TaskRows] = []
+        flow: list[TaskFlow] = []
         late: list[int] = []
         statuses: list[Status] = []
         needless = None
@@ -215,7 +215,7 @@ class RunningOperator:
                 self._run_group(task, group, batch, state, (windows, late, of_task))
                 needless = needless or needless_state(state.blobs, self._local.window)
                 storage.write_state(self.number, group, number, state)
-            flow.append(TaskRows(list(map(self._as_relation, windows)), self._emitted(of_task)))
+            flow.append(TaskFlow(list(map(self._as_relation, windows)), self._emitted(of_task)))
             statuses += of_task
         return OperatorOutput(flow, late, statuses, needless)
 

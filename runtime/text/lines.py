@@ -20,7 +20,7 @@ _CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
 
 
 @dataclass(frozen=True)
-class FilePart:
+class LineRange:
     """Whole lines of a file.
 
     Attributes:
@@ -55,7 +55,7 @@ class Lines:
         return self.data[self.starts[number] : self.ends[number]].decode()
 
 
-def parts_of(file: ScanFile, part_bytes: int = PART_BYTES) -> Iterator[FilePart]:
+def parts_of(file: ScanFile, part_bytes: int = PART_BYTES) -> Iterator[LineRange]:
     """Yield parts of a file that end with a line, in order.
 
     Raises:
@@ -68,11 +68,11 @@ def parts_of(file: ScanFile, part_bytes: int = PART_BYTES) -> Iterator[FilePart]
             opened.seek(stop)
             # to the end of the line, however long
             rest = opened.readline(file.n_bytes - stop) if stop < file.n_bytes else b""
-            yield FilePart(file, start, stop + len(rest))
+            yield LineRange(file, start, stop + len(rest))
             start = stop + len(rest)
 
 
-def read_lines(part: FilePart) -> Lines:
+def read_lines(part: LineRange) -> Lines:
     """Return the lines of a part. Bytes that are not UTF-8 become replacement characters.
 
     Raises:

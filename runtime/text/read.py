@@ -16,14 +16,14 @@ from runtime.spec.in_process.text import TextSource
 from runtime.text.csv_fields import csv_fields
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.json_fields import json_fields
-from runtime.text.lines import FilePart, parts_of, read_lines
+from runtime.text.lines import LineRange, parts_of, read_lines
 from runtime.text.values import convert
 
 # Column of rows of which no column is read
 ROW = "$row"
 
 
-def text_parts(source: TextSource) -> Iterator[FilePart]:
+def text_parts(source: TextSource) -> Iterator[LineRange]:
     """Yield the parts of a table's files, to be read in parallel.
 
     Raises:
@@ -41,7 +41,7 @@ def text_schema(source: TextSource) -> pa.Schema:
 
 
 def read_part(
-    source: TextSource, part: FilePart, filters: Sequence[Expression] = ()
+    source: TextSource, part: LineRange, filters: Sequence[Expression] = ()
 ) -> tuple[pa.RecordBatch, int]:
     """Return the rows of a part that pass filters, and the number of rows read.
 
@@ -58,7 +58,7 @@ def read_part(
     return rows.batch(), n_rows
 
 
-def _fields(source: TextSource, part: FilePart) -> Fields:
+def _fields(source: TextSource, part: LineRange) -> Fields:
     """Return the texts of the columns of a part."""
     lines = read_lines(part)
     try:
@@ -78,7 +78,7 @@ class _Rows:
         fields: Texts of the columns.
     """
 
-    def __init__(self, source: TextSource, part: FilePart, fields: Fields) -> None:
+    def __init__(self, source: TextSource, part: LineRange, fields: Fields) -> None:
         self.n_rows = fields.n_rows
         self._source = source
         self._path = part.file.path

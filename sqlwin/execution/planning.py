@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from runtime.batch.execute import ExecutionOptions
     from runtime.batch.in_process import RowsHere
     from runtime.batch.in_process_meter import RelationMeter
-    from runtime.batch.in_process_partials import SharedPartials
+    from runtime.batch.in_process_partials import LocalPartials
     from runtime.spec.steps import Step
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
@@ -408,11 +408,11 @@ class Plans:
         self, plans: Sequence[Plan], places: Sequence[InProcessStep]
     ) -> tuple[list[BatchRows], StatementCounts]:
         """Return the rows of INSERTs that this process computes, and their counts together."""
-        from runtime.batch.in_process_partials import SharedPartials
+        from runtime.batch.in_process_partials import LocalPartials
         from runtime.batch.in_process_scan import RowCountsOfSet
 
         rows, counts = [], []
-        shared = SharedPartials(places)
+        shared = LocalPartials(places)
         for plan, place in zip(plans, places, strict=True):
             rows.append(self.rows_here(plan, place, shared=shared))
             assert self.last_scan_counts is not None
@@ -427,7 +427,7 @@ class Plans:
         """Return whether Spark has to write rows of this process to a table."""
         return why_spark_writes(self._spark, table) is not None
 
-    def computed(self, place: InProcessStep, shared: SharedPartials | None = None) -> RowsHere:
+    def computed(self, place: InProcessStep, shared: LocalPartials | None = None) -> RowsHere:
         """Return rows that this process computes. Their counts belong to the current statement.
 
         Args:
@@ -449,7 +449,7 @@ class Plans:
         plan: Plan,
         place: InProcessStep,
         meter: RelationMeter | None = None,
-        shared: SharedPartials | None = None,
+        shared: LocalPartials | None = None,
     ) -> BatchRows:
         """Return rows that this process computes, to be written. A meter measures them.
 

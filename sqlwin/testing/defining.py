@@ -13,7 +13,7 @@ from runtime.spec.stream import LATE_ROW
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DefinitionCheck:
     """Comparison with the definition.
 
     Attributes:
@@ -29,7 +29,7 @@ class Verdict:
 
 def compare_with_definition(
     stream: SimulatedStream, rows: Sequence[int], batch_rows: Sequence[Row]
-) -> Verdict:
+) -> DefinitionCheck:
     """Compare batch rows with the definition.
 
     Args:
@@ -39,10 +39,10 @@ def compare_with_definition(
     """
     defined = stream.defined(rows)
     if isinstance(defined, str):
-        return Verdict(beyond=defined)
+        return DefinitionCheck(beyond=defined)
     if defined.ties:
-        return Verdict(beyond=defined.ties[0], ties=defined.ties)
-    return Verdict(difference(defined.rows, batch_rows))
+        return DefinitionCheck(beyond=defined.ties[0], ties=defined.ties)
+    return DefinitionCheck(difference(defined.rows, batch_rows))
 
 
 def fewest_rows(rows: Sequence[int], is_enough: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -30,7 +30,7 @@ from runtime.spec.table import Column, TableColumn, TableSpec
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import parse_record
-from runtime.text.lines import FilePart, read_lines
+from runtime.text.lines import LineRange, read_lines
 from runtime.text.patterns import pattern_regex
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
     spelled: dict[str, set[str]] = {}
     for file in files:
         try:
-            lines = read_lines(FilePart(file, 0, min(file.n_bytes, _HEAD_BYTES)))
+            lines = read_lines(LineRange(file, 0, min(file.n_bytes, _HEAD_BYTES)))
         except ExecutionError as error:
             raise _OnlySpark(error.message) from error
         if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= _SAMPLED_LINES:
@@ -264,7 +264,7 @@ def _header(file: ScanFile, records: CsvRecords) -> str | None:
     """Return the header of a file, None if it has no line."""
     n_bytes = min(file.n_bytes, _HEAD_BYTES)
     try:
-        lines = read_lines(FilePart(file, 0, n_bytes))
+        lines = read_lines(LineRange(file, 0, n_bytes))
     except ExecutionError as error:
         raise _OnlySpark(error.message) from error
     header = header_of(lines, records.comment)

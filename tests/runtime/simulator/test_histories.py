@@ -13,7 +13,7 @@ from runtime.batch.in_process import computed_batches
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
 from runtime.simulator.compare import difference
-from runtime.simulator.flows import Mark, TaskRows
+from runtime.simulator.flows import Mark, TaskFlow
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, StreamHistory, Write
 from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.shrink import shrink
@@ -143,7 +143,7 @@ def test_the_rows_of_a_step_are_spread_over_tasks():
     (part,) = (part for part in of.query.parts if isinstance(part, SimulatedWholeWindows))
     step = RunningWholeWindows(part, 3)
     windows = list(computed_batches(of.query.parts[0].rows, _given(of)))
-    flow = [TaskRows(windows, [Mark("window operator 0", 7)]), TaskRows([], [Mark("", 0)])]
+    flow = [TaskFlow(windows, [Mark("window operator 0", 7)]), TaskFlow([], [Mark("", 0)])]
     tasks = step.run(dict.fromkeys(("$operator0", "$operator1"), flow))
     assert sum(bool(task.rows) for task in tasks) > 1
     # the watermarks of the left side pass through
