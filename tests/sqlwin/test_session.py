@@ -196,6 +196,7 @@ def test_positions_in_explain_and_statement_sets_are_those_of_the_script(
 ) -> None:
     for script in (
         "SELECT 1;\n  EXPLAIN SELECT nope FROM bids",
+        "CREATE TABLE x (n INT) WITH ('connector' = 'blackhole');\n"
         "EXECUTE STATEMENT SET BEGIN\nINSERT INTO x SELECT nope FROM bids;\nEND",
     ):
         with pytest.raises(sqlwin.SqlwinError) as caught:
