@@ -42,7 +42,7 @@ INTERNAL = re.compile(
     r"|exp\.\w+|\bself\b|unhashable|not iterable|not subscriptable|no attribute",
 )
 
-PLACE_IN_FILE = re.compile(r"\S+, line \d+, column `")
+PLACE_IN_FILE = re.compile(r"\S+, (line \d+, )?column `")
 
 
 class HangError(BaseException):
