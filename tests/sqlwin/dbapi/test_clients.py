@@ -112,8 +112,8 @@ def test_dagster_materializes_the_asset_of_the_example(monkeypatch: pytest.Monke
 
 
 def load_example(name: str) -> Any:
-    """Import a file of `examples/`."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"examples/{name}.py")
+    """Import a file of `queries/integrations/`."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"queries/integrations/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -17,7 +17,7 @@ import sqlwin.dbapi
 from tests.goldens import ROOT
 from tests.unstarted import unstarted_spark
 
-EXAMPLES = ROOT / "examples"
+EXAMPLES = ROOT / "queries" / "integrations"
 
 
 def test_the_list_names_every_example() -> None:
@@ -29,7 +29,9 @@ def test_the_list_names_every_example() -> None:
 
 def test_the_tables_of_the_examples_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    with sqlwin.dbapi.connect("examples/tables.sql", spark=unstarted_spark()) as connection:
+    with sqlwin.dbapi.connect(
+        "queries/integrations/tables.sql", spark=unstarted_spark()
+    ) as connection:
         rows = connection.execute("SELECT COUNT(*) AS n FROM daily").fetchall()
     assert rows == [(1095,)]
 

@@ -1,4 +1,5 @@
--- Tables for the examples: the flights from New York in 2013
+-- Tables that Airflow, Dagster, Harlequin and PostgreSQL clients read through sqlwin: the flights from New York in 2013,
+-- and their number per day and airport.
 CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet');
 
 CREATE VIEW daily AS

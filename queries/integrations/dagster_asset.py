@@ -1,6 +1,6 @@
 """A Dagster asset: flights per week and airport, as an Arrow table.
 
-Needs `dagster`. Run it with `dagster dev -f examples/dagster_asset.py`.
+Needs `dagster`. Run it with `dagster dev -f queries/integrations/dagster_asset.py`.
 """
 
 import dagster
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import sqlwin.dbapi
 
-SCRIPT = "examples/tables.sql"
+SCRIPT = "queries/integrations/tables.sql"
 QUERY = """
     SELECT origin, window_end, COUNT(*) AS n, AVG(dep_delay) AS delay
     FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '7' DAYS))
