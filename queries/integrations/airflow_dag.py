@@ -25,7 +25,9 @@ class SqlwinHook(DbApiHook):
 
     def get_conn(self) -> sqlwin.dbapi.Connection:
         """Return a connection of the DB-API."""
-        return sqlwin.dbapi.connect(os.environ.get("SQLWIN_SCRIPT", "queries/integrations/tables.sql"))
+        return sqlwin.dbapi.connect(
+            os.environ.get("SQLWIN_SCRIPT", "queries/integrations/tables.sql")
+        )
 
     def get_autocommit(self, conn: Any) -> bool:
         """Return True: each statement takes effect at once."""

@@ -41,7 +41,7 @@ _BEFORE_PROGRAM = ("== Abstract Syntax Tree", "== Optimized Logical Plan", "== R
 # Sections of EXPLAIN, whether the query is a statement of its own, whether it reads streams
 _Program = tuple[tuple[str, ...], bool, bool]
 # Target table or view of a statement
-_TARGET = re.compile(r"\b(?:INTO|TABLE|VIEW) (\w+)", re.I)
+_TARGET = re.compile(r"\b(?:INTO|TABLE|VIEW) \"?((?<=\")[^\"]+|\w+)", re.I)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,9 @@ class FileRun:
         """Return whether SQL needs a table or view that only Spark could create or fill."""
         words = _words(sql)
         return bool(self._missing_names) and (
-            "show" in words or not self._missing_names.isdisjoint(words)
+            "show" in words
+            or not self._missing_names.isdisjoint(words)
+            or any(f'"{name}"' in sql.lower() for name in self._missing_names)
         )
 
     def _reads_stream(self, sql: str) -> bool:

@@ -59,7 +59,7 @@ def test_a_plan_without_spark_is_the_golden_one(case: Path, unstarted: Session) 
         "SELECT * FROM sparks.t",
         "SELECT nope, nothing FROM flights",
         "SELECT INITCAP(origin) AS y FROM flights",
-        "SHOW FUNCTIONS",
+        "SHOW DATABASES",
         "CREATE TABLE t (x INT) WITH ('connector' = 'filesystem', 'path' = 'nowhere.parquet');"
         "SELECT * FROM t",
         "SET 'spark.sql.ansi.enabled' = 'false'",
@@ -146,7 +146,7 @@ def test_a_start_that_failed_is_tried_again(spark: SparkSession) -> None:
 
     with Session(SparkOnDemand(start, SETTINGS), settings={}) as session:
         with pytest.raises(SqlwinError, match="no Java"):
-            session.execute("SHOW FUNCTIONS")
+            session.execute("SHOW DATABASES")
         assert session.sql("SELECT 1 AS one").collect() == [(1,)]
     assert len(attempts) == 2
 
