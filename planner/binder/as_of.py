@@ -236,7 +236,7 @@ def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
 def _can_rename(query: exp.Select, left: _Side, name: str, outputs: Schema) -> bool:
     """Return whether all columns of the SELECT can be read from structs.
 
-    Otherwise Spark computes the query, or reports what is wrong with it.
+    Otherwise Spark computes the query or reports its error.
     """
     items = query.expressions
     if not all(isinstance(i, exp.Alias | exp.Column) or i.is_star for i in items):

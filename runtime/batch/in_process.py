@@ -84,7 +84,7 @@ class RowsHere:
         step: Step to compute.
         store_of: Returns the store of the files of a scan.
         counts: Counts of the rows of files that the last run read.
-        shared: Partials that the step shares with other steps, each of which runs once. None: it
+        shared: Partials that the step shares with other steps. Each step runs once. None if it
             shares none.
     """
 

@@ -174,7 +174,7 @@ def text_of(
 ) -> TextSource | str | None:
     """Return the text files of a table that this process reads, or why it cannot.
 
-    None if the table has no text files. The arguments are those of `scan_of`.
+    None if the table has no text files. See `scan_of` for the arguments.
     """
     text = connector_of(spec).text
     return None if text is None else text(spark, spec, columns)
@@ -192,7 +192,7 @@ def read_here(source: SplitTable) -> Iterator[pa.RecordBatch]:
         SqlwinError: The table cannot be read.
     """
     read = connector_of(source.table).read_here
-    assert read is not None, "scan_of() has said that it can be read here"
+    assert read is not None, "callers have checked that scan_of() returns a source"
     return read(source.table, source.columns, source.filters)
 
 

@@ -427,7 +427,7 @@ def _is_plain_star(item: exp.Expr) -> bool:
 def _without_windows(
     select: exp.Select, left: _Side, right: _Side, using: Sequence[str], words: str
 ) -> Iterator[exp.Expr]:
-    """Yield the items of a SELECT, with the columns of both sides in place of `*`."""
+    """Yield the items of a SELECT, replacing `*` by the columns of both sides."""
     is_left_alone = words in ("SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI")
     for item in select.expressions:
         if not item.is_star:

@@ -112,7 +112,7 @@ def _one_by_one(
     is_rare: Any,
     function: Callable[[str], Any],
 ) -> pa.Array:
-    """Replace the results of rare texts by those of a function, called once per distinct text."""
+    """Replace the results of rare texts by the values of a function, called once per text."""
     is_rare = pc.fill_null(is_rare, False)
     if not pc.any(is_rare).as_py():
         return parsed

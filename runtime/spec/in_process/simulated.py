@@ -63,7 +63,7 @@ class SimulatedWholeWindows:
     """A step on whole windows: a Top-N, a deduplication, a join or a regrouping.
 
     Attributes:
-        number: Number of the step among those of the query.
+        number: Number of the step in the query.
         step: Step as it runs on Spark. Its inputs are not used.
         rows: The same rows as a relation over `GivenRows`.
     """
