@@ -353,7 +353,9 @@ class _Binder(Relations):
         return unfold_qualify(query, input_names) or query
 
     def _join_laterals(self, query: exp.Select, scope: Scope) -> None:
-        """Rewrite LATERAL subqueries over streams as joins if they only filter."""
+        """Rewrite LATERAL subqueries as joins: as-of joins, and filters over streams."""
+        if query.find(exp.Lateral) is None:
+            return
 
         def names_of(select: exp.Select) -> frozenset[str] | None:
             try:

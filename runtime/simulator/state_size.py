@@ -21,6 +21,8 @@ from runtime.streaming.state.metadata import (
     WindowMetadata,
 )
 
+_MS_US = 1_000
+
 
 def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
     """Describe state of a key group that no window needs after a micro-batch.
@@ -61,9 +63,11 @@ def _has_closed_session(
     blobs: Mapping[str, bytes], metadata: GroupMetadata, window: SessionWindow
 ) -> bool:
     """Return whether the partials in state form a session that has closed."""
-    closed_us, contents = metadata.closed_us, metadata.contents
-    if closed_us is None or not isinstance(contents, SessionMetadata):
+    contents = metadata.contents
+    if metadata.closed_us is None or not isinstance(contents, SessionMetadata):
         return False
+    # other windows close 1 ms earlier: a row one gap after the last still belongs to a session
+    closed_us = metadata.closed_us - _MS_US
     if all(chunk.last_us + window.gap_us > closed_us for chunk in contents.chunks):
         return False
     spans: dict[object, list[tuple[int, int]]] = {}

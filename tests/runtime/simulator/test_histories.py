@@ -285,9 +285,9 @@ def test_a_closed_session_in_state_is_needless():
     group = decode_metadata(state[METADATA])
     # the session of row 1 ends 3 s after it
     ends_us = int(pa.scalar(START.replace(second=15), pa.timestamp("us")).value)
-    closed = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us))}
+    closed = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us + 1_000))}
     assert needless_state(closed, window) == "a session is in state after it has closed"
-    still_open = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us - 1))}
+    still_open = {**state, METADATA: encode_metadata(replace(group, closed_us=ends_us + 999))}
     assert needless_state(still_open, window) is None
 
 

@@ -129,6 +129,7 @@ class Terminal:
     def ended(self) -> int | None:
         """Wait for the end and return the exit code."""
         self._until(lambda: not self.child.isalive(), "the end")
+        self._read_rest()
         self.child.close()
         return self.child.exitstatus
 
@@ -138,6 +139,14 @@ class Terminal:
             self.child.kill(signal.SIGKILL)
             self.child.wait()
         self.child.close()
+
+    def _read_rest(self) -> None:
+        """Read the output of a program that has ended."""
+        while True:
+            try:
+                self.stream.feed(self.child.read_nonblocking(65536, timeout=1))
+            except (pexpect.EOF, pexpect.TIMEOUT):
+                return
 
     def _end_of(self, texts: tuple[str, ...], position: int) -> int:
         """The position after texts that follow each other, -1 if one of them is not there."""
