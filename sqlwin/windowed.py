@@ -1,7 +1,7 @@
 """Rows of a DataFrame in windows, for `sqlwin.windows.tumble(df, ...)` and its siblings.
 
 The methods write the SQL of the window function and run it in a session on the DataFrame's Spark
-session, so plans and results are those of the SQL.
+session, so plans and results are the same as for the SQL.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ class StreamWriter:
     Attributes:
         name: Identifies the stream among writers to the same place; stable across restarts.
         checkpoint: URI of Spark's part of its checkpoint.
-        is_ordered: Whether the rows of a micro-batch have an order, so that of several rows with
-            the same PRIMARY KEY the last one counts. Otherwise they are an error.
+        is_ordered: Whether the rows of a micro-batch have an order. Then the last row of a
+            PRIMARY KEY counts; otherwise several are an error.
     """
 
     name: str

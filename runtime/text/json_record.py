@@ -63,7 +63,7 @@ def parse_record(line: str, verbatim: Container[str] = ()) -> list[Object] | Non
 
     Args:
         line: Line without its end.
-        verbatim: Names of fields of which nested values are required as text.
+        verbatim: Names of fields whose nested values are required as text.
     """
     start = _skip(line, 1 if line.startswith("\ufeff") else 0)
     if start == len(line):

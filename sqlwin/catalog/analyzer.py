@@ -190,7 +190,7 @@ class SparkAnalyzer:
         return is_listed or not self._lists_all_tables()
 
     def _lists_all_tables(self) -> bool:
-        """Return whether Spark has no tables but those of its own list."""
+        """Return whether Spark has only tables of its own list."""
         settings = settings_of(self._spark)
         return settings.get(_CATALOG, _OWN) == _OWN and is_as_usual(self._spark, settings)
 

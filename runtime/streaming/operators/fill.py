@@ -1,7 +1,7 @@
 """The operator of FILL on a stream: adds windows without rows once the watermark passes them.
 
-It reads the windows of another operator, all of which arrive in the micro-batch in which the
-watermark passes them. For each key it keeps one row: the end of the last window that was emitted or
+It reads the windows of another operator. They arrive in the micro-batch in which the watermark
+passes them. For each key it keeps one row: the end of the last window that was emitted or
 added, the end of the last one with a row, and the last value of each column that is not NULL.
 
 1. The rows of a key, after the one in state, are cut into runs: a window more than `keep_us` after

@@ -211,7 +211,7 @@ def _changes_of_watermarks(
     lowered: LoweredStream,
     rules: tuple[OperatorRun, ...],
 ) -> tuple[str, ...]:
-    """Describe how the watermarks of a resumed stream differ from those of its last run."""
+    """Describe how the watermarks of a resumed stream differ from its last run."""
     runs = read_runs(files, checkpoint)
     names = lowered.source_names[: len(rules)]
     return watermark_changes(runs[-1].operators, rules, names) if runs else ()

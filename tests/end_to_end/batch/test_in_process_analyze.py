@@ -44,7 +44,7 @@ def test_rows_of_each_operator_are_counted(session: Session) -> None:
     words = " ".join(execution.splitlines()[3:]).split()
     names = [word for word in words if word[0].isupper() and word not in ("B", "KiB")]
     assert names == ["Calc", "Sort", "Calc", "WindowAggregate", "ReadFiles"]
-    # 20 windows of two keys from 60 rows, of which 40 pass the filter
+    # 20 windows of two keys; 40 of 60 rows pass the filter
     aggregate = next(line for line in execution.splitlines() if "WindowAggregate" in line)
     assert aggregate.split()[2:4] == ["60", "20"]
     assert next(line for line in execution.splitlines() if "Sort" in line).split()[2:4] == [

@@ -282,7 +282,7 @@ def test_a_killed_set_leaves_whole_inserts_only(base: Path, target: str, n_compl
     assert len(files_in(base / "out")) == n_complete and files_in(base / "hours") == []
     if n_complete:
         assert rows_of(session, "SELECT * FROM out") == rows_of(session, ROWS)
-    # the set runs again, and removes what is left
+    # the set runs again, and removes the remaining files
     for path in base.rglob(".*"):
         os.utime(path, (0, 0))
     session.execute(sql)

@@ -40,7 +40,7 @@ LETTERS = [
     "n/a",
     "😀",
 ]
-# Texts of which many are changed by a character
+# Texts; many of them are changed by a character
 VALUES = {
     "BIGINT": ["1", "-12", "+7", " 8 ", "9223372036854775807", "1.5", "0x1", "٣", "", "1,000"],
     "TINYINT": ["1", "127", "128", "-128", "\t5\x01"],
