@@ -1,9 +1,9 @@
 """Runs of a stream: their first micro-batches and the rules of their watermarks.
 
 A run may change watermark delays, and the idle clocks of sources start over with it. It may also
-repeat a micro-batch that an earlier run planned, which must then give the same rows: a sink keeps
-what it has of that micro-batch. So each start adds its run to a file of the checkpoint before Spark
-plans a micro-batch, and operators compute each micro-batch by the rules of the run that planned it:
+repeat a micro-batch that an earlier run planned, which must then give the same rows, because a sink
+may have committed it. So each start adds its run to a file of the checkpoint before Spark plans a
+micro-batch, and operators compute each micro-batch by the rules of the run that planned it:
 
     runs.json       the runs, as far back as a micro-batch may be repeated
 """

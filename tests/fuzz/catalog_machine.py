@@ -197,7 +197,7 @@ class CatalogMachine(RuleBasedStateMachine):
         )
     )
     def set_invalid(self, setting: tuple[str, str]) -> None:
-        """SET what is invalid changes nothing."""
+        """An invalid SET changes nothing."""
         self._fails(f"SET '{setting[0]}' = '{setting[1]}'")
 
     @rule(key=st.sampled_from([None, *DEFAULTS]))
@@ -285,7 +285,7 @@ class CatalogMachine(RuleBasedStateMachine):
             self.files[table] = [*([] if is_replaced else self.files[table]), *rows]
 
     def _rows(self, name: str) -> list[Row] | None:
-        """Return the rows of a name; None if it or what it reads does not exist."""
+        """Return the rows of a name, or None if it or a table below it does not exist."""
         entry = self.entries.get(name)
         if isinstance(entry, View):
             rows = self._rows(entry.of)
@@ -295,7 +295,7 @@ class CatalogMachine(RuleBasedStateMachine):
         return None if entry is None else self.files[entry]
 
     def _reads(self, name: str) -> set[str]:
-        """Return a name and what it reads."""
+        """Return a name and the names below it."""
         entry = self.entries.get(name)
         return {name} | (self._reads(entry.of) if isinstance(entry, View) else set())
 

@@ -1,4 +1,4 @@
-"""Runs random queries in several ways and compares their rows with those of their definition."""
+"""Runs random queries in several ways and compares their rows with their definition."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def draw_query(draw: Choices, given: Input, window: DrawnWindow | None = None) -
     Args:
         draw: Choices.
         given: Tables.
-        window: Window. None: that of the tables.
+        window: Window. None means the window of the tables.
     """
     return _Query(draw, given, window or given.window).draw()
 

@@ -69,7 +69,7 @@ class SparkMachine(CatalogMachine):
     @precondition(lambda self: self.stored)
     @rule(name=st.sampled_from(["m", "n"]))
     def query_materialized(self, name: str) -> None:
-        """The rows are those of the files, refreshed or not."""
+        """The table has the rows of its files, refreshed or not."""
         if self._is_current(name):
             _, path = self.stored[name]
             windows = windows_of_rows(self.files[path], MINUTES)

@@ -178,7 +178,7 @@ class StreamMachine(RuleBasedStateMachine):
         assert found is None or not found.unexpected, found
 
     def teardown(self) -> None:
-        """End the input: the rows are those of batch."""
+        """End the input. Then the stream has emitted the rows of batch."""
         if not hasattr(self, "running"):
             return
         for name in self.open:

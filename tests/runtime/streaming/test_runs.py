@@ -1,4 +1,4 @@
-"""Runs of a stream: what a restart records, and what it says about changed watermarks."""
+"""Runs of a stream: the records of a restart, and its note on changed watermarks."""
 
 from __future__ import annotations
 

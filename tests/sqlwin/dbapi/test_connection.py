@@ -28,7 +28,7 @@ EXCEPTIONS = {
     db.ProgrammingError: db.DatabaseError,
     db.NotSupportedError: db.DatabaseError,
 }
-# What PEP 249 names, besides what it calls optional and sqlwin lacks: callproc, nextset, scroll
+# Names of PEP 249, without three optional ones that sqlwin lacks: callproc, nextset, scroll
 CONFORMANCE = {
     db: "apilevel threadsafety paramstyle connect Date Time Timestamp DateFromTicks TimeFromTicks "
     "TimestampFromTicks Binary STRING BINARY NUMBER DATETIME ROWID",

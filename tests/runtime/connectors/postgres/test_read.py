@@ -240,7 +240,7 @@ COLUMNS = {
             Call(">", (ColumnRef("ts", "timestamp_ntz"), Constant(-1, "timestamp_ntz")), "boolean"),
             "\"ts\" > TIMESTAMP '1970-01-01' + (-1) * INTERVAL '1 microsecond'",
         ),
-        # the order of texts is that of the database's collation, and blanks at the end of character(n)
+        # the database's collation orders texts, and blanks at the end of character(n)
         # do not count there
         (Call("<", (ColumnRef("t", "string"), Constant("a", "string")), "boolean"), None),
         (Call("=", (ColumnRef("c", "string"), Constant("a", "string")), "boolean"), None),
