@@ -72,7 +72,7 @@ def connect(
         SqlwinError: Java is missing, the cluster cannot be reached, or a setting is unknown.
     """
     begun = time.time()
-    # PySpark takes a second to import, so import it as late as possible
+    # PySpark takes a second to import, so it is imported as late as possible.
     from runtime.spark.on_demand import spark_lock
     from runtime.spark.session import session_on_demand
     from sqlwin.session import Session

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SessionControl:
-    """Operations on a session for programs around it, beyond its public methods."""
+    """Operations on a session for the programs that contain it, beyond its public methods."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -37,7 +37,7 @@ class SessionControl:
 
     @property
     def has_spark(self) -> bool:
-        """Whether Spark runs. It starts when a statement needs it."""
+        """Whether Spark is running. It starts when a statement needs it."""
         return self._session._has_spark
 
     def when_spark_starts(
@@ -54,14 +54,14 @@ class SessionControl:
         self._session._at_start_of_spark(waiting, action)
 
     def without_start_of_spark(self) -> AbstractContextManager[None]:
-        """Return a context in which statements fail if they need Spark and it does not run."""
+        """Return a context in which statements fail instead of starting Spark."""
         return self._session._without_start_of_spark()
 
     @property
     def take_interrupt(self) -> Callable[[], bool]:
-        """Callback that tells a SELECT or EXPLAIN ANALYZE on a stream to stop now.
+        """Callback that reports whether a SELECT or EXPLAIN ANALYZE on a stream should stop now.
 
-        For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
+        For programs in which Ctrl-C raises no KeyboardInterrupt in the session's thread.
         """
         return self._session._runner.explanations.take_interrupt
 
@@ -133,7 +133,7 @@ class SessionControl:
             yield place, statement
 
     def run(self, statement: Statement) -> Result:
-        """Run a statement. Errors have places in its own text.
+        """Run a statement. Error positions refer to its own text.
 
         Raises:
             SqlwinError: The statement is invalid, or fails.
@@ -146,7 +146,7 @@ class SessionControl:
         return entry.columns if isinstance(entry, TableSpec) else None
 
     def place_of(self, statement: Query | Insert) -> InProcessStep | str:
-        """Return the step that computes a batch query in this process, or why Spark has to.
+        """Return the step that computes a batch query in this process, or why Spark runs it.
 
         Raises:
             SqlwinError: The query is invalid.

@@ -37,7 +37,7 @@ _WRAPPED = frozenset(
         "MergeIntoWriter",
     }
 )
-# PySpark's errors for wrong arguments of a Python call, which are passed on unchanged
+# PySpark's errors about wrong arguments of a Python call, passed on unchanged
 _MISUSE = (AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
 _ERRORS = "_sqlwin_errors"
 _PLAIN = "_sqlwin_plain"
@@ -48,13 +48,13 @@ class Errors(Protocol):
     """Translator of Spark's errors for one statement."""
 
     def translate(self, error: BaseException) -> SqlwinError:
-        """Return sqlwin's error for an error that Spark raised."""
+        """Translate an error that Spark raised to sqlwin's."""
 
 
 def translate_errors_of(frame: DataFrame, errors: Errors) -> DataFrame:
     """Return the DataFrame with methods that raise SqlwinError where Spark fails.
 
-    DataFrames, groups and writers derived from it do so too.
+    The same applies to DataFrames, groups and writers derived from it.
 
     Args:
         frame: DataFrame of Spark or Spark Connect. It is not changed.
@@ -64,12 +64,12 @@ def translate_errors_of(frame: DataFrame, errors: Errors) -> DataFrame:
 
 
 def plain(frame: DataFrame) -> DataFrame:
-    """Return the DataFrame inside a translating one, or `frame` itself if it is a plain one."""
+    """Return the DataFrame inside a translating one, or `frame` if it is not one."""
     return cast("DataFrame", frame.__dict__.get(_PLAIN, frame))
 
 
 def _wrap(value: Any, errors: Errors) -> Any:
-    """Wrap a method's result if its methods can raise errors of Spark."""
+    """Wrap a method's result if its own methods can raise Spark's errors."""
     from pyspark.sql import DataFrame
 
     if isinstance(value, list) and value and isinstance(value[0], DataFrame):
@@ -125,7 +125,7 @@ def _translating_method(method: Callable[..., Any] | None) -> Callable[..., Any]
 
 
 def _is_failure(error: Exception) -> bool:
-    """Return whether Spark failed, as opposed to a Python call with wrong arguments."""
+    """Return whether Spark failed, rather than a Python call having wrong arguments."""
     is_of_spark = isinstance(error, (*spark_or_java_error(), ConnectionError))
     return is_of_spark and not isinstance(error, _MISUSE)
 

@@ -36,7 +36,7 @@ _OF_RUNNING = re.compile(
 
 
 def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
-    """Return whether Spark's settings are such that its analyser agrees with `output_schema`."""
+    """Return whether Spark's analyser agrees with `output_schema` under the current settings."""
     keys = settings.keys
 
     def judge() -> bool:
@@ -53,11 +53,11 @@ def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
 
 
 class SparkAnalyzer:
-    """Spark's analyser with a cache. It is not called where the result is known without it.
+    """Cached access to Spark's analyser, which is called only when necessary.
 
-    The INSERTs of a statement set ask for the same queries, as long as Spark sees the same tables.
-    Spark takes ten milliseconds to analyse a simple query, and a few hundred for the first ones of
-    a process.
+    The INSERTs of a statement set repeat queries, so results are cached while Spark's tables stay
+    the same. Spark takes ten milliseconds to analyse a simple query, and a few hundred for the
+    first ones of a process.
 
     Args:
         spark: The Spark session.
@@ -80,7 +80,7 @@ class SparkAnalyzer:
         self._columns: dict[str, Schema] = {}
 
     def forget(self) -> None:
-        """Clear the cache, because Spark's tables have changed."""
+        """Clear the cache after a change of Spark's tables."""
         self._columns.clear()
 
     def columns(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
@@ -114,9 +114,9 @@ class SparkAnalyzer:
     def _columns_of_tables(
         self, query: exp.Query, relations: Mapping[str, Schema]
     ) -> dict[str, Schema] | None:
-        """Return the columns of all tables of a query. None: Spark's analyser must be asked."""
+        """Return the columns of a query's tables, or None if only Spark's analyser knows them."""
         below: dict[str, Schema] = {}
-        # these are looked up where they are in scope
+        # CTEs are looked up in their scope.
         ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
         for table in query.find_all(exp.Table):
             if table.db:
@@ -139,7 +139,7 @@ class SparkAnalyzer:
         relations: Mapping[str, Schema],
         columns: Mapping[str, Schema] | None,
     ) -> None:
-        """Raise the error about an unknown name for which Spark need not start.
+        """Raise an error for an unknown name if it can be detected without Spark.
 
         Args:
             query: Query.
@@ -169,7 +169,7 @@ class SparkAnalyzer:
                 raise PlacedError(self.suggest_nearest_name(error), span_of(table.this))
 
     def require_table(self, name: str) -> None:
-        """Check that a table of Spark may exist.
+        """Check that a table may exist in Spark's catalog.
 
         Args:
             name: Name without a database.
@@ -181,7 +181,7 @@ class SparkAnalyzer:
             raise self.suggest_nearest_name(unknown_table_error(quote_name(name)))
 
     def may_exist(self, name: str) -> bool:
-        """Return whether a table may exist: False only if it certainly does not.
+        """Return False if a table certainly does not exist, else True.
 
         Args:
             name: Name without a database.
@@ -190,7 +190,7 @@ class SparkAnalyzer:
         return is_listed or not self._lists_all_tables()
 
     def _lists_all_tables(self) -> bool:
-        """Return whether Spark has only tables of its own list."""
+        """Return whether Spark has no tables besides those that it can list."""
         settings = settings_of(self._spark)
         return settings.get(_CATALOG, _OWN) == _OWN and is_as_usual(self._spark, settings)
 
@@ -215,7 +215,7 @@ class SparkAnalyzer:
         return error
 
     def _catalogs(self) -> list[str]:
-        """Return the configured catalogs. Spark only lists those it has used already."""
+        """Return the configured catalogs, including those that Spark has not used yet."""
         used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
         prefix = "spark.sql.catalog."
         keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]

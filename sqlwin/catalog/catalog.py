@@ -94,7 +94,7 @@ class SessionCatalog:
         spark_tables: Tables of Spark's catalog with materialized tables over them.
         analyzer: Access to Spark's analyser.
         slices: Slices of materialized tables.
-        variables: Python variables that queries name.
+        variables: Python variables that queries refer to.
         expressions: Trees of the computed columns and watermarks of tables.
         n_changes: Counter that increases with each statement and each added or dropped table.
 
@@ -118,7 +118,7 @@ class SessionCatalog:
         self._view_dataframe = view_dataframe
         self.views_in_spark = views_in_spark or SparkViews()
         self.entries = Entries()
-        # owners of storage in this process, None for tables whose rows are elsewhere
+        # Owners of storage in this process; None for tables stored elsewhere.
         self._storages: dict[Name, object] = {}
         self._changed = ChangedTables()
         self._files = FilesByName(self.describe)
@@ -144,7 +144,7 @@ class SessionCatalog:
     # -- entries -------------------------------------------------------------------------------
 
     def entry(self, name: Name) -> Entry | None:
-        """Return the entry of a name, or of the files that it represents, or None."""
+        """Return the entry for a name, also if the name stands for files, or None."""
         text = ".".join(name)
         if (changed := self._changed.find(text)) is not None:
             return changed.spec
@@ -160,7 +160,7 @@ class SessionCatalog:
         return self.entries.materialized()
 
     def _place(self, path: str) -> TablePlace:
-        """Return the place of a directory of slices.
+        """Return the place of a materialized table's directory.
 
         Raises:
             CatalogError: The location cannot hold slices.
@@ -232,7 +232,7 @@ class SessionCatalog:
             self.drop(name, entry_kind(entry), if_exists=True)
 
     def _has_changed(self, key: Name) -> None:
-        """Invalidate what Spark sees under a name, including variants with other options."""
+        """Invalidate Spark's views for a name, including its variants with other options."""
         self.n_changes += 1
         self._shown.pop(key, None)
         self._not_shown.pop(key, None)
@@ -264,7 +264,7 @@ class SessionCatalog:
         return own_names + [name for name in spark_names if name not in own_names]
 
     def is_foreign_view(self, name: str) -> bool:
-        """Return whether Spark has a temporary view of this name that no sqlwin session created."""
+        """Return whether Spark has a temporary view of this name from outside sqlwin."""
         if not is_started(self._spark):
             return False
         spark = self._spark.catalog
@@ -277,7 +277,7 @@ class SessionCatalog:
     # -- interface of the planner --------------------------------------------------------------
 
     def view(self, name: Name) -> exp.Query | None:
-        """Return a copy of the query behind a view, or None."""
+        """Return a copy of a view's query, or None if the name is not a view."""
         if self._files.view(".".join(name)) is not None:
             return None  # do not open files before the hint's options are known
         entry = self.entry(name)
@@ -305,7 +305,7 @@ class SessionCatalog:
         self._aggregates[aggregate.name.lower()] = aggregate
 
     def forget_aggregate(self, name: str) -> None:
-        """Remove an aggregate whose name is now used for something else, if it exists."""
+        """Remove an aggregate if it exists, because its name is now used for something else."""
         self._aggregates.pop(name.lower(), None)
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
@@ -343,15 +343,15 @@ class SessionCatalog:
         """Return a Parquet table of Spark's session catalog, or None if the name is unknown.
 
         Raises:
-            CatalogError: It is something else, whose new rows cannot be tracked.
+            CatalogError: New rows of this kind of table cannot be tracked.
         """
         return self.spark_tables.table(normalise_name(name))
 
     def follow(self, names: Sequence[Name]) -> None:
-        """Read the files of the Spark tables that a query names with the Arrow scan from now on.
+        """Use the Arrow scan from now on for the Spark tables that a query reads.
 
         Raises:
-            CatalogError: One of them is something else, whose new rows cannot be tracked.
+            CatalogError: New rows of one of the tables cannot be tracked.
         """
         for name in names:
             entry = self.entry(name)
@@ -361,7 +361,7 @@ class SessionCatalog:
                 self.spark_tables.follow(table)
 
     def columns_in(self, spec: TableSpec) -> tuple[TableColumn, ...]:
-        """Return the columns of a table without declared columns, from its source.
+        """Infer the columns of a table without declared columns from its source.
 
         Raises:
             SqlwinError: The source cannot be read.
@@ -376,16 +376,16 @@ class SessionCatalog:
         return columns_of(rows.schema)
 
     def is_files(self, entry: Entry) -> bool:
-        """Return whether an entry is files by path, which are read in their current state."""
+        """Return whether an entry is a path to files, which each statement inspects again."""
         return isinstance(entry, TableSpec) and self._files.view(entry.name) is not None
 
     @property
     def file_notes(self) -> tuple[str, ...]:
-        """Return notes on files of this statement that are missing or not certain."""
+        """Return notes on this statement's files that are missing or whose types are uncertain."""
         return (*self._files.notes, *self._unwritten.values())
 
     def is_changed_table(self, name: str) -> bool:
-        """Return whether a Spark name only exists for some statement.
+        """Return whether a Spark name exists only within a statement.
 
         Such a table has changed options, is files by path, or rows that are only stored as slices.
         """
@@ -398,7 +398,7 @@ class SessionCatalog:
         return None if table is None else table.connector
 
     def versions(self, name: Name) -> VersionedTable | None:
-        """Return what a session table declares about versions. See `planner.catalog.Catalog`."""
+        """Return the declaration of a versioned session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None:
             return None
@@ -441,7 +441,7 @@ class SessionCatalog:
         return _spark_name(key)
 
     def shown_relation(self, name: Name) -> str | None:
-        """Return the name of `relation` for a table that Spark sees now."""
+        """Create Spark's view of a table now, and return its name as in `relation`."""
         relation = self.relation(name)
         self.show_statement_tables()
         return relation
@@ -457,7 +457,7 @@ class SessionCatalog:
         return certain_columns(entry, lambda path: resolve(self._spark, path))
 
     def start_spark(self) -> None:
-        """Start Spark, for code that uses the Spark of the process rather than the session's."""
+        """Start Spark for code that uses the process's Spark instead of the session's."""
         start_spark(self._spark)
 
     def _is_sparks(self, name: str) -> bool:
@@ -468,7 +468,7 @@ class SessionCatalog:
             return False
 
     def stream(self, name: Name) -> StreamTable | None:
-        """Return the stream that a name refers to in this statement.
+        """Return the stream with this name in the current statement.
 
         See `planner.catalog.Catalog`.
         """
@@ -620,19 +620,19 @@ class SessionCatalog:
             self.start_statement(mode, per_split=per_split, idle_advance_us=idle_advance_us)
 
     def show_all(self, words: set[str]) -> None:
-        """Show Spark every session table and view whose name is among a statement's words."""
+        """Create Spark views for all session tables and views whose names occur in a statement."""
         for key, entry in self.entries.by_name.items():
             if key[-1] in words:
                 self._show(key, entry)
 
     def show_statement_tables(self) -> None:
-        """Show Spark the tables that the statement's plans name."""
+        """Create Spark views for the tables in the statement's plans."""
         for key, (entry, _) in list(self._not_shown.items()):
             self._show(key, entry)
             self._not_shown.pop(key, None)
 
     def _show(self, key: Name, entry: Entry) -> None:
-        """Create the temporary view of an entry, unless Spark sees it already."""
+        """Create an entry's temporary view unless it exists already."""
         view = _spark_name(key)
         if key in self._shown and self.views_in_spark.is_of(view, self):
             return
@@ -656,7 +656,7 @@ class SessionCatalog:
         self._shown[key] = dataframe
 
     def _schema_of_view(self, view: str) -> Schema | None:
-        """Return the columns of a table or view of this statement by Spark's name for it."""
+        """Return the columns of a table or view of this statement, given Spark's name for it."""
         for key, (_, columns) in self._not_shown.items():
             if _spark_name(key) == view.lower():
                 return columns

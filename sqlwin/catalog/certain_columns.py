@@ -1,4 +1,4 @@
-"""Columns of tables of files, where Spark is certain to read the same."""
+"""Columns of tables of files for which Spark certainly finds the same columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runtime.spec.scan import ScanFile
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 
-# With more files, Spark reads fewer footers than would have to be compared here
+# With more files, Spark samples the footers, and all of them would have to be compared
 _MOST_FILES = 256
 _DECLARED = frozenset(
     "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
@@ -49,7 +49,7 @@ _JSON_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long":
 
 
 def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | None:
-    """Return the columns with which Spark reads a table of local files. None: only Spark knows.
+    """Return the columns with which Spark reads a table of local files. None: only Spark can tell.
 
     Args:
         spec: Table, with or without declared columns.
@@ -100,7 +100,7 @@ def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | 
 
 
 def _columns_of_file(path: str, *, is_declared: bool) -> Schema | None:
-    """Return the columns of a Parquet file. None: only Spark knows them.
+    """Return the columns of a Parquet file. None: only Spark can tell.
 
     Unless they are declared, Spark uses the schema that it stored in the file.
     """
@@ -122,7 +122,7 @@ def _columns_of_file(path: str, *, is_declared: bool) -> Schema | None:
 
 
 def _columns_of_json(text: bytes) -> Schema | None:
-    """Return the columns of a schema stored by Spark, or None if it contains more than that."""
+    """Return the columns of a schema stored by Spark, or None if it has unsupported parts."""
     try:
         fields: list[dict[str, Any]] = json.loads(text)["fields"]
         if any(field["metadata"] or not isinstance(field["type"], str) for field in fields):
@@ -139,7 +139,7 @@ def _type_of_arrow(type_: pa.DataType) -> str | None:
 
 
 def _spark_type(type_: str) -> str | None:
-    """Return Spark's spelling of a type in CREATE TABLE. None: it is not in the list."""
+    """Return Spark's spelling of a type in CREATE TABLE, or None for an unlisted type."""
     text = type_.lower()
     decimal = _DECIMAL.fullmatch(text)
     if decimal is not None:

@@ -1,4 +1,4 @@
-"""Lookup of columns that Python code names."""
+"""Column lookup for names from Python code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def required_column(schema: Schema, name: str, hint: str | None = None) -> Column:
-    """Return the column of a name, ignoring case.
+    """Return the column with a given name, ignoring case.
 
     Raises:
-        AnalysisError: It does not exist. Suggests a similar name, else uses `hint`.
+        AnalysisError: The column does not exist. The hint is a similar name, or else `hint`.
     """
     match = column_named(schema, name)
     if match is not None:
@@ -33,7 +33,7 @@ def check_time_column(schema: Schema, time_column: str) -> None:
     """Check that windows can be assigned by a column.
 
     Raises:
-        AnalysisError: It does not exist, or is not a TIMESTAMP.
+        AnalysisError: The column does not exist or is not a TIMESTAMP.
     """
     times = [column.name for column in schema if is_timestamp(column.type)]
     hint = (
@@ -51,7 +51,7 @@ def output_columns(ddl: str) -> StructType:
     """Parse the columns of a DDL text.
 
     Raises:
-        AnalysisError: It is not valid.
+        AnalysisError: The DDL is not valid.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType

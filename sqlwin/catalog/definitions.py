@@ -57,7 +57,7 @@ _INSTEAD = {
 
 
 class Definitions:
-    """Adds tables and views to a session's catalog."""
+    """Runner of CREATE TABLE and CREATE VIEW, which add to a session's catalog."""
 
     def __init__(self, catalog: SessionCatalog) -> None:
         self._catalog = catalog
@@ -68,8 +68,8 @@ class Definitions:
         """Add a session table, which CREATE TABLE AS fills with `rows`; return a message and notes.
 
         Raises:
-            CatalogError: The name is taken, an option is missing, unknown or invalid, or the table
-                is to be filled but is only a source.
+            CatalogError: The name is taken, an option is missing, unknown or invalid, or the
+                connector of a table to fill cannot write.
         """
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
@@ -95,7 +95,7 @@ class Definitions:
         return message, (*notes, *idle_notes(spec)) if message == _ADDED else ()
 
     def filled_table(self, statement: CreateTable, rows: StructType) -> TableSpec:
-        """Return the table that CREATE TABLE AS creates for rows, without creating it."""
+        """Build the table of CREATE TABLE AS without adding it to the catalog."""
         return self._spec(statement, rows)
 
     def create_view(self, statement: CreateView) -> str:
@@ -119,7 +119,7 @@ class Definitions:
         return _ADDED if added else f"`{name}` already exists, nothing to do"
 
     def _refuse_spark_view(self, statement: Create) -> None:
-        """Check that the session table's temporary view would not hide another one in Spark."""
+        """Check that the new session table would not hide a temporary view in Spark."""
         name, is_allowed = statement.name, statement.if_not_exists or statement.or_replace
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
             return
@@ -169,12 +169,12 @@ class Definitions:
         return spec, notes
 
     def _fault_in_names(self, spec: TableSpec) -> NameFault | None:
-        """Return the error about columns that the clauses of a table name, or None."""
+        """Return an error about columns named in the clauses of a table, or None."""
         tree_of = self._catalog.expressions.tree
         return fault_in_names(spec.columns, _used_names(spec), spec.watermark, tree_of)
 
     def _check_names(self, spec: TableSpec) -> None:
-        """Check that the clauses of a table name existing columns.
+        """Check that the clauses of a table refer to existing columns.
 
         Raises:
             AnalysisError: A clause names an unknown column.
@@ -187,12 +187,12 @@ class Definitions:
     def _detect(
         self, spec: TableSpec, *, may_lack_files: bool
     ) -> tuple[TableSpec, tuple[str, ...]]:
-        """Add the columns or the format of the files to a table; return notes about them too."""
+        """Add detected columns or a detected format to a table, and return it with notes."""
         try:
             detected = self._catalog.describe(replace(spec, columns=()))
         except SqlwinError as error:
             if spec.columns or may_lack_files:
-                return spec, ()  # files are added later, so the format must be specified
+                return spec, ()  # files are added later, so they cannot be inspected for the format
             raise error.about(f"table `{spec.name}`", spec.name) from error
         options = detected.spec.options
         if spec.columns:
@@ -264,7 +264,7 @@ class Definitions:
 
 
 def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
-    """Return pairs of a clause and the column it names, ending with the watermark."""
+    """Return pairs of clause and column name for all clauses; the watermark comes last."""
     uses = [("PRIMARY KEY", name) for name in spec.primary_key]
     uses += [("PARTITIONED BY", name) for name in spec.partitioned_by]
     if spec.watermark is not None:
@@ -273,12 +273,12 @@ def _used_names(spec: TableSpec) -> list[tuple[str, str]]:
 
 
 def is_of_files(spec: TableSpec) -> bool:
-    """Return whether a table consists of files at a given path."""
+    """Return whether a table is a set of files with a path."""
     return spec.connector.lower() == "filesystem" and bool(spec.option_map.get("path"))
 
 
 def _options_by_name(options: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the options as a dict. Names of the common options are in lower case."""
+    """Return the options as a dict, with the common options' names in lower case."""
     lower_names = [name.lower() for name, _ in options]
     common = {name for name in _COMMON if lower_names.count(name) == 1}
     return {name.lower() if name.lower() in common else name: value for name, value in options}
@@ -291,7 +291,7 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
 
 
 def _not_copied(name: Name, entry: Entry) -> CatalogError:
-    """Return the error for LIKE of something that is not a table of CREATE TABLE ... WITH."""
+    """Return the error for LIKE with anything but a table of CREATE TABLE ... WITH."""
     text = ".".join(name)
     kind = entry_kind(entry).lower()
     return CatalogError(
@@ -308,7 +308,7 @@ def refuse_session_table(catalog: SessionCatalog, statement: Statement) -> None:
     the view instead of the table.
 
     Raises:
-        CatalogError: The statement is about one of the session's tables.
+        CatalogError: The statement would change a table or view of this session.
     """
     text, tokens = statement.text, statement.tokens
     upper = [token.text.upper() for token in tokens]

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]
-# A view below a materialized table: its name, query and column names
+# A view between a materialized table and its base table: name, query, column names
 KeptView = tuple[Name, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class View:
-    """A view: its query as a tree and as text."""
+    """A view, with its query as a tree and as text."""
 
     name: Name
     query: exp.Query
@@ -39,7 +39,7 @@ class View:
     comment: str | None = None
 
     def of_columns(self, query: exp.Query) -> exp.Query:
-        """Return a modified copy of the view's query with the view's column names.
+        """Return a copy of the view's query that outputs the view's column names.
 
         Source positions are removed.
         """
@@ -59,7 +59,7 @@ class LoweredWindows(Protocol):
 
     @property
     def sources(self) -> tuple[TableSpec | Registered, ...]:
-        """Return the streams that they read."""
+        """Return the streams that the windows read."""
 
     @property
     def step(self) -> StreamRowsStep:
@@ -67,17 +67,17 @@ class LoweredWindows(Protocol):
 
     @property
     def source_names(self) -> tuple[str, ...]:
-        """Return the names of the sources whose watermarks they wait for."""
+        """Return the names of the sources whose watermarks the windows wait for."""
 
     @property
     def state_dependencies(self) -> str:
-        """Return what their state depends on, as JSON."""
+        """Return everything that the windows' state depends on, as JSON."""
 
     def may_be_idle(self, options: StreamOptions) -> bool:
-        """Return whether their sources can be idle, so that they need processing time."""
+        """Return whether the sources can be idle, so that the windows need processing time."""
 
     def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
-        """Return their results, with the stream's options and the operator's number."""
+        """Return the results as a streaming DataFrame."""
 
 
 class StreamOfWindows(Protocol):
@@ -119,7 +119,7 @@ class Definition:
         partitioned_by: Columns of PARTITIONED BY.
         freshness: FRESHNESS, or "".
         comment: COMMENT, if any.
-        refresh_mode: `FULL`: its rows are those in the base table's files. `CONTINUOUS`: rows are
+        refresh_mode: `FULL`: a refresh reads the base table's files. `CONTINUOUS`: rows are
             added by INSERT.
         columns: For CONTINUOUS, the columns of the base table.
         options: Options besides 'path'.
@@ -170,7 +170,7 @@ def entry_name(entry: Entry) -> Name:
 
 
 def name_parts(name: str) -> Name:
-    """Split a table name into parts. Files by path have one part."""
+    """Split a table name into parts. A path to files is a single part."""
     return tuple(name.split(".")) if path_of_files(name) is None else (name,)
 
 
@@ -213,7 +213,7 @@ class Entries:
         self.by_name: Mapping[Name, Entry] = {}
 
     def get(self, name: Name) -> Entry | None:
-        """Return the entry of a name, or None."""
+        """Return the entry with a name, or None."""
         return self.by_name.get(normalise_name(name))
 
     def put(self, name: Name, entry: Entry) -> None:
@@ -221,7 +221,7 @@ class Entries:
         self.by_name = {**self.by_name, normalise_name(name): entry}
 
     def remove(self, name: Name) -> None:
-        """Remove the entry of a name."""
+        """Remove the entry with a name."""
         key = normalise_name(name)
         self.by_name = {other: entry for other, entry in self.by_name.items() if other != key}
 

@@ -94,14 +94,14 @@ def describe_remote_files(spec: TableSpec) -> DetectionResult:
 
 @dataclass(frozen=True)
 class _Named:
-    """Files as statements name them: path and options."""
+    """Files as written in a statement: path and options."""
 
     path: str
     options: tuple[tuple[str, str], ...] = ()
 
 
 class FilesByName:
-    """Tables of files, by the names that the parser assigns.
+    """Tables of files by the names that the parser assigned to their paths.
 
     Files are inspected once per statement, because they may change before the next one.
 
@@ -113,11 +113,11 @@ class FilesByName:
         self._describe = describe
         self._named: dict[str, _Named] = {}
         self._found: dict[str, DetectionResult] = {}
-        # names by the names under which Spark reads them
+        # parser's names by the names under which Spark reads the files
         self._views: dict[str, str] = {}
 
     def start_statement(self) -> None:
-        """Begin a statement. Files are inspected again."""
+        """Begin a statement, for which files are inspected again."""
         self._found.clear()
         if len(self._named) > _MOST_REMEMBERED:
             self._named.clear()
@@ -132,10 +132,10 @@ class FilesByName:
         )
 
     def table(self, name: str) -> TableSpec | None:
-        """Return the table of a name or of Spark's name for it. None: it does not name files.
+        """Return the table for the parser's or Spark's name of files, or None for other names.
 
         Raises:
-            SqlwinError: The files do not exist or do not form a table.
+            SqlwinError: The files do not exist, or their columns differ.
         """
         name = self._views.get(name.lower(), name)
         named = self._entry_of(name)
@@ -150,7 +150,7 @@ class FilesByName:
         return self._found[name].spec
 
     def with_options(self, name: str, options: Sequence[tuple[str, str]]) -> str:
-        """Return the name of the same files with some options.
+        """Return the name of the same files with some options changed.
 
         Raises:
             CatalogError: An option does not apply to files by path.
@@ -187,7 +187,7 @@ class FilesByName:
 
     @contextmanager
     def naming_files_by_path(self, name: str) -> Iterator[None]:
-        """Within the block, make errors name files by path instead of as a table."""
+        """Let errors in the block name the files' path instead of the table."""
         try:
             yield
         except SqlwinError as error:
@@ -239,18 +239,18 @@ def _path_options(path: str) -> tuple[tuple[str, str], ...]:
 
 
 class StatesByName:
-    """State by the names that statements give it; see `planner.sql.nodes.name_of_state`."""
+    """State tables by the names that statements use; see `planner.sql.nodes.name_of_state`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._found: dict[str, Registered] = {}
 
     def start_statement(self) -> None:
-        """Begin a statement. State is read again, because streams may have progressed."""
+        """Begin a statement, for which state is read again."""
         self._found.clear()
 
     def rows(self, name: str) -> Registered | None:
-        """Return the rows of a state, or None if the name does not represent state.
+        """Return the rows of a state table, or None for other names.
 
         Raises:
             SqlwinError: The state does not exist or cannot be read.
@@ -270,14 +270,14 @@ class StatesByName:
         return self._found[name]
 
     def view(self, name: str) -> str | None:
-        """Return the name under which Spark reads a state, or None if it is not state."""
+        """Return the name under which Spark reads a state table, or None for other names."""
         if state_of_name(name) is None:
             return None
         return f"state_{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def refuse_remote_state(spark: SparkSession) -> None:
-    """Reject reading state over Spark Connect, where the driver's files are out of reach.
+    """Reject reading state over Spark Connect, which has no access to the driver's files.
 
     Raises:
         SetupError: The session uses Spark Connect.

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: the contents of a session as small text tables."""
+"""SHOW and DESCRIBE results for session objects, as small text tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def show_tables(
     lower_names = {name.lower() for name in views + tables}
     others = [
         t.name
-        for t in (spark.catalog.listTables() if is_started(spark) else ())  # a new Spark has none
+        # a Spark that has not started has no tables
+        for t in (spark.catalog.listTables() if is_started(spark) else ())
         if t.name.lower() not in lower_names
         and not catalog.is_changed_table(t.name)
         and (not is_views or t.tableType in ("VIEW", "TEMPORARY"))
@@ -68,7 +69,7 @@ def show_tables(
 def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
     """Return the names of the window functions and of all Spark functions.
 
-    Before Spark has started, nobody can have added functions to its own.
+    Before Spark starts, the built-in functions are the only ones.
     """
     from sqlwin.catalog.spark_functions import NAMES, VERSION
 
@@ -115,7 +116,7 @@ def show_create_table(
 ) -> pa.Table:
     """Return a statement that recreates a session table or view, without secrets.
 
-    Files by path become a table with everything that was detected.
+    Files by path become a table with all detected columns and options.
 
     Args:
         catalog: Tables of the session.
@@ -192,7 +193,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
 
 
 def type_text(type_: str) -> str:
-    """Return a type in upper case, except for field names."""
+    """Return a type in upper case, keeping the case of field names."""
     return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
 
 

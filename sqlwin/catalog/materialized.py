@@ -128,7 +128,7 @@ class OpenTables:
             try:
                 stored = self.stored(entry.path, name)
             except SqlwinError as error:
-                # The rows can still be read from the base table.
+                # Queries can still read the base table.
                 tables.append(f"{name}: {error.message}")
                 continue
             is_base = stored.form.base in bases and self.other_table(entry.definition) is None
@@ -172,7 +172,7 @@ class OpenTables:
             sum(file.n_rows for file in slice_files),
             sum(file.n_bytes for file in slice_files),
         )
-        # Inserted rows are stored nowhere else.
+        # Inserted rows exist only in the slices.
         if columns is None or table.is_inserted:
             return files
         stored = self.stored(table.path, table.name)
@@ -198,7 +198,7 @@ class OpenTables:
     def other_table(self, definition: Definition) -> str | None:
         """Return the name of a table or view that differs between this session and the definition.
 
-        None without a difference. A table that is in neither does not count.
+        Return None if there is no difference. Tables that neither has are ignored.
         """
         for table in definition.tables:
             entry = self._entry_of(table)
@@ -213,14 +213,14 @@ class OpenTables:
         return None
 
     def _entry_of(self, table: TableSpec) -> Entry | None:
-        """Return this session's entry for a table of a definition, or None."""
+        """Return this session's entry for a table in a definition, or None."""
         entry = self._catalog.entry(entry_name(table))
         if entry is not None or table.connector != SPARK_TABLE:
             return entry
         return self._catalog.spark_table(entry_name(table))
 
     def _is_called(self, table: TableSpec, base: str) -> bool:
-        """Return whether a lower-case name refers to a table of a definition."""
+        """Return whether a lower-case name refers to a table in a definition."""
         if table.name.lower() == base or table.connector != SPARK_TABLE:
             return table.name.lower() == base
         name = tuple(base.split("."))
@@ -233,7 +233,7 @@ class OpenTables:
         return other is not None and full_name(other) == full_name(table)
 
     def check_tables(self, entry: MaterializedTable) -> None:
-        """Check that a materialized table's tables are the same in this session.
+        """Check that this session defines a materialized table's tables in the same way.
 
         Raises:
             CatalogError: A table differs.
@@ -250,10 +250,10 @@ class OpenTables:
             )
 
     def check_tables_exist(self, name: Name, definition: Definition) -> None:
-        """Check that every table of a materialized table is in this session or in its definition.
+        """Check that the session or the definition has every table of a materialized table.
 
         Raises:
-            CatalogError: A table is in neither.
+            CatalogError: Neither has a table.
         """
         for table in definition.tables:
             if not _is_session_table(table) or self._entry_of(table) is not None:
@@ -272,7 +272,7 @@ class OpenTables:
     def stored_tables(
         self, names: Sequence[Name]
     ) -> tuple[tuple[TableSpec, ...], tuple[KeptView, ...]]:
-        """Return the tables that a query names, with absolute paths, and the views in between.
+        """Return the tables of a query, with absolute paths, and the views that lead to them.
 
         Raises:
             CatalogError: A table is neither from CREATE TABLE ... WITH, nor a Parquet table of
@@ -301,7 +301,7 @@ class OpenTables:
         return tuple(tables.values()), tuple(views.values())
 
     def absolute(self, table: TableSpec) -> TableSpec:
-        """Return a table with a path that is independent of the working directory."""
+        """Return a table whose path does not depend on the working directory."""
         if table.connector == SPARK_TABLE:
             return table
         options = (
@@ -327,19 +327,19 @@ class OpenTables:
 
 
 def masked_option(table: TableSpec) -> str | None:
-    """Return the first secret option of a table, which its definition does not contain."""
+    """Return the first secret option of a table, which definitions omit."""
     return next((key for key, value in table.options if MASKED in value), None)
 
 
 def tables_of(query: exp.Expr) -> list[Name]:
-    """Return the names of tables in a query, except those defined by its WITH."""
+    """Return the names of tables in a query, without CTEs."""
     ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     names = {tuple(part.name for part in table.parts) for table in query.find_all(exp.Table)}
     return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
 
 
 def rows_of(entry: MaterializedTable) -> TableSpec:
-    """Return the table that represents the rows inserted into a materialized table.
+    """Return the table that stands for the rows inserted into a materialized table.
 
     The rows themselves are not stored.
     """
@@ -405,12 +405,12 @@ def directories_in(place: TablePlace) -> list[str]:
 
 
 def _is_session_table(table: TableSpec) -> bool:
-    """Return whether the session must define a table, because no definition contains it."""
+    """Return whether the session has to define a table because definitions cannot contain it."""
     return table.connector == SPARK_TABLE or masked_option(table) is not None
 
 
 def _tail(source: ScanSource, paths: set[str], share: float) -> ScanSource | None:
-    """Return some files of a table with about this share of its rows, or None."""
+    """Return files of a table with about this share of its rows, or None."""
     if not paths:
         return None
     return replace(

@@ -1,4 +1,4 @@
-"""Registration of stored materialized tables in a session's catalog."""
+"""Registration of existing materialized tables in a session's catalog."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ChangedTable:
 class ChangedTables:
     """Tables of a session with options overridden by statements.
 
-    They are kept as long as the table itself, because later statements may use the same options.
+    They live as long as the original table, because later statements may use the same options.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class ChangedTables:
     def add(
         self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]], mask: Mask
     ) -> ChangedTable:
-        """Register a variant of a table, which Spark reads as `view`, with other options.
+        """Register a variant of a table with other options. Spark reads the table as `view`.
 
         Values that the mask hides are not part of its name.
 
@@ -84,15 +84,15 @@ class ChangedTables:
         view_name = f"{view}__options_{digest}"
         other = self._by_name.get(name.lower())
         if other is not None and other.view != view_name:
-            # equal but for masked values
+            # equal except for masked values
             name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
         table = ChangedTable(replace(changed, name=name), view_name, view)
-        # Spark's text refers to the view.
+        # Spark's SQL text refers to the view.
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 
     def find(self, name: str) -> ChangedTable | None:
-        """Return the variant by its name with the options or by its view, or None."""
+        """Return the variant with this name (including options) or view, or None."""
         return self._by_name.get(name.lower())
 
     def has_view(self, name: str) -> bool:
@@ -101,7 +101,7 @@ class ChangedTables:
         return table is not None and table.view == name.lower()
 
     def forget(self, view: str) -> list[str]:
-        """Remove the variants of the table `view`; return Spark's names for them."""
+        """Remove the variants of the table `view` and return Spark's names for them."""
         forgotten = [name for name, changed in self._by_name.items() if changed.base == view]
         views = {self._by_name.pop(name).view for name in forgotten}
         return sorted(views)
@@ -132,8 +132,8 @@ def hint_notes(
     """Return notes about the hints of a statement that have no effect.
 
     Args:
-        query: The query as parsed.
-        table_named: Function that returns the session's table or view of a name.
+        query: The parsed query.
+        table_named: Function that looks up a table or view of the session.
     """
     left_out: dict[str, None] = {}
     notes: list[str] = []

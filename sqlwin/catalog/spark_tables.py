@@ -1,7 +1,7 @@
-"""Parquet tables of Spark's session catalog that the Arrow scan reads, for their slices.
+"""Parquet tables of Spark's session catalog whose files the Arrow scan reads for slices.
 
-A refresh must read the same files as Spark. If the catalog tracks a table's partitions, these are
-the files of the partitions, otherwise all files in the table's directory.
+A refresh must read the same files as Spark: the files of the partitions if the catalog tracks
+partitions, otherwise all files in the table's directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LAKES = ("delta", "iceberg")
 
 
 class SparkTables:
-    """Tables of Spark's catalog below the materialized tables of a session."""
+    """Tables of Spark's catalog that materialized tables read."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -48,7 +48,7 @@ class SparkTables:
         self._tables.clear()
 
     def follow(self, table: TableSpec) -> None:
-        """Read the files of a table with the Arrow scan from now on."""
+        """Use the Arrow scan for a table's files from now on."""
         self._followed.add(full_name(table))
 
     def followed_table(self, name: Name) -> TableSpec | None:
@@ -103,7 +103,8 @@ class SparkTables:
         """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
         options = table.option_map
         path = options[_PATH]
-        # Ask Spark first: a file added in between is then left out rather than read inconsistently.
+        # List Spark's files first: a file added in between is then skipped rather than read
+        # inconsistently.
         partition_files = (
             self._files_of_partitions(table) if options[_TRACKED] == _CATALOG else None
         )
@@ -140,7 +141,7 @@ class SparkTables:
         files = [_plain_uri(uri) for uri in self._spark.table(called).inputFiles()]
         partitions = {row[0] for row in self._spark.sql(f"SHOW PARTITIONS {called}").collect()}
         for file in files:
-            # A partition may be anywhere, even in another partition's directory.
+            # A partition can be anywhere, even inside another partition's directory.
             is_below = file.startswith(f"{root}/")
             if not is_below or "/".join(_directories(file, root)) not in partitions:
                 return f"the partition of file {file} is outside the table's directory {root}"
@@ -160,7 +161,7 @@ def full_name(table: TableSpec) -> str:
 
 
 def table_from_description(name: str, description: Mapping[str, Any]) -> TableSpec:
-    """Build a table from the description in Spark's catalog.
+    """Build a table from its description in Spark's catalog.
 
     Raises:
         CatalogError: Its files are not Parquet.

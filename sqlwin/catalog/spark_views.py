@@ -25,9 +25,9 @@ _IDENTITY = "sqlwin.session.identity"
 
 
 class SparkViews:
-    """Lock of a Spark session, and the owners of its temporary views.
+    """Lock of a Spark session and owners of its temporary views.
 
-    A context manager that holds the lock, which is reentrant.
+    Context manager that holds the reentrant lock.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ _of_sessions_lock = threading.Lock()
 def spark_views(spark: SparkSession) -> SparkViews:
     """Return the Spark session's view registry, shared by all callers.
 
-    A session that starts on demand is a new one, which nobody else uses yet.
+    A session that starts on demand is new, so nothing else uses it yet.
     """
     if is_started(spark):
         return _register(spark, SparkViews())
@@ -102,7 +102,7 @@ def spark_views(spark: SparkSession) -> SparkViews:
 
 
 def _register(spark: SparkSession, new: SparkViews) -> SparkViews:
-    """Return the registry of a running Spark session, `new` if it has none yet."""
+    """Return the registry of a running Spark session, which becomes `new` if it had none."""
     with _of_sessions_lock:
         identity = spark.conf.get(_IDENTITY, None)
         if identity is None:

@@ -1,4 +1,4 @@
-"""Hints for unknown columns of files by path: the columns that the files have."""
+"""Hints for unknown columns of files by path: the columns in the files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: Session
 
     Args:
         error: The error. Its hint changes if it is about a column of files.
-        query: The query as parsed.
+        query: The parsed query.
         catalog: Catalog with the files.
     """
     if error.kind not in _UNKNOWN or error.subject is None:
@@ -49,7 +49,7 @@ def _files_in(
         if path_of_files(table.name) is None:
             continue
         if selects and not any(table.find_ancestor(exp.Select) is select for select in selects):
-            continue  # the column is read from another query
+            continue  # the column comes from another query
         name: tuple[str, ...] = (table.name,)
         if (options := table.meta.get(TABLE_OPTIONS)) is not None:
             name = catalog.with_options(name, options.pairs)
@@ -59,7 +59,7 @@ def _files_in(
 
 
 def _list(columns: tuple[TableColumn, ...]) -> str:
-    """List columns with types. If there are many, list all times and the first others."""
+    """List columns with types. A long list has all times and the first other columns."""
     n_others = _MOST_COLUMNS - sum(map(_is_time, columns))
     shown = []
     for column in columns:

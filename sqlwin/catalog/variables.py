@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def no_variable(_: str) -> DataFrame | None:
-    """Return None: there are no variables."""
+    """Return None, as if there were no variables."""
     return None
 
 
 class Variables:
-    """Variables that a statement reads, converted once per statement.
+    """Python variables that a statement reads, converted once per statement.
 
     A later statement converts them again, because the program may have changed their rows.
 
     Attributes:
-        find: Function that returns the rows of a variable, or None if no variable of that name has
-            rows.
+        find: Function that returns the rows of a variable, or None if there is no such variable or
+            it has no rows.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Variables:
         return self._entries[variable]
 
     def start_statement(self) -> list[Name]:
-        """Forget the rows, and return the names that the last statement read."""
+        """Clear the cache, and return the names that the last statement read."""
         names = [entry.name for entry in self._entries.values() if entry is not None]
         self._entries.clear()
         return names

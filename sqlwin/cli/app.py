@@ -42,7 +42,7 @@ _OBJECTS_OF_A_COLLECTION = 50_000
 
 
 def _postpone_collections() -> None:
-    """Let short commands end before garbage is first collected.
+    """Let short commands exit before the first garbage collection.
 
     Modules and plans live as long as the process. Visiting them takes a tenth of a short command's
     time, and up to a second at its end.

@@ -19,7 +19,7 @@ from sqlwin.engine.place import idle_seconds
 def run_in_engine(
     options: dict[str, Any], scripts: Sequence[Script], *, starts: bool = True
 ) -> None:
-    """Run the current command in the engine and exit. Return if it has to run here.
+    """Run the current command in the engine and exit. Return if it has to run in this process.
 
     Args:
         options: Options of the command.
@@ -53,7 +53,7 @@ def _starting_bar(no_progress: bool) -> Iterator[None]:
 
 
 def _say_left() -> None:
-    """Print a note that Spark keeps running, which users do not expect of a command."""
+    """Print a note that Spark keeps running, which users do not expect after a command."""
     click.echo(
         "note: Spark keeps running in the background for later commands, until it is idle for "
         f"{_time(idle_seconds())} (stop it with `sqlwin engine stop`, disable it with "

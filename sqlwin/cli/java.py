@@ -1,4 +1,4 @@
-"""Decides whether a command starts Java before it has planned its statements."""
+"""Prediction whether a command needs Java, made before its statements are planned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TABLE_AS = re.compile(
 _COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'|`[^`]*`|\"[^\"]*\"")
 _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
-# Words before a parenthesis in queries that this process may compute
+# Words that may precede a parenthesis in queries computed in this process
 _COMPUTED = frozenset(
     """
     tumble hop cumulate session descriptor table read_csv read_json read_parquet
@@ -50,9 +50,9 @@ _COMPUTED = frozenset(
 
 
 def may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
-    """Return whether scripts look as if this process answered them, so that Java can wait.
+    """Return whether scripts look as if this process could run them without Java.
 
-    Spark starts when a statement needs it in either case. A wrong guess costs a second.
+    Spark starts on demand in either case. A wrong guess costs a second.
 
     Args:
         scripts: Scripts to run.
@@ -70,7 +70,7 @@ def may_need_no_spark(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
 
 
 def _may_be_computed(statement: str) -> bool:
-    """Return whether a statement calls only functions that this process may compute."""
+    """Return whether a statement calls only functions that can be computed in this process."""
     is_definition = statement[:6].lower() == "create" and " view" not in statement[:40].lower()
     if is_definition and not _TABLE_AS.match(statement):
         return True  # types and options, no calls

@@ -81,7 +81,7 @@ def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def with_spark_options(command: Command) -> Command:
-    """Add the options shared by all commands that start Spark: master and settings."""
+    """Add the options of all commands that start Spark: master and settings."""
     return _decorate(
         command,
         click.option(
@@ -140,7 +140,7 @@ def _configuration(spark: Mapping[str, Any]) -> dict[str, str]:
 
 
 def sql_options(command: Command) -> Command:
-    """Add the options shared by all commands that run SQL: sources, Spark and settings."""
+    """Add the options of all commands that run SQL: sources, Spark and settings."""
     return _decorate(
         command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
@@ -204,7 +204,7 @@ page_option = click.option(
 
 
 def serve_page(session: Session, port: int | None) -> None:
-    """Serve the page of a session if the user asked for it, and print its address."""
+    """Serve the session's page if requested, and print its address."""
     if port is None:
         return
     page = session.ui(None if port == ANY_PORT else port)

@@ -98,7 +98,7 @@ class ScriptPresenter:
             started = time.monotonic()
 
     def _show(self, result: Result, started: float) -> None:
-        """Show a result. `started` is the start of its statement (`time.monotonic`)."""
+        """Show a result. `started` is the statement's start time (`time.monotonic`)."""
         match result:
             case MessageResult():
                 click.echo(result.message, err=True)
@@ -138,7 +138,7 @@ class ScriptPresenter:
         click.echo(f"{count_text(self._n_rows, 'rows')} {where}", err=True)
 
     def _separate(self, result: Result) -> bool:
-        """Begin a result. Return whether its rows continue the last result without a header."""
+        """Begin a result. Return whether its rows continue the previous result without a header."""
         columns = ["plan"] if isinstance(result, ExplainResult) else result.columns
         before, self._columns = self._columns, columns
         self._n_results += 1
@@ -303,7 +303,7 @@ def open_session(
 
 
 def _end(session: Session, *, has_spark: bool) -> None:
-    """Close a session whose process ends now."""
+    """Close the session before the process exits."""
     from runtime.spark.jvm.process import let_jvm_end
 
     # Stopping Spark takes a second, so let it end with the process. But streams have to finish
@@ -313,7 +313,7 @@ def _end(session: Session, *, has_spark: bool) -> None:
     if has_spark:
         from runtime.spark.jvm.class_archive import make_missing
 
-        # For the next start, after this command has shown its results
+        # Prepare the next start, now that this command has shown its results.
         make_missing()
 
 
@@ -325,7 +325,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
     Args:
         session: Session whose jobs to cancel.
         group: Job group of this thread, cancelled until `is_over`: see `cancel_until`.
-        is_over: Returns whether this thread has ended.
+        is_over: Returns whether this thread's work has ended.
     """
     if session.streams.may_run or not SessionControl(session).has_spark:
         return
@@ -352,7 +352,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
 
 
 def _use_utf8(stream: object) -> None:
-    """Make a pipe UTF-8 in any locale. A terminal shows `?` for characters that it lacks."""
+    """Write UTF-8 to pipes in any locale. A terminal shows `?` for characters that it lacks."""
     if not isinstance(stream, io.TextIOWrapper) or stream.encoding.lower() in ("utf-8", "utf8"):
         return
     if stream.isatty():

@@ -124,7 +124,7 @@ def serve(
 
 
 def _run(control: SessionControl, script: Script) -> None:
-    """Run a script and print the messages of its statements. Rows of queries are not computed."""
+    """Run a script and print its messages without computing the rows of queries."""
     for result in control.run_script(script.source, script.file, script.params):
         if result.message:
             click.echo(result.message, err=True)
@@ -133,7 +133,7 @@ def _run(control: SessionControl, script: Script) -> None:
 
 
 def _double_quotes(session: Any) -> str:
-    """Let double quotes mean names, as clients write them, unless the SQL set their meaning."""
+    """Read double quotes as names, as clients write them, unless the SQL has set their meaning."""
     (_, value, *_), *_ = session.execute("SET 'sqlwin.double-quotes'")[0].rows
     from sqlwin.config.settings import SETTINGS
 
@@ -144,7 +144,7 @@ def _double_quotes(session: Any) -> str:
 
 
 def _password(file: str | None) -> tuple[bool, str]:
-    """Return whether the password is new, and the password.
+    """Return whether a password was generated, and the password.
 
     Raises:
         SetupError: The file cannot be read, or is empty.

@@ -262,7 +262,7 @@ def _progress(n_cases: int, *, no_progress: bool) -> Iterator[Callable[[Callable
 
 
 def _update(results: Sequence[CaseResult]) -> None:
-    """Rewrite the files of failed cases, and forget the failures that this mends."""
+    """Rewrite the files of failed cases, and drop the failures that this fixes."""
     from sqlwin.testing.updating import update_file
 
     for path in dict.fromkeys(result.case.path for result in results):

@@ -28,7 +28,7 @@ _DOUBLE_QUOTES = "sqlwin.double-quotes"
 # Smaller buffers make tasks send tiny batches. Above, a buffer column could exceed Arrow's limit.
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 30
-# Settings that accept any number of bytes. 0 means never.
+# Settings with an unlimited number of bytes. 0 disables them.
 _ANY_SIZE = frozenset({"sqlwin.in-process.max-bytes", "sqlwin.materialized.in-process-bytes"})
 
 
@@ -88,7 +88,7 @@ class Config:
         return _value(setting, self._texts.get(key, setting.default))
 
     def text(self, key: str) -> str | None:
-        """Return the value of a setting as text, or None for an unset setting of Spark or Flink.
+        """Return a setting's value as text, or None for an unset setting of Spark or Flink.
 
         Raises:
             SqlwinError: The setting does not exist.
@@ -115,7 +115,7 @@ class Config:
         return Mask(str(self.get("sqlwin.redaction.regex")))
 
     def items(self) -> list[tuple[str, str]]:
-        """Return all effective or set settings by name with their values.
+        """Return names and values of all settings that have an effect or were set.
 
         Secret values are masked.
         """
@@ -123,9 +123,9 @@ class Config:
         return sorted((key, self.mask.value(key, text)) for key, text in texts.items())
 
     def spark_setting(self, key: str) -> tuple[str | None, str | None]:
-        """Return the Spark setting that a key maps to, and its value; None for Spark's default.
+        """Return the Spark setting for a key and its value, or None for Spark's default.
 
-        The name is None for settings that Spark does not have.
+        The name is None if Spark has no such setting.
         """
         if key.startswith(_SPARK):
             return key, self._texts.get(key)
@@ -136,7 +136,7 @@ class Config:
 
     @staticmethod
     def _setting(key: str) -> Setting | None:
-        """Return a setting, or None for a Spark or Flink setting that accepts any value."""
+        """Return a setting, or None for a setting of Spark or Flink that accepts any value."""
         if key in SETTINGS:
             return SETTINGS[key]
         if key.startswith((_SPARK, *FLINK_PREFIXES)):

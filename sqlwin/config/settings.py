@@ -12,7 +12,7 @@ DEFAULT = "default"
 
 
 class Type(StrEnum):
-    """Type of a setting's values."""
+    """Value type of a setting."""
 
     STRING = "string"
     CHOICE = "choice"
@@ -37,8 +37,8 @@ class Setting:
         doc: Description in one line.
         choices: Values of a CHOICE.
         spark_conf: Spark setting that it maps to.
-        has_effect: Whether it changes anything. Other Flink settings are accepted so that Flink's
-            scripts run.
+        has_effect: Whether the setting has an effect. Others are accepted so that Flink's scripts
+            run.
     """
 
     name: str

@@ -42,7 +42,7 @@ def parse_duration(key: str, text: str) -> int:
     """Parse `10 s`, `1 min` or `500 ms` to microseconds. A plain number means milliseconds.
 
     Raises:
-        AnalysisError: It is not a duration, negative, or finer than a microsecond.
+        AnalysisError: The text is not a duration, is negative, or is finer than a microsecond.
     """
     number, unit = _split_unit(text)
     factor = _DURATION_UNITS.get(unit)
@@ -58,7 +58,7 @@ def parse_pattern(key: str, text: str) -> str:
     """Check a regular expression and return its text.
 
     Raises:
-        AnalysisError: It is not valid.
+        AnalysisError: The expression is not valid.
     """
     text = text.strip()
     try:
@@ -72,7 +72,7 @@ def parse_memory(key: str, text: str) -> int:
     """Parse `64 mb` or `1g` to bytes. A plain number means bytes.
 
     Raises:
-        AnalysisError: It is not a size.
+        AnalysisError: The text is not a size.
     """
     number, unit = _split_unit(text)
     factor = _MEMORY_UNITS.get(unit)
@@ -85,7 +85,7 @@ def parse_boolean(key: str, text: str) -> bool:
     """Parse `true` or `false`, ignoring case.
 
     Raises:
-        AnalysisError: It is neither.
+        AnalysisError: The text is neither.
     """
     lower_text = text.strip().lower()
     if lower_text not in ("true", "false"):
@@ -97,7 +97,7 @@ def parse_int(key: str, text: str, least: int = 0) -> int:
     """Parse an integer of at least `least`.
 
     Raises:
-        AnalysisError: It is not an integer, or too small.
+        AnalysisError: The text is not an integer or is too small.
     """
     digits = text.strip()
     number = int(digits) if digits.isascii() and digits.isdigit() else None
@@ -165,7 +165,7 @@ def parse_time_zone(key: str, text: str) -> str:
 
 
 def _is_offset(name: str) -> bool:
-    """Return whether the name is an offset: `+08:00`, `GMT-08:00`, `UTC+8`."""
+    """Return whether a name is an offset: `+08:00`, `GMT-08:00`, `UTC+8`."""
     match = _OFFSET.fullmatch(name)
     if match is None:
         return False

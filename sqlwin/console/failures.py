@@ -18,11 +18,11 @@ from runtime.errors import ExecutionError, SetupError, SqlwinError
 from runtime.redaction import DEFAULT
 from runtime.temporary import user_directory
 
-# Key in a command's context for the arguments of the program
+# Key of the program's arguments in a command's context
 ARGUMENTS = "sqlwin.arguments"
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
-# Messages for signals; none for SIGHUP, because the terminal is gone
+# Messages for signals; SIGHUP has none because the terminal is gone
 _SIGNAL_MESSAGES: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # Maximum width of a line of SQL in an error that goes to a file or a pipe
 _FILE_COLUMNS = 200
@@ -59,7 +59,7 @@ class ReportingGroup(click.Group):
         """Run the requested command."""
         with report_errors(), raise_on_signals(lambda: None):
             result = super().invoke(ctx)
-            # Not at exit, which is too late for a good report
+            # Cleanup at exit would be too late for a good report
             sys.stdout.flush()
             return result
 
@@ -144,7 +144,7 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
 def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
     """Return the interruption that caused an error, or None.
 
-    An interrupted call to Spark raises the error of the cancelled job, with the interruption in its
+    An interrupted call to Spark raises the cancelled job's error, with the interruption in its
     context.
     """
     causes: list[BaseException] = []
@@ -160,9 +160,9 @@ def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def report_text(error: SqlwinError) -> str:
-    """Return the report of an error, with its line of SQL fitted to the screen.
+    """Return an error's report, with its line of SQL cut to the width of the screen.
 
-    On a longer line, the terminal would wrap it and misplace the carets below.
+    The terminal would wrap a longer line and misplace the carets below it.
     """
     return error.report(_width_of_errors())
 
@@ -173,7 +173,7 @@ def _width_of_errors() -> int:
     if named.isdigit() and int(named):
         return int(named)
     try:
-        # `shutil.get_terminal_size` would look at standard output, which may go elsewhere
+        # `shutil.get_terminal_size` would measure standard output, which may be redirected
         return os.get_terminal_size(sys.stderr.fileno()).columns or _FILE_COLUMNS
     except (OSError, ValueError):  # not a terminal, or no file at all
         return _FILE_COLUMNS

@@ -1,6 +1,6 @@
-"""Result formats, by name and by file suffix.
+"""Result formats by name and file suffix.
 
-Imports little: the writer of a format is imported when there are rows.
+Writers are imported when there are rows.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ def writer_of(format: str, to_file: bool, *, has_header: bool = True) -> Writer:
 
 
 def elapsed_text(started: float) -> str:
-    """Return the time since `started`, a value of `time.monotonic`."""
+    """Return the time elapsed since `started`, a value of `time.monotonic`."""
     return seconds_text(time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""SQL of the command line: files, -e, standard input."""
+"""SQL from the command line: files, -e, standard input."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Script:
     Attributes:
         text: SQL text.
         file: Name in error messages. None for a text of -e.
-        params: Values for its parameters by name. It need not use all of them.
-        tokenized: The script with its tokens, if they are there already.
+        params: Parameter values by name. The script may leave some unused.
+        tokenized: The tokenized script, if it was tokenized before.
     """
 
     text: str
@@ -34,16 +34,16 @@ class Script:
 
     @property
     def source(self) -> str | SqlScript:
-        """The script for a session: with its tokens if they are there, else as text."""
+        """The script for a session, tokenized if it was before, else as text."""
         return self.tokenized or self.text
 
 
-# Scripts that the client read for this run in the engine
+# Scripts already read by the client, for this run in the engine
 _preset_scripts: list[Script] = []
 
 
 def give_scripts(scripts: Sequence[Script]) -> None:
-    """Make `read_scripts` return these. In the engine, the client has already read them."""
+    """Make `read_scripts` return these scripts, which the engine's client has read."""
     _preset_scripts[:] = scripts
 
 
@@ -58,7 +58,7 @@ def read_scripts(
         params: Names and values of parameters.
 
     Raises:
-        click.UsageError: Both files and -e are given, or nothing is.
+        click.UsageError: Both files and -e are given, or neither.
         SqlwinError: A file is not UTF-8, a parameter has no value, or a value has no parameter.
     """
     scripts = _read_all(files, expressions)
@@ -66,7 +66,7 @@ def read_scripts(
 
 
 def _add_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> list[Script]:
-    """Add parameter values to the scripts, checked before anything starts."""
+    """Add parameter values to the scripts, checking them before anything runs."""
     from sqlwin.statements.literals import read_value
     from sqlwin.statements.parameters import check_parameters, refuse_unused
     from sqlwin.statements.split import read_script

@@ -34,7 +34,7 @@ def wait_for_streams(session: Session) -> None:
 
 
 def stop_streams(session: Session) -> None:
-    """Stop all streams after their running micro-batches, and print how to resume."""
+    """Stop all streams after their current micro-batches, and print how to resume."""
     forget_connection(session.spark)
     apart(lambda: _stop_streams(session))
 
