@@ -27,7 +27,7 @@ _ARROW_ERRORS = (pa.ArrowException, OverflowError, TypeError, ValueError)
 def can_be_rows(data: object) -> bool:
     """Return whether `dataframe_of` accepts the type of `data`.
 
-    Its values may still not fit a column.
+    Conversion can still fail because of its values.
     """
     if isinstance(data, list):
         return bool(data) and all(isinstance(row, Mapping) for row in data)
@@ -51,7 +51,7 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
 
     Raises:
         TypeError: `data` holds no rows.
-        AnalysisError: A column has values or a type that SQL does not have.
+        AnalysisError: A column has values or a type without an equivalent in SQL.
     """
     from pyspark.sql import DataFrame
 
@@ -65,7 +65,7 @@ def dataframe_of(spark: SparkSession, data: object, name: str) -> DataFrame:
 
 
 def interactive_variables() -> Mapping[str, object]:
-    """Return the variables of the notebook or the Python prompt. Empty in a program."""
+    """Return the variables of the notebook or the Python prompt, or none in a program."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     if shell is not None:
@@ -80,7 +80,7 @@ def _description(data: object) -> str:
 
 
 def _is_of(package: str, class_: str, data: object) -> bool:
-    """Return whether `data` is an instance of the class, without importing its package."""
+    """Return whether `data` is an instance of a class, without importing its package."""
     dataframe_class = getattr(sys.modules.get(package), class_, None)
     return dataframe_class is not None and isinstance(data, dataframe_class)
 
@@ -93,7 +93,7 @@ def _exports_arrow(data: object) -> bool:
     """Return whether a value exports a stream of Arrow rows, as DuckDB's relations do."""
     if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
         return False
-    # A column without a name, such as an Arrow array, exports a stream of values
+    # An Arrow array exports a stream too: of values, as a column without a name.
     return not isinstance(data, pa.ChunkedArray) and not _is_of("polars", "Series", data)
 
 
@@ -198,7 +198,7 @@ def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
 
 
 def _reason(type_: pa.DataType, error: Exception) -> Exception:
-    """Return an error whose text does not name PySpark's settings and functions."""
+    """Return the error text of a failed conversion, without PySpark's settings and functions."""
     if isinstance(error, pa.ArrowException | OverflowError):
         return error
     return TypeError(f"SQL has no type for Arrow type {type_}")
@@ -248,7 +248,7 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# Arrow's extension types that mean the same as their storage type
+# Arrow's extension types that are equivalent to their storage type
 _STORED_PLAINLY = frozenset({"arrow.json", "arrow.uuid"})
 _PLAIN_TYPES = {
     pa.uint8(): pa.int16(),

@@ -85,7 +85,7 @@ class SqlwinMagics(Magics):
                 last = result
             return self._end(last, is_chart=arguments.chart, is_cell=cell is not None)
         except SqlwinError as error:
-            # errors of sqlwin say what to change, so a traceback adds nothing
+            # Errors of sqlwin say what to change, so a traceback adds nothing.
             raise UsageError(str(error)) from None
 
     def _end(self, last: Result | None, *, is_chart: bool, is_cell: bool) -> Any:
@@ -100,7 +100,7 @@ class SqlwinMagics(Magics):
         return None if is_cell or is_chart else last
 
     def _is_notebook(self) -> bool:
-        """Return whether the front end shows HTML and pictures, which a terminal does not."""
+        """Return whether the front end can show HTML and pictures. A terminal cannot."""
         return getattr(self.shell, "kernel", None) is not None
 
     def _session(self) -> Session:
@@ -143,7 +143,7 @@ def _show_stream(result: Result, stream: StreamedRows) -> None:
             last = rows.slice(max(0, rows.num_rows - MOST_ROWS))
             place.update(shown(is_over=False))
     except KeyboardInterrupt:
-        pass  # interrupting the cell is how users stop a stream, and its table stays
+        pass  # users stop a stream by interrupting the cell, and its table stays
     place.update(shown(is_over=True))
 
 

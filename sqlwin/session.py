@@ -94,18 +94,18 @@ class Session:
             raise
 
     def _use(self, spark: SparkSession) -> None:
-        """Begin to use a running Spark session."""
+        """Attach the session to a running Spark session."""
         self._is_user = begin_use(spark)
         ship_code(spark)
 
     @property
     def spark(self) -> SparkSession:
-        """Spark session that statements run on. It starts now if no statement has started it."""
+        """Spark session that statements run on. Accessing it starts Spark if necessary."""
         return start_spark(self._spark)
 
     @property
     def _has_spark(self) -> bool:
-        """Whether Spark runs."""
+        """Whether Spark is running."""
         return is_started(self._spark)
 
     def _at_start_of_spark(
@@ -327,7 +327,7 @@ class Session:
         *,
         ignores_unused: bool,
     ) -> Iterator[ScriptPlace]:
-        """Yield the statements of a script with the values of their parameters."""
+        """Yield the statements of a script with their parameter values."""
         text = script if isinstance(script, str) else script.text
         mask = self._runner.config.mask
         mask.remember(text)
@@ -339,7 +339,7 @@ class Session:
             raise
         n_in_order = 0
         for part in source.statements:
-            # an earlier statement may have changed the setting
+            # An earlier statement may have changed the setting.
             quotes = DoubleQuotes(self._runner.config.double_quotes)
             bound = bind_parameters(part, params, n_in_order, quotes)
             n_in_order += sum(parameter.name is None for parameter in bound.parameters)
@@ -487,7 +487,7 @@ class Session:
             return translate_errors_of(results, self._runner.plans.errors_of(""))
 
     def _named_rows(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
-        """Register the DataFrame that the windows are over, and return its name."""
+        """Register the DataFrame whose rows the windows contain, and return its name."""
         if dataframe.isStreaming and time is not None and watermark is None:
             raise AnalysisError(
                 "windows() requires a watermark for a streaming DataFrame, because windows would "
@@ -589,9 +589,9 @@ class Session:
 
 
 def _result_in_script(result: Result, place: ScriptPlace) -> Result:
-    """Return the result with the statement as the user wrote it.
+    """Return the result with the user's original text of the statement.
 
-    Its rows may fail later, and those errors need positions in the whole script.
+    Rows may fail later, and these errors need positions in the whole script.
     """
     result = replace(result, statement=place.statement.text)
     if isinstance(result, RowsResult) and isinstance(result.errors, StatementErrors):

@@ -35,7 +35,7 @@ _OF_RUNNING = re.compile(
 )
 
 
-def is_as_usual(spark: SparkSession, settings: SparkSettings) -> bool:
+def has_usual_settings(spark: SparkSession, settings: SparkSettings) -> bool:
     """Return whether Spark's analyser agrees with `output_schema` under the current settings."""
     keys = settings.keys
 
@@ -131,7 +131,7 @@ class SparkAnalyzer:
                 below[table.name.lower()] = columns
             else:
                 return None
-        return below if is_as_usual(self._spark, settings_of(self._spark)) else None
+        return below if has_usual_settings(self._spark, settings_of(self._spark)) else None
 
     def _require_names(
         self,
@@ -192,7 +192,7 @@ class SparkAnalyzer:
     def _lists_all_tables(self) -> bool:
         """Return whether Spark has no tables besides those that it can list."""
         settings = settings_of(self._spark)
-        return settings.get(_CATALOG, _OWN) == _OWN and is_as_usual(self._spark, settings)
+        return settings.get(_CATALOG, _OWN) == _OWN and has_usual_settings(self._spark, settings)
 
     def suggest_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """Suggest the most similar name in an error about an unknown table, database or catalog."""

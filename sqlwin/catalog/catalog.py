@@ -45,7 +45,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.analyzer import SparkAnalyzer, is_as_usual
+from sqlwin.catalog.analyzer import SparkAnalyzer, has_usual_settings
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.entries import (
     Entries,
@@ -452,7 +452,7 @@ class SessionCatalog:
             return None
         if self._is_streamed(entry) and not self._simulates_streams:
             return None
-        if is_remote(self._spark) or not is_as_usual(self._spark, settings_of(self._spark)):
+        if is_remote(self._spark) or not has_usual_settings(self._spark, settings_of(self._spark)):
             return None
         return certain_columns(entry, lambda path: resolve(self._spark, path))
 

@@ -14,11 +14,11 @@ from runtime.errors import ExecutionError, SetupError
 
 
 class AtomicFile:
-    """UTF-8 text file that gets its name only on `commit`.
+    """UTF-8 text file that appears under its name only on `commit`.
 
-    Until then the text is in a hidden file in the same directory, which is removed without a
-    commit. An existing file stays unchanged until then, and its permissions are kept. Anything but
-    a regular file, such as a pipe or `/dev/stdout`, is written to directly.
+    Until then the text is in a hidden file in the same directory, which is deleted if there is no
+    commit. An existing file is replaced on `commit`, with the same permissions. Anything but a
+    regular file, such as a pipe or `/dev/stdout`, is written to directly.
 
     Raises:
         SetupError: The file cannot be created.
@@ -27,7 +27,7 @@ class AtomicFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # A symbolic link stays, and its target is replaced.
+        # Keep a symbolic link and replace its target.
         self._target = Path(os.path.realpath(path))
         try:
             mode = self._target.stat().st_mode
@@ -58,11 +58,11 @@ class AtomicFile:
             self.stream.write(text)
 
     def commit(self) -> None:
-        """Give the complete file its name."""
+        """Rename the complete file to its final name."""
         with writing(self.path):
             self.stream.flush()
             if self._temporary is not None:
-                # Without this, a system crash could leave an empty file under the name.
+                # Otherwise a system crash could leave an empty file under the final name.
                 os.fsync(self.stream.fileno())
             self.stream.close()
             if self._temporary is not None:
@@ -75,7 +75,7 @@ class AtomicFile:
             with writing(self.path):
                 self.stream.close()
         except ExecutionError:
-            # Unflushed text matters only for a pipe: a temporary file is discarded anyway
+            # Discarding a temporary file needs no flush; a pipe does.
             if self._temporary is None:
                 raise
         finally:
@@ -86,7 +86,7 @@ class AtomicFile:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Translate operating system errors of a block, such as a full disk.
+    """Translate operating system errors in a block, such as a full disk.
 
     Raises:
         ExecutionError: The file cannot be written.

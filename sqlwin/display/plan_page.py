@@ -32,13 +32,13 @@ def plan_page(document: dict[str, Any]) -> str:
 
 
 def fill_template(template: str, contents: Mapping[str, str]) -> str:
-    """Replace the marks of a template. Marks within the contents stay."""
+    """Replace the marks of a template, but not marks within the contents."""
     marks = re.compile("|".join(map(re.escape, contents)))
     return marks.sub(lambda mark: contents[mark.group()], template)
 
 
 def plan_frame(document: dict[str, Any], height: int = 720) -> str:
-    """Return the page in a frame, which protects the style of a notebook.
+    """Return the page in a frame, so that its styles do not affect the notebook.
 
     Args:
         document: Document of EXPLAIN.

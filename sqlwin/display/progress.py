@@ -17,10 +17,10 @@ from sqlwin.display.status_line import T, waiting_for
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# Completed tasks before the time left can be estimated
+# Number of completed tasks from which the time left is estimated
 LEAST_TASKS = 2
 LEAST_SECONDS = 2.0
-# Maximum bars for single stages, if several run at once
+# Maximum bars for stages that run at the same time
 MOST_STAGES = 4
 
 
@@ -60,7 +60,7 @@ Counts = Callable[[], TaskCounts | None]
 class TimeLeft:
     """Estimate of the time left, from the rate since the number of tasks last changed.
 
-    It covers the stages that have begun, and assumes that their tasks are alike.
+    It covers the stages that have begun, and assumes that all tasks take equally long.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class TimeLeft:
         self._done = 0
 
     def seconds(self, counts: TaskCounts, now: float) -> float | None:
-        """Return the seconds left at the time `now`, None if too little is known."""
+        """Return the estimated seconds left at `now`, or None if too little is known."""
         if counts.tasks != self._tasks or counts.tasks_done < self._done:
             self._tasks, self._since, self._done = counts.tasks, now, counts.tasks_done
         tasks_done = counts.tasks_done - self._done
@@ -82,7 +82,7 @@ class ProgressBar:
     """Progress bar shown while the program waits.
 
     The bar is on the screen only within `waiting` (or while `watch` fetches an item), so it never
-    mixes with results and messages. A thread draws it and queries Spark, so the caller never waits
+    mixes with results or messages. A thread draws it and queries Spark, so the caller never waits
     for Spark's answer.
 
     Args:
@@ -224,7 +224,7 @@ def _clock(seconds: float) -> str:
 
 
 def _rows(count: int) -> list[str]:
-    """Return a text such as `12,345 rows` or `1.2 M rows`, empty if no rows are counted."""
+    """Return a text such as `12,345 rows` or `1.2 M rows`, or "" if no rows are counted."""
     if not count:
         return []
     for size, unit in ((10**9, "G"), (10**6, "M")):

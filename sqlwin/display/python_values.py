@@ -33,7 +33,7 @@ def python_rows(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def leaves_calendar(array: pa.Array) -> bool:
-    """Return whether Arrow cannot convert the array: it has dates or nested times out of range."""
+    """Return whether an array has dates or nested times that Arrow cannot convert to Python."""
     type_ = array.type
     if types.is_date32(type_):
         return not _is_in_calendar(array.cast(pa.int32()))
@@ -47,7 +47,7 @@ def leaves_calendar(array: pa.Array) -> bool:
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Return the values of an array. Structs become rows, maps become dictionaries."""
+    """Return an array as Python values, with structs as rows and maps as dictionaries."""
     type_ = array.type
     if types.is_timestamp(type_):
         return _timestamps(array)
@@ -73,7 +73,7 @@ def python_values(array: pa.Array) -> list[Any]:
 
 
 def _texts(array: pa.Array) -> list[str | None]:
-    """Return strings, with U+FFFD for bytes that are not UTF-8, which Spark does not check."""
+    """Return strings, with U+FFFD for invalid UTF-8, which Spark does not check."""
     raw = array.cast(pa.large_binary()).to_pylist()
     return [None if value is None else value.decode(errors="replace") for value in raw]
 

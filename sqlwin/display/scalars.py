@@ -1,4 +1,4 @@
-"""Exact text of flat Arrow arrays, for whole arrays at a time.
+"""Exact text of flat Arrow arrays, one array at a time.
 
 Every function takes an array of its type and returns a `large_string` array of the same length with
 NULL where the input has NULL.
@@ -29,7 +29,7 @@ _FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{
 
 
 def text_scalar(text: str) -> pa.Scalar:
-    """Return a scalar of the type that the functions here return."""
+    """Return a text scalar of the type that this module's functions return."""
     return pa.scalar(text, TEXT)
 
 
@@ -39,7 +39,7 @@ def concatenate(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def float_texts(array: pa.Array) -> pa.Array:
-    """Return the shortest text that reads back as the same number, recognisable as a double.
+    """Return the shortest text that reads back as the same double.
 
     For example 1.0 for 1. NaN, Infinity and -Infinity are spelled as in Spark.
     """
@@ -145,7 +145,7 @@ def base64_texts(array: pa.Array) -> pa.Array:
 
 
 def other_texts(array: pa.Array) -> pa.Array:
-    """Return integers, booleans and strings, or Python's text if Arrow cannot cast the type."""
+    """Return integers, booleans and strings as text, using `str` for types Arrow cannot cast."""
     try:
         return array.cast(TEXT)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
@@ -154,7 +154,7 @@ def other_texts(array: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> tzinfo | None:
-    """Return Spark's time zone, a region or a fixed offset. None if it is unknown here."""
+    """Return the zone for a Spark time zone name, a region or fixed offset, or None if unknown."""
     if name in ("Z", "UTC", "GMT"):
         return UTC
     if fixed := _FIXED_OFFSET.fullmatch(name):
@@ -190,7 +190,7 @@ def _clock_texts(seconds: pa.Array) -> pa.Array:
 
 
 def _utc_offsets(seconds: pa.Array, zone: tzinfo) -> tuple[pa.Array, pa.Array]:
-    """Return the offsets east of UTC at some instants, in seconds and as `+01:00`."""
+    """Return the offsets east of UTC at the given instants, in seconds and as `+01:00`."""
     encoded = seconds.dictionary_encode()
     offsets, names = [], []
     for instant in encoded.dictionary.to_pylist():

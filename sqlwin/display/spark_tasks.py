@@ -35,7 +35,7 @@ def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -
 
 
 def _running_stages(tracker: Any) -> Iterator[Any]:
-    """Yield the stages of all running jobs, None for a stage that Spark does not know yet.
+    """Yield the stages of all running jobs, or None for a stage not known to Spark yet.
 
     A query runs as several jobs, and each job lists the stages of the jobs before it. These stages
     are not run again, and would stay at zero tasks. A stage that waits has no later stage of its

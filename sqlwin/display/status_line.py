@@ -23,7 +23,7 @@ POLL_SECONDS = 0.5
 _PARTS, _STREAMS = " · ", "  |  "
 # Names are not shortened below this length
 _SHORTEST_NAME = 8
-# Figures to drop from a line that is too long, in this order; the watermark and `dropped` stay
+# Order in which figures are dropped from a line that is too long; the watermark and `dropped` stay
 _LEAST = (
     re.compile(r" · state [^·|]*?(?= ·|$)"),
     re.compile(r" · batch [^·|]*?(?= ·|$)"),
@@ -64,7 +64,7 @@ def _fit_stream(status: str, width: int) -> str:
 def waiting_for(
     items: Iterator[T], waiting: Callable[[], AbstractContextManager[None]]
 ) -> Iterator[T]:
-    """Yield the items. Each is computed within a block of `waiting`."""
+    """Yield items, computing each within a block of `waiting`."""
     while True:
         with waiting():
             try:

@@ -66,7 +66,7 @@ def print_table(
 
     Args:
         columns: Names of the columns.
-        batches: Rows of the result. Consumed only until it is clear whether there are more rows.
+        batches: Rows of the result. At most one more than shown is read.
         console: Console to print on. The table fits its width if it is a terminal.
         max_rows: Maximum rows to show. None: all.
         null: Text for NULL.
@@ -121,7 +121,7 @@ def print_table(
 def is_better_vertical(
     columns: Sequence[str], rows: Iterable[pa.RecordBatch], width: int, null: str = "NULL"
 ) -> bool:
-    """Return whether rows about the session have many columns and are wider than the terminal.
+    """Return whether SHOW-like rows have many columns and are wider than the terminal.
 
     A table would omit columns, or cut values that users copy, such as paths.
     """
@@ -137,7 +137,7 @@ def is_better_vertical(
 
 
 def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
-    """Print a single value if it has several lines, so that it can be read and copied."""
+    """Print a single value of several lines in full, so that it can be read and copied."""
     if not is_text(column.type):
         return False
     text = column[0].as_py() or ""
@@ -231,7 +231,7 @@ def _width(cell: str | None, null: str) -> int:
 
 
 def _shrinks(data_type: pa.DataType) -> bool:
-    """Return whether a cut cell of this type is still useful. Half a number would mislead."""
+    """Return whether a shortened value of this type is still useful. A cut number would mislead."""
     return bool(is_text(data_type) or is_binary(data_type) or pa.types.is_nested(data_type))
 
 

@@ -2,8 +2,8 @@
 
 The process that starts the JVM never connects to it, so it has no threads and can be forked. Its
 forks attach one after another. Each has its own gateway in the JVM, whose objects disappear with
-it, a Python SparkContext around the running one, and a Spark session with its own catalog, cached
-tables, temporary views and settings.
+it, a Python SparkContext that wraps the running one, and a Spark session with its own catalog,
+cached tables, temporary views and settings.
 
 Private APIs, as of PySpark 4.3: `SparkContext._gateway` and `_jvm`; the JVM's `Py4JServer`, the
 gateway that PySpark itself starts, and `SharedState.statusStore`.
@@ -60,7 +60,7 @@ class Attached:
         """Resolve relative paths in Spark's own SQL against a directory."""
         java: Any = SparkContext._jvm
         hadoop = java.org.apache.hadoop.fs
-        # For new file systems, and for those that Hadoop has already opened
+        # Apply it to new file systems and to those that Hadoop has already opened.
         java.java.lang.System.setProperty("user.dir", str(directory))
         files = hadoop.FileSystem.getLocal(self.spark.sparkContext._jsc.hadoopConfiguration())
         files.setWorkingDirectory(hadoop.Path(java.java.io.File(str(directory)).toURI()))
@@ -71,7 +71,7 @@ class Attached:
 
     def stop_all(self) -> None:
         """Stop all jobs and streams of this process in Spark."""
-        # The connection may still wait for the answer to an interrupted call
+        # The connection may still be waiting for an interrupted call's answer.
         forget_connection(self.spark)
         self.spark.sparkContext.cancelAllJobs()
         for query in self.spark.streams.active:
@@ -89,7 +89,7 @@ class Attached:
         self._main.detach(self._server)
 
     def _forget_listener(self) -> None:
-        """Remove the listener of the session's SQL tab, which Spark never does."""
+        """Remove the listener of the session's SQL tab, because Spark never removes it."""
         store = self.spark._jsparkSession.sharedState().statusStore()
         if store.listener().isDefined():
             bus = self.spark.sparkContext._jsc.sc().listenerBus()

@@ -45,7 +45,7 @@ _CAN_BE_IGNORED = (*ENDING, signal.SIGPIPE)
 
 
 def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
-    """Return why a command has to start its own Spark, or None if an engine can serve it.
+    """Return why a command needs its own Spark, or None if an engine can serve it.
 
     Args:
         options: Options of the command, by name.
@@ -152,7 +152,7 @@ def status() -> list[wire.Message]:
 
 
 def stop() -> list[wire.Message]:
-    """Ask each engine of this user to end once it is idle, and return their answers."""
+    """Tell each engine of this user to exit once it is idle, and return their answers."""
     place = find_place()
     paths = [] if place is None else sockets(place.directory)
     return [answer for path in paths if (answer := _request(path, {"command": "end"})) is not None]
@@ -184,7 +184,7 @@ def _request(path: Path, message: wire.Message) -> wire.Message | None:
 
 
 def _start_engine(place: EnginePlace) -> socket.socket | None:
-    """Start an engine, end other idle engines, and return a connection to it."""
+    """Start an engine, stop other idle engines, and return a connection to the new one."""
     for other in sockets(place.directory):
         if other != place.socket:
             _request(other, {"command": "end"})
@@ -210,7 +210,7 @@ def _submit(
     scripts: Sequence[tuple[str, str | None]],
     conf: Sequence[str],
 ) -> int | None:
-    """Send a command to the engine and return the process that is ready to run it, or None.
+    """Send a command to the engine and return the pid of the process ready to run it, or None.
 
     The command has not begun to run yet.
     """

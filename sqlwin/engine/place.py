@@ -4,8 +4,8 @@ The directory belongs to this user alone, mode 0700: below XDG_RUNTIME_DIR, or i
 temporary directory if that variable is unset or its path is too long for a socket. It has for each
 engine:
 
-    engine-<identity>.sock      its socket
-    engine-<identity>.refused   why it cannot be started, for a while
+engine-<identity>.sock its socket engine-<identity>.refused why it cannot be started, for a limited
+time
 
 The identity is a hash of everything that an engine cannot change while it runs: the code of sqlwin
 and its packages, Python, the files of Spark's configuration, the environment without variables of
@@ -38,7 +38,7 @@ _REFUSED_SECONDS = 600
 # A socket path on Linux has 108 bytes, the last of which is 0
 _LONGEST_PATH = 107
 _IDENTITY_LENGTH = 16
-# Variables that differ between terminals and that Spark, Java and Python do not read
+# Variables that differ between terminals and have no effect on Spark, Java and Python
 _OF_TERMINALS = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR.*"
     r"|LS_COLORS|PS\d|PROMPT.*|HIST.*|WINDOW(ID)?|DISPLAY|WAYLAND_.*|XAUTHORITY|XDG_S.*|XDG_VTNR"
@@ -67,8 +67,8 @@ class EnginePlace:
         return self.directory / f"engine-{self.identity}.refused"
 
     def why_refused(self) -> str | None:
-        """Return why the engine recently failed to start, or None if it can be tried."""
-        with suppress(OSError):  # no such file: nothing was refused
+        """Return why the engine recently failed to start, or None if a start can be tried."""
+        with suppress(OSError):  # no such file: there was no failure
             if time.time() - self.refused.stat().st_mtime < _REFUSED_SECONDS:
                 return self.refused.read_text(encoding="utf-8")
         return None
@@ -80,7 +80,7 @@ def is_switched_off() -> bool:
 
 
 def idle_seconds() -> float:
-    """Return how long an idle engine stays: 15 minutes, or as the environment sets it.
+    """Return the seconds until an idle engine exits: 15 minutes unless the environment sets it.
 
     Raises:
         AnalysisError: The environment variable is not a duration.
@@ -95,7 +95,7 @@ def idle_seconds() -> float:
 
 
 def find_place() -> EnginePlace | None:
-    """Return the engine's location for this process, or None where there can be none.
+    """Return the location of this process's engine, or None where engines cannot run.
 
     Engines need Linux and a private directory.
     """

@@ -101,7 +101,7 @@ class EngineRun:
     def _accepts(
         self, attached: Attached, command: socket.socket, request: wire.Message, files: list[int]
     ) -> bool:
-        """Take over the command's state. Return whether that succeeded and the command goes on."""
+        """Take over the command's state. Return whether the command can run."""
         try:
             if not all(map(attached.can_change, request["conf"])):
                 wire.send_message(command, {"declined": True})
@@ -135,7 +135,7 @@ class EngineRun:
         # Close the streams first, so that readers of the output see its end
         for number in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
-        with suppress(OSError):  # the engine is gone, which does not concern the command
+        with suppress(OSError):  # the engine has exited, which does not affect the command
             wire.send_message(self._engine, {"over": True})
         with suppress(OSError):  # the command is gone
             wire.send_message(command, {"exit": code})
@@ -169,7 +169,8 @@ def _adopt_state_of(request: wire.Message, files: list[int], before: Mapping[str
     Args:
         request: Request of the command.
         files: Standard streams of the command.
-        before: Environment of the engine at its start. Variables that PySpark set later are kept.
+        before: Environment of the engine at its start. Variables that PySpark has set since then
+            stay.
     """
     os.chdir(request["directory"])
     needed = {k: v for k, v in os.environ.items() if before.get(k) != v}
@@ -195,7 +196,7 @@ def _adopt_state_of(request: wire.Message, files: list[int], before: Mapping[str
 
 
 def _receive_signals(command: socket.socket, ended: threading.Event) -> None:
-    """Forward the command's signals to this process, and end it if the command is gone.
+    """Forward the command's signals to this process, and end the process if the command is gone.
 
     A lost command is treated like a terminal that hangs up.
     """

@@ -1,5 +1,5 @@
 """Statement execution: planning, running, EXPLAIN and measurements.
 
 Takes parsed statements and the session's catalog and settings, and gives results (`sqlwin.result`).
-The only room that connects planner and runtime.
+Only this package connects planner and runtime.
 """

@@ -88,13 +88,13 @@ class StatementRecord:
 
 
 class StatementListener(Protocol):
-    """Program outside of the session that follows its statements. Its errors are logged."""
+    """Follower of a session's statements, such as a tracer. Its errors are logged, not raised."""
 
     def begin(self, run: StatementRun) -> None:
-        """Take note that a statement begins."""
+        """Handle the start of a statement."""
 
     def end(self, run: StatementRun) -> None:
-        """Take note that a statement has ended, for a query after its last row. Called once."""
+        """Handle the end of a statement, for a query after its last row. Called once."""
 
 
 # Context manager that tags Spark's jobs; its arguments are the tag and the statement's text
@@ -111,7 +111,7 @@ class StatementRun:
         document: EXPLAIN's document, for EXPLAIN statements.
         scan_counts: Counters of the rows that its scans read.
         listeners: Programs that follow the statement.
-        marks: Objects that listeners keep for its end.
+        marks: Objects that listeners store until its end.
     """
 
     record: StatementRecord
@@ -131,7 +131,7 @@ class StatementRun:
                 listener.begin(self)
 
     def finish(self) -> None:
-        """Tell the listeners that the statement has ended, unless they know."""
+        """Notify the listeners that the statement has ended, unless they were notified before."""
         with self._lock:
             had_ended, self._has_ended = self._has_ended, True
         if not had_ended:
@@ -140,7 +140,7 @@ class StatementRun:
                     listener.end(self)
 
     def record_end(self, kind: str, message: str, n_rows: int | None) -> None:
-        """Record that the statement has run. The rows of a query are not computed yet."""
+        """Record the end of the statement, for a query before its rows are computed."""
         state = StatementState.PLANNED if kind == "query" else StatementState.DONE
         self._change(
             lambda record, now: replace(
@@ -155,7 +155,7 @@ class StatementRun:
         self._change(lambda record, _: replace(record, streams=(*record.streams, stream)))
 
     def record_plan(self, plan: Plan) -> None:
-        """Record a plan of the statement. It replaces an earlier plan of the same text."""
+        """Record a plan of the statement, replacing an earlier plan for the same text."""
         if plan.sql in self.record.text:
             self.plans = [
                 *(plan_before for plan_before in self.plans if plan_before.sql != plan.sql),
@@ -176,7 +176,7 @@ class StatementRun:
 
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
-        """Measure a block as part of the run time; consecutive blocks of one name are merged."""
+        """Measure a block as part of the run time, merging consecutive blocks of one name."""
         now = time.time()
         self._change(lambda record, _: replace(record, spans=_open_span(record.spans, name, now)))
         try:
@@ -220,7 +220,7 @@ class StatementRun:
         return rows
 
     def count_rows(self, n_rows: int) -> None:
-        """Record how many rows the statement has given."""
+        """Record the number of rows that the statement has returned."""
         self._change(lambda record, _: replace(record, n_rows=n_rows))
 
     def _change(self, changed: Callable[[StatementRecord, float], StatementRecord]) -> None:
@@ -230,7 +230,7 @@ class StatementRun:
 
 @contextmanager
 def _logged() -> Iterator[None]:
-    """Log errors of the block. A listener must not fail the statement."""
+    """Log errors in the block, because a listener must not fail the statement."""
     try:
         yield
     except Exception:
@@ -257,7 +257,7 @@ class Activity:
         session: Number of the session in this process.
         begun: Start of the session, in seconds since 1970.
         start_seconds: Time to create the session, including Spark's start.
-        listeners: Programs that follow the statements which begin from now on.
+        listeners: Followers of all statements that begin from now on.
     """
 
     def __init__(self, marking: Marking) -> None:
@@ -297,5 +297,5 @@ class Activity:
                 continue
 
     def find(self, number: int) -> StatementRun | None:
-        """Return the statement with a number, or None if it is no longer kept."""
+        """Return the statement with a number, or None if its record was discarded."""
         return next((run for run in self.runs() if run.record.number == number), None)

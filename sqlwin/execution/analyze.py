@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Context manager for the jobs of a plan, by the plan's number
 Watched = Callable[[int], AbstractContextManager[None]]
 
-# Operators that emit as many rows as they read
+# Operators that emit exactly as many rows as they read
 _PRESERVING = ("Sort", "Exchange")
 
 
@@ -66,7 +66,7 @@ def measure(
     labeled: dict[int, list[str]] = {}
     for number, own in enumerate(ids):
         named = {node: [f"{number}.{name}" for name in names] for node, names in own.items()}
-        # Count a node shared with an earlier plan under its name in that plan
+        # Count a node shared with an earlier plan under its name in that plan.
         labels.append({**named, **{node: labeled[node] for node in named if node in labeled}})
         labeled = {**named, **labeled}
 
@@ -96,13 +96,13 @@ def measure(
 
 
 def physical_tree(query: QueryDocument) -> Tree:
-    """Return the physical plan of a query that has one."""
+    """Return the physical plan of a query, which must have one."""
     assert query.trees is not None
     return query.trees.physical
 
 
 def with_analysis(query: QueryDocument, analysis: Analysis) -> QueryDocument:
-    """Return the document with the measurements, in its text too."""
+    """Return the document with the measurements added, also to its text."""
     analyzed_query = replace(query, analysis=analysis)
     return replace(analyzed_query, text=f"{query.text}\n{analysis_text(analyzed_query)}")
 
@@ -123,7 +123,7 @@ def refuse_remote(spark: SparkSession) -> None:
 def as_written(
     measured: Mapping[str, Measured], tree: Tree, written: int | None
 ) -> dict[str, Measured]:
-    """Return the measurements with the row count at the top that an INSERT wrote.
+    """Return the measurements with the INSERT's written rows as the top operator's row count.
 
     The print connector fetches its rows piece by piece, and Spark reports the query as finished
     before the first of them. Observed metrics that disagree with the rows written are therefore
@@ -185,7 +185,7 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
     places = {name: place for place, name in enumerate(reversed(list(tree.by_id)))}
     for names, stages in sorted(groups.items(), key=lambda group: places[group[0][0]]):
         seconds_of = [list(spent[stage].values()) for stage in stages]
-        # skew is measured within a stage, because micro-batches differ in size
+        # Measure skew within a stage, because micro-batches differ in size.
         skews = [max(own) / middle for own in seconds_of if (middle := _middle(own)) is not None]
         every = [seconds for own in seconds_of for seconds in own]
         yield StageEntry(
@@ -200,13 +200,13 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
 
 
 def _middle(seconds: Sequence[float]) -> float | None:
-    """Return the median of several tasks, None for fewer than two or without any time."""
+    """Return the median time of several tasks, or None for fewer than two tasks or zero times."""
     median = statistics.median(seconds)
     return median if len(seconds) > 1 and median > 0 else None
 
 
 def _top(tree: Tree) -> str:
-    """Return the operator that emits the query's rows: the last one, or the sink's input."""
+    """Return the operator that emits the query's rows: the last one, or the input of the sink."""
     root = tree.by_id[tree.root]
     return root.inputs[0] if root.name == "Sink" else root.id
 
@@ -239,7 +239,7 @@ def _add_units(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntr
 
 
 def _add_exchanges(by_name: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
-    """Copy the figures below an exchange whose blobs were built before it."""
+    """Copy the figures of an exchange to the operators below it that built its blobs."""
     for name, operator in operators.items():
         if "carries" in operator.attributes and by_name[name].rows_out is None:
             below = by_name[operator.inputs[0]]
@@ -275,7 +275,7 @@ def _add_preserved(by_name: dict[str, Figures], operators: Mapping[str, Operator
 
 
 def _preserved(operator: OperatorEntry) -> str | None:
-    """Return the input of an operator that passes on every row, else None."""
+    """Return an operator's input if it passes on every row, else None."""
     plain_calc = operator.name == "Calc" and "where" not in operator.attributes
     if (operator.name in _PRESERVING or plain_calc) and len(operator.inputs) == 1:
         return operator.inputs[0]

@@ -1,4 +1,4 @@
-"""EXPLAIN ANALYZE of queries that this process computes."""
+"""EXPLAIN ANALYZE of queries that run in this process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _add(
     n_in = sum(meter.figures(below).n_rows for below in rows.inputs) if inputs else None
     seconds = own.seconds - sum(meter.figures(below).seconds for below in rows.inputs)
     if isinstance(rows, MergedWindows) and not inputs:
-        # it reads its files itself, and the time of both is one
+        # The relation reads its files itself, so both share one time.
         name = "ReadSlices" if isinstance(rows.local.source, SliceRows) else "ReadFiles"
         n_in = own.scanned_rows
         is_counted = not isinstance(rows.local.source, SliceRows | RowScan)

@@ -1,7 +1,7 @@
 """Checks of double quotes in statements that Spark runs unchanged: UPDATE, DELETE, MERGE, CTAS.
 
-Queries are checked by the binder, see `planner.sql.double_quotes`. These statements have
-only tokens, so the check uses the columns of every table that they name.
+Queries are checked by the binder, see `planner.sql.double_quotes`. These statements are only
+tokens, so the check uses the columns of all their tables.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _first_checked(tokens: Sequence[Token]) -> int:
 
 
 def _tables(tokens: Sequence[Token]) -> Iterator[tuple[str, ...]]:
-    """Yield the names in positions of tables. Some of them may be other names."""
+    """Yield the names in table positions. Some of them may be other names."""
     for i, token in enumerate(tokens[:-1]):
         if token.text.upper() not in _BEFORE_TABLES or token.token_type in STRINGS:
             continue

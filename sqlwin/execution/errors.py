@@ -37,7 +37,7 @@ class ScriptPlace:
         error.mask = self.mask
         self._explain_double_quotes(error)
         if error.file is not None:
-            return error  # about a file that the statement names
+            return error  # an error in a file that the statement reads
         text = self.bound.text
         if error.position is None:
             point_at(error, text)
@@ -56,7 +56,7 @@ class ScriptPlace:
         return error
 
     def _explain_parameter(self, error: SqlwinError, start: int, length: int) -> None:
-        """Explain parameters if a syntax error points at exactly one of them."""
+        """Add a hint about parameters if a syntax error points at exactly one of them."""
         if not isinstance(error, SqlSyntaxError) or error.hint is not None:
             return
         for parameter in self.bound.parameters:
@@ -66,7 +66,7 @@ class ScriptPlace:
                 )
 
     def _explain_double_quotes(self, error: SqlwinError) -> None:
-        """Explain double quotes if a syntax error points at text in them."""
+        """Add a hint about double quotes if a syntax error points at text in them."""
         text, place = error.sql, error.position
         if not isinstance(error, SqlSyntaxError) or text is None or place is None:
             return

@@ -49,7 +49,7 @@ def can_explain(statement: Statement) -> bool:
     return isinstance(statement, Query | Insert | StatementSet)
 
 
-# First words of Spark statements that later statements may depend on and that touch no rows
+# First words of Spark statements that prepare later ones without touching rows
 _PREPARING = tuple(
     "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
 )
@@ -57,7 +57,7 @@ _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
 def is_preparation(tokens: Sequence[Token]) -> bool:
-    """Return whether later statements may depend on a Spark statement, which touches no rows."""
+    """Return whether a Spark statement prepares later statements without touching rows."""
     if not any(is_word(tokens, 0, word) for word in _PREPARING):
         return False
     if not is_word(tokens, 0, "CREATE") or any(is_word(tokens, i, "VIEW") for i in (1, 2, 3, 4, 5)):
@@ -69,7 +69,7 @@ def is_preparation(tokens: Sequence[Token]) -> bool:
 
 
 def explain_of(statement: Statement) -> Explain:
-    """Return EXPLAIN of a statement."""
+    """Return the EXPLAIN statement for a statement."""
     word = "EXPLAIN"
     shift = len(word) + 1
     tokens = [copy_token(token, shift) for token in statement.tokens]
@@ -79,7 +79,7 @@ def explain_of(statement: Statement) -> Explain:
 
 
 def _with_key(document: QueryDocument, statement: Insert, table: TableSpec | None) -> QueryDocument:
-    """Return the document of a batch INSERT, with the key by which it replaces rows, if any."""
+    """Return the document of a batch INSERT, with the replacement key of its table, if any."""
     if table is None or statement.overwrite or not updated_by_key(table):
         return document
     key = ", ".join(table.primary_key)
@@ -91,7 +91,7 @@ class Explanations:
     """EXPLAIN for statements of a session.
 
     Attributes:
-        take_interrupt: Returns whether the user wants a running stream to stop; True once per
+        take_interrupt: Returns whether the user asked to stop a running stream; True once per
             request.
     """
 
@@ -176,7 +176,7 @@ class Explanations:
     def _measured_here(
         self, document: QueryDocument, plan: Plan, statement: Statement
     ) -> QueryDocument | None:
-        """Run a query or an INSERT in this process and measure it. None if Spark runs it."""
+        """Run and measure a query or an INSERT in this process, or return None if Spark runs it."""
         table = None
         if isinstance(statement, Insert):
             table = target_of(self._plans.catalog, statement)
@@ -213,7 +213,7 @@ class Explanations:
     def _of_stream(
         self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool
     ) -> QueryDocument:
-        """Return the document of a streaming query with its state, or its measurements."""
+        """Return the document of a streaming query, with its state or its measurements."""
         from sqlwin.execution.streams.analyze import analyzed_stream
         from sqlwin.execution.streams.handle import Stream
         from sqlwin.execution.streams.options import planned_options
@@ -265,7 +265,7 @@ class Explanations:
             )
 
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[QueryDocument]:
-        """Return documents of INSERTs that share operators. Texts show a shared part once."""
+        """Return documents of INSERTs that share operators. Texts show a shared operator once."""
         drawn: set[int] = set()
         for insert in inserts:
             target_of(self._plans.catalog, insert)
@@ -301,7 +301,7 @@ class Explanations:
     def _with_places(
         self, documents: Sequence[QueryDocument], inserts: Sequence[Insert]
     ) -> list[QueryDocument]:
-        """Return documents of the INSERTs of a set with the place where they run."""
+        """Return the documents of a statement set with the place where each INSERT runs."""
         plans = self._plans.plans_together(inserts, has_sinks=False)
         tables = [target_of(self._plans.catalog, insert) for insert in inserts]
         places = self._plans.places_of_set(inserts, plans, tables)

@@ -78,7 +78,7 @@ class GeneralWindows:
         return self._lower(self._plan())
 
     def describe(self) -> str:
-        """Describe the windows in one line, without the contents of functions."""
+        """Describe the windows in one line, without the code of functions."""
         job = self.job
         kinds = [type(part).__name__ for part in (job.assigner, job.function, job.trigger) if part]
         by = f" by {', '.join(self.keys)}" if self.keys else ""
@@ -98,7 +98,7 @@ class GeneralWindows:
         return self.plans.plan(parsed.ast, parsed.text)
 
     def _columns(self, plan: Plan) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-        """Return the key columns as spelled in the schema, and name and type of the time column."""
+        """Return the key columns as spelled in the schema, and the time column's name and type."""
         schema = plan.physical.schema
         keys = tuple(required_column(schema, key).name for key in self.keys)
         if self.time is None:

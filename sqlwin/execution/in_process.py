@@ -1,4 +1,4 @@
-"""Planner options from settings, and plans that run in this process."""
+"""Planner options from settings, and the choice between this process and Spark."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 
 _FILE_BYTES = "sqlwin.in-process.max-bytes"
-# By default, rows may have this part of the memory: if no rows share a key and a slice, partials
-# and windows have five times the bytes of the rows
+# Fraction of memory for rows by default: if no rows share a key and a slice, partials and windows
+# have five times the bytes of the rows
 _MEMORY_PER_BYTE = 16
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def in_process(
 
 
 def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
-    """Return the maximum bytes of rows in files to read; None if Spark reads all files."""
+    """Return the maximum bytes of files to read here, or None if Spark reads all files."""
     n_bytes = int(config.get(_FILE_BYTES))
     if not config.is_set(_FILE_BYTES):
         from runtime.spark.defaults import machine_memory
@@ -99,7 +99,7 @@ def types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Map
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:
-    """Return notes about how a query is written, without duplicates."""
+    """Return notes about the spelling of a query, without duplicates."""
     notes = (*hint_notes(query, catalog.entry), *catalog.file_notes, *notes_on_windows(bound))
     return tuple(dict.fromkeys(notes))
 

@@ -29,7 +29,7 @@ _view_numbers = count()
 
 
 def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
-    """Return the session table to write to, or None if the name belongs to Spark.
+    """Return the session table to write to, or None for a table of Spark.
 
     Raises:
         CatalogError: The name belongs to a view or a registered DataFrame.
@@ -52,7 +52,7 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
 
 
 def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
-    """Return the session table of an INSERT with the statement's options, None for Spark's tables.
+    """Return an INSERT's session table with the statement's options, or None for Spark's tables.
 
     Raises:
         CatalogError: The name is not a table, the table is only a source, or an option is invalid.
@@ -141,7 +141,7 @@ def with_static(
     columns: tuple[str, ...],
     static: tuple[tuple[str, str], ...],
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Append the columns of PARTITION (k = 'x') and return the rows with all their names.
+    """Append the columns of PARTITION (k = 'x'), and return the rows and all column names.
 
     Arguments as in `by_position`. A row kind column may come first.
 
@@ -195,7 +195,7 @@ def fit_rows(
     columns: tuple[str, ...] = (),
     static: tuple[tuple[str, str], ...] = (),
 ) -> BatchRows:
-    """Apply `by_position`. Rows that already fit stay in the workers."""
+    """Apply `by_position`. Rows that already fit remain in the workers."""
     declared = table.physical_columns
     if not declared and not (columns or static):
         return rows
@@ -233,7 +233,7 @@ def dependencies(
     catalog: SessionCatalog,
     resolved: Callable[[str], str],
 ) -> list[set[int]]:
-    """Return which INSERTs have to wait for which earlier ones when they run concurrently.
+    """Return the earlier INSERTs that each INSERT has to wait for when they run concurrently.
 
     Two INSERTs keep their order if they write to the same place, or if one writes a table that the
     other reads.
@@ -272,11 +272,11 @@ def reads_earlier_target(
 
 
 def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) -> str:
-    """Return an identity of the place where a table keeps its rows."""
+    """Return an identifier of the place where a table stores its rows."""
     if table is not None:
         options, connector = table.option_map, table.connector.lower()
         if connector == "print":
-            return "print"  # concurrent tables would mix up their lines
+            return "print"  # concurrent tables would interleave their lines
         if "table-name" in options:
             return f"table {options['table-name']} of {options.get('url')}"
         for option in ("path", "topic"):

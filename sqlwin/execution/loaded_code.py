@@ -40,7 +40,7 @@ def check_loaded_code(spark: SparkSession, text: str, tokens: Sequence[Token]) -
         PySparkException: CREATE FUNCTION names a class that Spark cannot load.
     """
     if is_remote(spark):
-        return  # the files and classes are on the server
+        return  # the server has the files and classes
     if (added := _ADD.fullmatch(text)) is not None:
         _check_file(spark, text, added.start(1), added.end(1))
         return
@@ -68,7 +68,7 @@ def _check_function(spark: SparkSession, text: str, tokens: Sequence[Token]) -> 
 
 
 def _check_file(spark: SparkSession, text: str, start: int, stop: int) -> None:
-    """Check the file whose path, quoted or not, is in a range of the text."""
+    """Check the file whose path, possibly quoted, is a range of the text."""
     word = text[start:stop]
     path = string_value(word) if word[0] in "'\"" else word
     scheme = _SCHEME.match(path)

@@ -72,14 +72,14 @@ class LateOutput:
 class LoweredStream:
     """A streaming query, or INSERTs whose windows one stream computes.
 
-    Input for starting it, for its identity, EXPLAIN and the streaming DataFrame.
+    Basis for starting it, its identity, EXPLAIN and the streaming DataFrame.
 
     Attributes:
         plans: Plan of the query, or of each INSERT of the stream.
         steps: Steps that compute the rows.
         sources: Streams that it reads, directly or through registered windows.
-        late: Side output of each plan for late rows. None: it has none. A refusal: a table asks for
-            one, but the plan cannot have it.
+        late: Side output of each plan for late rows. None: late rows are dropped. A refusal: a
+            table requests a side output, but the plan cannot have one.
         general_windows: Windows of `Session.windows` that it reads, with their names in Spark.
         time_zone: Session time zone.
         operators: State schemas of its window operators, by operator number.
@@ -115,7 +115,7 @@ class LoweredStream:
     @property
     def is_bounded(self) -> bool:
         """Whether its input ends."""
-        # registered windows are bounded if their sources are, and those are listed too
+        # Registered windows are bounded if their sources are, which the list includes.
         return all(
             source.made_by is not None
             if isinstance(source, Registered)
@@ -124,7 +124,7 @@ class LoweredStream:
         )
 
     def watermarks(self, options: StreamOptions) -> tuple[OperatorRun, ...]:
-        """Return how a run with these options computes the watermarks, by operator number."""
+        """Return how a run with these options computes watermarks, by operator number."""
         from runtime.streaming.operator_specs import operator_run
 
         steps: tuple[Streaming | StreamRowsStep, ...] = (
@@ -142,8 +142,8 @@ class LoweredStream:
 
     @property
     def order(self) -> tuple[RankOrder, ...]:
-        """Columns by which the rows of a micro-batch are sorted, empty if they are not."""
-        # with several INSERTs, Spark sorts the rows of each as in a batch
+        """Columns by which the rows of a micro-batch are sorted, empty without sorting."""
+        # With several INSERTs, Spark sorts the rows of each as in a batch.
         return self.steps.order if isinstance(self.steps, StreamSteps) else ()
 
     @property
@@ -280,7 +280,7 @@ def lower_rows(
 def general_windows_in(
     plan: Node, catalog: SessionCatalog
 ) -> tuple[tuple[str, StreamOfWindows], ...]:
-    """Return the windows of `Session.windows` that a plan reads, with their names in Spark."""
+    """Return the `Session.windows` that a plan reads, with their names in Spark."""
     windows_read = []
     for stream in streams_of(plan, catalog):
         name = tuple(stream.name.split("."))

@@ -137,7 +137,7 @@ class MaterializedTables:
         return _ok(statement.text, "OK")
 
     def show(self, statement: ShowNames) -> pa.Table:
-        """Return all materialized tables with their contents."""
+        """Return a row for each materialized table, with the size and version of its slices."""
         rows = []
         pattern = None if statement.like is None else _like(statement.like)
         for entry in self._plans.catalog.materialized():
@@ -258,7 +258,7 @@ class MaterializedTables:
         return replace(definition, refresh_mode="CONTINUOUS", columns=columns)
 
     def _open_same(self, statement: CreateMaterializedTable, path: str) -> MessageResult:
-        """Open the existing table of CREATE IF NOT EXISTS if its query is the same."""
+        """Open the existing table of CREATE IF NOT EXISTS if it has the same query."""
         name = ".".join(statement.name)
         opened = open_materialized(self._plans.catalog, statement.name, path)
         if " ".join(opened.text.split()) != " ".join(statement.query_text.split()):
@@ -276,7 +276,7 @@ class MaterializedTables:
     def _refresh(
         self, entry: MaterializedTable, text: str, planned: PlannedRows | None = None
     ) -> RefreshResult:
-        """Refresh a table. `planned` is the plan for the first attempt, if known."""
+        """Refresh a table. `planned` is the plan for the first attempt, if it exists already."""
         plans, name = self._plans, ".".join(entry.name)
         query = plans.catalog.view(entry.name)
         assert query is not None
@@ -300,7 +300,7 @@ class MaterializedTables:
 
 
 def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[str, ...]:
-    """Return the columns of PARTITIONED BY as the slices name them.
+    """Return the columns of PARTITIONED BY under their names in the slices.
 
     Raises:
         CatalogError: A column is not a key.
@@ -371,7 +371,7 @@ def _ok(text: str, message: str) -> MessageResult:
 
 
 def _grids(stored: StoredSlices) -> str:
-    """Return the widths of slices, oldest first."""
+    """Return the slice widths, oldest slices first."""
     tiers = reversed(stored.reached.tiers)
     old = [f"{render_duration(t.width_us)} up to {time_text(t.until_us)}" for t in tiers]
     return ", ".join([*old, grid_text(stored.form.grid)])
@@ -383,7 +383,7 @@ def _dropped(stored: StoredSlices) -> str:
 
 
 def _start(stored: StoredSlices) -> str:
-    """Return the start of the first slice; for months, its end."""
+    """Return the start of the first slice; for slices of months, its end."""
     if not stored.files:
         return ""
     grid, first_us = stored.form.grid, stored.files[0].first_us

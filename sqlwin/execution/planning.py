@@ -1,4 +1,4 @@
-"""Plans of the current statement and the DataFrames that run them.
+"""Plans of the current statement, and the DataFrames that run them.
 
 Modules that run plans are imported where they are used: EXPLAIN does not need them.
 """
@@ -79,7 +79,7 @@ class LoweredBatch:
 
 
 class _CurrentStatement(threading.local):
-    """Statement of a thread."""
+    """Current statement of a thread."""
 
     scan_counts: StatementScanCounts | None = None
     notes: tuple[str, ...] = ()
@@ -116,14 +116,14 @@ class Plans:
 
     @property
     def spark(self) -> SparkSession:
-        """Spark session, which sees the tables of the plans that this thread makes."""
+        """Spark session, in which the tables of this thread's plans are visible."""
         if self.lock.is_held:
             self.catalog.show_statement_tables()
         return self._spark
 
     @property
     def scan_counts(self) -> StatementScanCounts | None:
-        """Counts of the current statement. None where Spark cannot collect them."""
+        """Counts of the current statement, or None where Spark cannot collect them."""
         return self._current.scan_counts
 
     @property
@@ -141,7 +141,7 @@ class Plans:
         return self.lock.release()
 
     def begin(self, text: str) -> StatementRun:
-        """Begin a statement with counts of its own. Before starting jobs, call `mark_jobs`."""
+        """Begin a statement with its own counts. Call `mark_jobs` before starting jobs."""
         run = self._current.run = self.activity.begin(text)
         self.start_statement()
         self._current.notes = ()
@@ -165,7 +165,7 @@ class Plans:
         self._current.run = None
 
     def start_statement(self) -> None:
-        """Make the catalog read tables anew, in the runtime mode that is set now."""
+        """Make the catalog read tables again, in the current runtime mode."""
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
         idle_advance_us = int(self.config.get(IDLE_ADVANCE)) or None
@@ -201,7 +201,7 @@ class Plans:
             query: Tree of the query.
             text: Text of the query.
             sink: Name of the target table, and whether it is overwritten.
-            without: Rules to disable in addition to those that settings disable.
+            without: Rules to disable besides those disabled by settings.
         """
         (plan,) = self._plan_drafts(
             lambda options: [self._draft(query, text, sink, options)], without
@@ -260,7 +260,7 @@ class Plans:
         return bool(streams_of(plan.physical, self.catalog))
 
     def lower(self, plan: Plan, *, is_whole: bool = False) -> LoweredBatch | LoweredStream:
-        """Lower a plan to what runs it.
+        """Lower a plan to the batch step or stream that runs it.
 
         Args:
             plan: Plan to lower.
@@ -277,7 +277,7 @@ class Plans:
         return LoweredBatch(plan, lower(plan.physical))
 
     def in_process(self, plan: Plan) -> InProcessStep | str:
-        """Return the step that computes a batch query in this process, or why Spark does."""
+        """Return the step that computes a batch query in this process, or why Spark runs it."""
         if is_remote(self._spark):
             return FILES_ON_SPARK
         chosen = is_chosen(self._spark)
@@ -322,7 +322,7 @@ class Plans:
 
         refuse_remote_streams(self.spark)
         with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
-            # the user starts this stream through Spark, not through sqlwin
+            # The user starts this stream through Spark, not through sqlwin.
             options = foreign_options(self.spark, self.config)
             frame = lowered.dataframe(self.spark, options)
             return frame if lowered.limit is None else frame.limit(lowered.limit)
@@ -407,7 +407,7 @@ class Plans:
     def rows_of_set_here(
         self, plans: Sequence[Plan], places: Sequence[InProcessStep]
     ) -> tuple[list[BatchRows], StatementCounts]:
-        """Return the rows of INSERTs that this process computes, and their counts together."""
+        """Return the rows of INSERTs computed in this process, and their common counts."""
         from runtime.batch.in_process_partials import LocalPartials
         from runtime.batch.in_process_scan import RowCountsOfSet
 
@@ -428,7 +428,7 @@ class Plans:
         return why_spark_writes(self._spark, table) is not None
 
     def computed(self, place: InProcessStep, shared: LocalPartials | None = None) -> RowsHere:
-        """Return rows that this process computes. Their counts belong to the current statement.
+        """Compute rows in this process, counted for the current statement.
 
         Args:
             place: Step that computes the rows.
@@ -451,7 +451,7 @@ class Plans:
         meter: RelationMeter | None = None,
         shared: LocalPartials | None = None,
     ) -> BatchRows:
-        """Return rows that this process computes, to be written. A meter measures them.
+        """Return rows computed in this process, ready to be written. A meter measures them.
 
         For `shared` see `computed`.
         """
@@ -466,7 +466,7 @@ class Plans:
         )
 
     def _store(self, source: ScanSource | TextSource) -> Store | None:
-        """Return how this process opens the files of a scan, None if they are local."""
+        """Return how this process opens the files of a scan, or None for local files."""
         if all(is_local_path(file.path) for file in source.files):
             return None
         return store_of_scan(self.spark, source.path)
@@ -527,7 +527,7 @@ class Plans:
         return self.rows(query, view.text, is_whole=False)
 
     def _apart(self, draft: Draft, insert: Insert) -> str | None:
-        """Return why an INSERT cannot share a stream with others of its set, None if it can."""
+        """Return why an INSERT cannot share a stream with others of its set, or None if it can."""
         from sqlwin.execution.lowered import general_windows_in
 
         entry = self.catalog.entry(insert.name)

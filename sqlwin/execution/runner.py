@@ -1,6 +1,6 @@
 """Execution of single statements.
 
-Modules for some statements only are imported where they are used.
+Modules that only some statements need are imported where they are used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from sqlwin.execution.statement_sets import Inserts
     from sqlwin.result.spark import SparkRows
 
-# Statements that start Spark only where they need it
+# Statements that start Spark only if they need it
 _WITHOUT_SPARK = (
     nodes.Query,
     nodes.Insert,
@@ -120,7 +120,7 @@ class Runner:
 
     @property
     def spark(self) -> SparkSession:
-        """Spark session, which sees the tables of the statement's plans."""
+        """Spark session, in which the tables of the statement's plans are visible."""
         return self.plans.spark
 
     def run(self, statement: nodes.Statement) -> Result:
@@ -293,7 +293,7 @@ class Runner:
 
     @property
     def _begins_in_default(self) -> bool:
-        """Whether Spark has not started and will begin in its own catalog's default database."""
+        """Whether Spark has yet to start, and in its own default catalog and database."""
         if is_started(self.spark):
             return False
         initial = settings_of(self.spark).get("spark.sql.defaultCatalog", "spark_catalog")
@@ -375,9 +375,9 @@ class Runner:
         )
 
     def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
-        """Return the result of a query whose rows this process computes."""
+        """Return the result of a query whose rows are computed in this process."""
         computed = self.plans.computed(here)
-        # Ask Java for the time zone only if the result shows an instant
+        # Get the time zone from Java only if the result has an instant.
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         rows = InProcessRows(
             computed,
@@ -464,7 +464,7 @@ class Runner:
         )
 
     def _as_own(self, statement: nodes.SparkStatement) -> nodes.Statement:
-        """Return a statement of sqlwin if CREATE TABLE ... LIKE copies a session table."""
+        """Return CREATE TABLE ... LIKE as sqlwin's statement if it copies a session table."""
         from sqlwin.statements.parse import read_copy
 
         copy = read_copy(statement)
@@ -574,7 +574,7 @@ class Runner:
 
 
 def _not_of_streams(text: str) -> AnalysisError:
-    """Return the error for a streaming query that only Spark can plan, such as Spark's windows."""
+    """Return the error for a streaming query that only Spark can plan, e.g. with `window()`."""
     window = re.search(r"\b(?:session_)?window\s*\(", text, re.IGNORECASE)
     start = window.start() if window else len(text) - len(text.lstrip())
     call = text[start:].partition("(" if window else "\n")[0]
@@ -596,11 +596,11 @@ def _not_of_streams(text: str) -> AnalysisError:
 
 
 def _planning_error(spark: SparkSession, statement: nodes.SparkStatement, text: str) -> Exception:
-    """Return the error of a statement whose EXPLAIN by Spark has only the error's text."""
+    """Return the error of a statement from Spark, whose EXPLAIN gives only the error's text."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        # analyses a query without running it
+        # Analyse the query without running it.
         spark.sql(f"DESCRIBE QUERY {statement.spark_text}")
     except ParseException:
         pass  # DELETE and the like are no queries
@@ -618,7 +618,7 @@ def _spark_plan(rows: DataFrame, mode: str) -> str:
     with temporary_view(spark, rows) as view:
         plan = str(spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0])
     if plan.startswith(_NO_PLAN):
-        # plans the query too, and raises the error
+        # This plans the query too, and raises the error.
         rows.inputFiles()
     return plan.replace(view, "query") + "\n"
 

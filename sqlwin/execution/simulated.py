@@ -41,7 +41,7 @@ class Simulated:
     Attributes:
         query: Lowered query.
         options: Options of its stream, from settings.
-        definition: The query as a relation that is computed by definition, or why it is none.
+        definition: The query as a relation computed by definition, or why there is no definition.
         lowered: Stream as it runs on Spark, for its identity.
     """
 
@@ -164,7 +164,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:
-    """Return the step that computes a batch query in this process, or why Spark has to.
+    """Return the step that computes a batch query in this process, or why Spark runs it.
 
     Raises:
         SqlwinError: The query is invalid.

@@ -181,7 +181,7 @@ class Inserts:
         return start_stream(plans, lowered, sink, text)
 
     def run_set(self, statement: StatementSet) -> Inserted:
-        """Run the INSERTs of a set. Over bounded tables, check all before the first one runs."""
+        """Run the INSERTs of a set. Over bounded tables, check all before running the first."""
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
         if None in tables:
@@ -213,7 +213,7 @@ class Inserts:
         """Run INSERTs over bounded tables in this process, one after the other.
 
         Raises:
-            SqlwinError: An INSERT failed: the hint describes the others.
+            SqlwinError: An INSERT failed. The hint describes the outcome of the others.
         """
         inserts = statement.inserts
         rows, counts = self._plans.rows_of_set_here(plans, places)
@@ -253,8 +253,8 @@ class Inserts:
                 the number of the first INSERT that reads them.
 
         Raises:
-            SqlwinError: An INSERT is invalid, and none has run. Or one failed: the hint describes
-                the others.
+            SqlwinError: An INSERT is invalid, and none has run. Or one failed, and the hint
+                describes the outcome of the others.
         """
         plans = self._plans
         tables = [self._target(insert) for insert in inserts]
@@ -325,7 +325,7 @@ def _result_of_set(statement: StatementSet, results: Sequence[Inserted]) -> Inse
 
 
 def _first_failed(outcomes: Sequence[Outcome[InsertResult]]) -> int | None:
-    """Return the INSERT that failed first. Others may have been cancelled because of it."""
+    """Return the INSERT that failed first, which may have cancelled the others."""
     failed = [i for i, outcome in enumerate(outcomes) if outcome.error is not None]
     return next((i for i in failed if not outcomes[i].cancelled), failed[0] if failed else None)
 
@@ -333,7 +333,7 @@ def _first_failed(outcomes: Sequence[Outcome[InsertResult]]) -> int | None:
 def _with_progress(
     failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[InsertResult]]
 ) -> Exception:
-    """Return the error of an INSERT in a set, with the progress of the others."""
+    """Return the error of an INSERT in a set, with the outcome of the others."""
     error = outcomes[failed].error
     assert error is not None
     if not isinstance(error, SqlwinError):

@@ -84,7 +84,7 @@ def _text(value: Column) -> Column:
 
 
 def _rounded(value: Column) -> Column:
-    """Format with six decimals at most, as doubles show many digits that nobody reads."""
+    """Round to six decimals, because more digits only distract."""
     return F.regexp_replace(F.format_string("%.6f", value.cast("double")), r"\.?0+$", "")
 
 

@@ -29,7 +29,8 @@ class OptionHelp:
         doc: Description in one line.
         values: Possible values, if they are few.
         required: Whether a table needs the option.
-        has_effect: Whether it changes anything. Others are accepted so that Flink's scripts run.
+        has_effect: Whether the option has an effect. Others are accepted so that Flink's scripts
+            run.
     """
 
     name: str
@@ -46,7 +47,7 @@ class ConnectorHelp:
     Attributes:
         name: Value of 'connector'.
         summary: Description in one line.
-        can: Which ABILITIES its tables have.
+        can: ABILITIES of its tables.
         options: Options of its tables.
         example: Statement that creates a table.
     """
@@ -278,7 +279,7 @@ def options_of(options: Mapping[str, str]) -> tuple[OptionHelp, ...]:
 
 
 def values_of(name: str, options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of an option, if they are few. `options`: the table's other options."""
+    """Return the values of an option if there are few. `options`: the table's other options."""
     if name == "connector":
         return tuple(CONNECTORS)
     parts = name.split(".")

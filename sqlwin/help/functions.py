@@ -133,8 +133,8 @@ _BY_TIME_NO_NULLS = """\
 In order of the window's time column, then by value. NULLs are skipped, as in Flink, unless
 RESPECT NULLS is given."""
 
-# Aggregates that are merged from slices. Spark's other aggregates read rows that are copied into
-# their windows.
+# Aggregates that are merged from slices. For Spark's other aggregates, rows are copied into their
+# windows.
 AGGREGATES: dict[str, FunctionHelp] = {
     function.name: function
     for function in (

@@ -12,7 +12,7 @@ from operator import and_, or_, xor
 
 from runtime.spec.figures import count_text
 
-# Minutes of the rows in every picture: one row is on a boundary, and one follows a gap
+# Minutes of the rows in every picture: one row is on a window boundary, one follows a gap
 _ROWS = (1, 4, 10, 12, 18, 33)
 # Characters per minute
 _SCALE = 2
@@ -73,7 +73,7 @@ def bar(minutes: int) -> str:
 
 
 def marks_line(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
-    """Return a line of the picture with texts at their minutes. `left` is the leftmost minute."""
+    """Return a line with texts at their minutes. `left` is the leftmost minute."""
     line = title
     for minute, text in parts:
         line = line.ljust(_MARGIN + (minute - left) * _SCALE) + text
@@ -109,7 +109,7 @@ def sessions(rows: Sequence[int], gap: int) -> list[Window]:
 # Rows of every picture: minute, x, y. The two windows of ten minutes contain three and two rows.
 ROWS = ((1, 5, 7), (4, 3, 9), (8, 5, 4), (12, 2, 8), (17, 6, 1))
 _SIZE = 10
-# `x > LEAST` is the condition of aggregates that take one
+# Threshold in `x > LEAST`, the condition of aggregates that take one
 LEAST = 2
 # Percentage of APPROX_PERCENTILE
 SHARE = 0.95
@@ -122,7 +122,7 @@ def _xs(rows: Rows) -> list[int]:
 
 
 def _variance(rows: Rows, fewer: int) -> float:
-    """Return the variance over n - `fewer` values, as in VAR_POP (0) and VAR_SAMP (1)."""
+    """Return the variance divided by n - `fewer`, as in VAR_POP (0) and VAR_SAMP (1)."""
     xs = _xs(rows)
     mean = sum(xs) / len(xs)
     return sum((x - mean) ** 2 for x in xs) / (len(xs) - fewer)
@@ -177,7 +177,7 @@ SAME = {
 
 
 def call(name: str) -> str:
-    """Return the call that the picture of an aggregate shows."""
+    """Return the aggregate call that the picture shows."""
     kind = SAME.get(name, name)
     if kind == "COUNT":
         return "COUNT(*)"

@@ -1,5 +1,5 @@
-"""Language server: what `sqlwin explain` and the prompt know, for editors.
+"""Language server: errors, plans, completion and help for editors.
 
-`scripts` and `answers` compute from the text and a session that never starts Spark. `server` speaks
-the Language Server Protocol with pygls, and alone imports it.
+`scripts` and `answers` compute from the text and a session that never starts Spark. Only `server`
+imports pygls, and speaks the Language Server Protocol with it.
 """

@@ -1,4 +1,4 @@
-"""Answers about a place in a script: hover, definition, help on a call."""
+"""Answers about a position in a script: hover, definition, help on a call."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _column(name: str, scope: Scope, names: ScriptNames) -> str | None:
 def definition_at(checked: CheckedScript, offset: int) -> tuple[int, int] | None:
     """Return the range of the name in the CREATE of the table or view at an offset, or None.
 
-    Of several, the last one above the offset counts, else the first one.
+    With several CREATEs, use the last one above the offset, or else the first one.
     """
     word = _name_at(checked.text, offset)
     if word is None:
@@ -102,12 +102,12 @@ def definition_at(checked: CheckedScript, offset: int) -> tuple[int, int] | None
 
 
 def call_help_at(text: str, offset: int) -> TypedCall | None:
-    """Return the call of a window function that is open at an offset, or None."""
+    """Return the window function call that is open at an offset, or None."""
     return call_at(text[:offset])
 
 
 def _name_at(text: str, offset: int) -> re.Match[str] | None:
-    """Return the name at an offset, or the one that ends there."""
+    """Return the name at an offset or directly before it."""
     start = text.rfind("\n", 0, offset) + 1
     for match in _NAME.finditer(text, start):
         if match.start() > offset:

@@ -18,10 +18,10 @@ from sqlwin.statements.split import StatementText, read_script, script_of
 
 Columns = tuple[tuple[str, str], ...]
 
-# Statements that planning a script runs: they change only the session
+# Statements that planning a script runs, because they change only the session
 _PREPARING = (nodes.CreateView, nodes.Set, nodes.Reset)
 _PLANNED = (nodes.Query, nodes.Insert, nodes.StatementSet)
-# Errors that a statement which was not run may cause later
+# Errors that may be due to an earlier statement that was not run
 _UNCERTAIN = (
     ErrorKind.UNKNOWN_TABLE,
     ErrorKind.UNKNOWN_DATABASE,
@@ -47,7 +47,7 @@ class Problem:
         start: Offset in the script.
         end: Exclusive end.
         message: Message, and the hint in a second line.
-        is_certain: Whether it is an error for Spark too.
+        is_certain: Whether Spark would reject the statement too.
     """
 
     start: int
@@ -86,7 +86,7 @@ class CheckedScript:
     session: Session = field(repr=False)
 
     def explain(self, number: int) -> str:
-        """Return the plan of statement `number`, or why it has none."""
+        """Return the plan of statement `number`, or the reason why it has no plan."""
         try:
             with SessionControl(self.session).without_start_of_spark():
                 return str(self.session.explain(self.statements[number].part.text))
@@ -136,7 +136,7 @@ def check_script(text: str, connect: Callable[[], Session]) -> CheckedScript:
 
 
 def _plan(session: Session, part: StatementText, statement: nodes.Statement) -> bool:
-    """Plan a statement, or run it if it only defines. Return whether that was possible.
+    """Plan a statement, or run it if it is a definition. Return whether that was possible.
 
     Raises:
         SqlwinError: The statement is invalid.
@@ -166,7 +166,7 @@ def _plan(session: Session, part: StatementText, statement: nodes.Statement) -> 
 
 
 def _syntax_error(statement: nodes.SparkStatement) -> SqlSyntaxError | None:
-    """Return the syntax error of a statement that Spark would parse, if sqlwin sees one.
+    """Return sqlwin's syntax error for a statement that Spark would parse, or None.
 
     Spark supports a few clauses that sqlwin cannot parse, such as TRANSFORM.
     """
@@ -201,7 +201,7 @@ def _problem(error: SqlwinError, start: int, end: int) -> Problem:
     place = error.position
     if place is None or error.file is not None:
         return Problem(start, end, message)
-    # an error at the end of a statement is at its last character
+    # An error at the end of a statement is marked at its last character.
     first = max(start, min(start + place.offset, end - 1))
     return Problem(first, min(first + place.length, end), message)
 
@@ -230,7 +230,7 @@ class ScriptNames:
         return self._columns[key]
 
     def _rows(self, statement: str) -> Iterator[tuple[object, ...]]:
-        """Yield the rows of SHOW or DESCRIBE, none if it needs Spark or fails."""
+        """Yield the rows of SHOW or DESCRIBE, or none if it needs Spark or fails."""
         try:
             with SessionControl(self._session).without_start_of_spark():
                 (result,) = self._session.execute(statement)

@@ -91,7 +91,7 @@ class SqlServer:
             await self._check(uri)
 
     async def _check(self, uri: str) -> _Checked:
-        """Check a document in another thread, and publish the problems unless it has changed."""
+        """Check a document in another thread, and publish its problems if it has not changed."""
         document = self._document(uri)
         text, version = document.source, document.version
         checked = await asyncio.get_running_loop().run_in_executor(
@@ -131,7 +131,7 @@ class SqlServer:
             checked.script.session.close()
 
     async def _last_check(self, uri: str) -> _Checked:
-        """Return the last check, of an older text if the document has just changed."""
+        """Return the last check, which is of an older text if the document has just changed."""
         return self._checked.get(uri) or await self._check(uri)
 
     async def _current_check(self, uri: str) -> _Checked:
@@ -226,7 +226,7 @@ class SqlServer:
 
 
 def _function_of(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a method as a function, because pygls sets attributes on its handlers."""
+    """Return a method as a function, because pygls sets attributes on handlers."""
 
     async def call(params: Any) -> Any:
         result = method(params)

@@ -24,7 +24,7 @@ _TRACING = (
 
 
 def add_listeners(runner: Runner, spark: SparkSession) -> None:
-    """Let programs that are configured follow the session's statements.
+    """Add the configured programs as followers of the session's statements.
 
     OpenTelemetry is configured by its variables, or by a program that has set a tracer provider.
 

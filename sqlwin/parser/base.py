@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _QUOTED = (*STRINGS, TokenType.IDENTIFIER)
-# Keys of a node's position in sqlglot's `meta`
+# Keys in sqlglot's `meta` for a node's position
 PLACE = ("line", "col", "start", "end")
 
 # sqlglot's message begins with the expected token. The rest of its message is about its own tree.
@@ -27,11 +27,11 @@ _UNEXPECTED = "Invalid expression / Unexpected token"
 
 
 class UnknownToSparkError(SqlSyntaxError):
-    """Invalid SQL that Spark does not know either, so its error message would not help."""
+    """Error in SQL that Spark does not know either, so Spark's message would not help."""
 
 
 def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
-    """Return whether the tokens from `i` are these words, unquoted, ignoring case."""
+    """Return whether the tokens from `i` on are these unquoted words, ignoring case."""
     if i + len(texts) > len(tokens):
         return False
     for place, text in enumerate(texts, i):
@@ -42,7 +42,7 @@ def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
 
 
 def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield each token number from `first` on with the number of parentheses open after it."""
+    """Yield each token's index from `first` on, and the number of open parentheses after it."""
     depth = 0
     for i in range(first, len(tokens)):
         kind = tokens[i].token_type
@@ -53,7 +53,7 @@ def depths(tokens: Sequence[Token], first: int = 0) -> Iterator[tuple[int, int]]
 class TokenParser(SparkParser):
     """Parser of Spark SQL that records source positions and keeps literals as written.
 
-    Each of the other modules holds a part of the grammar, as functions of such a parser.
+    The other modules contain the grammar, as functions that take such a parser.
     """
 
     failed_at: Token | None = None
@@ -68,7 +68,7 @@ class TokenParser(SparkParser):
     # -- running -------------------------------------------------------------------------------
 
     def run(self, method: Callable[[Self], T], tokens: list[Token], sql: str) -> T:
-        """Run `method` on `tokens` of the text `sql`. It must consume them all.
+        """Run `method` on `tokens` of the text `sql`, which it must consume completely.
 
         Raises:
             SqlSyntaxError: The tokens cannot be parsed. Has a position in `sql`.
@@ -87,14 +87,14 @@ class TokenParser(SparkParser):
         return results[0]
 
     def refuse(self, tokens: list[Token]) -> None:
-        """Reject words in `tokens` that have no meaning here, before parsing them.
+        """Reject words in `tokens` that have no meaning in sqlwin, before parsing.
 
         Raises:
             SqlSyntaxError: There are such words.
         """
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """Raise an error like sqlglot, and remember its position."""
+        """Raise an error as sqlglot does, and remember its position."""
         self.failed_at = token or self._curr or None
         if token is None:
             super().raise_error(message)
@@ -132,7 +132,7 @@ class TokenParser(SparkParser):
         return is_word(self._tokens, self._index, *texts)
 
     def span(self, node: exp.Expr, first: Token) -> exp.Expr:
-        """Record in `meta` that `node` reaches from `first` to the last token read."""
+        """Record in `meta` that `node` spans from `first` to the last token read."""
         last = self._prev
         node.meta.update(line=last.line, col=last.col, start=first.start, end=last.end)
         return node
@@ -163,7 +163,7 @@ class TokenParser(SparkParser):
         return literal
 
     def parameter(self, token: Token) -> exp.Expr:
-        """Read a parameter: the tree of its value, or a placeholder if it has none."""
+        """Read a parameter: the tree of its value, or a placeholder without one."""
         literal = self.literals.get(token.text)
         if literal is None:
             name = token.text.removeprefix(":")

@@ -74,7 +74,7 @@ _OPERATORS = frozenset(
 _PREFIXES = frozenset({T.NOT, T.PLUS, T.DASH, T.TILDE})
 # Never names of functions or columns
 _BINARY = _OPERATORS - _PREFIXES - {T.STAR, T.LIKE, T.ILIKE, T.RLIKE, T.DIV, T.IS, T.BETWEEN}
-# Words allowed between a keyword and its required content
+# Words allowed between a keyword and its content
 _BETWEEN = {
     T.SELECT: frozenset({T.ALL, T.DISTINCT, T.HINT}),
     T.UNION: frozenset({T.ALL, T.DISTINCT}),
@@ -124,7 +124,7 @@ class _Parenthesis:
 
     Attributes:
         opened_by: Keyword before the parenthesis, if any.
-        wants: Number of the token that requires content. None after an operand.
+        wants: Index of the token that requires content. None after an operand.
         is_past_from: Whether FROM has been read.
         cases: Number of open CASE.
         types: Number of open `<` of types.
@@ -140,7 +140,7 @@ class _Parenthesis:
 def refuse_empty_clauses(sql: str, tokens: Sequence[Token]) -> None:
     """Reject a clause, an operator or a list of a statement that lacks its content.
 
-    Statements without a query are left to their own grammar.
+    Statements without a query are checked by their own grammar.
 
     Raises:
         SqlSyntaxError: Content is missing. Points at the word that requires it.
@@ -189,7 +189,7 @@ class _Walk:
         self.levels[-1].wants = None
 
     def _check_content(self, level: _Parenthesis, i: int) -> None:
-        """Reject missing content at `i`, where its level ends."""
+        """Reject missing content at `i`, where its nesting level ends."""
         if level.wants is not None and self._type(level.wants) not in _OPENING:
             self._fail(level.wants, i)
 
@@ -300,7 +300,7 @@ class _Walk:
         return self.tokens[i].token_type if i < len(self.tokens) else None
 
     def _fail(self, i: int, end: int) -> NoReturn:
-        """Reject the token at `i`, whose content is missing before the token at `end`."""
+        """Reject the token at `i`, because its content is missing before the token at `end`."""
         kind = self.tokens[i].token_type
         clause = _CLAUSES.get(kind)
         if self._is_star_except(i):

@@ -40,7 +40,7 @@ _READERS = {
     "parquet_scan": "parquet",
     "read_text": "text",
 }
-# Their arguments, and the equivalent table options
+# Arguments of these functions and the equivalent table options
 _ARGUMENTS = {
     "comment": "csv.comment",
     "compression": "compression",
@@ -69,7 +69,7 @@ _STATE_NUMBERS = ("operator", "version")
 
 
 def parse_files(parser: TokenParser) -> exp.Table:
-    """Read the files whose path is the string at the current token, with the options after it."""
+    """Read the files whose path is the string at the current token, and the options after it."""
     first = parser._curr
     parser._advance()
     literal = parser.string_literal(first)

@@ -9,7 +9,7 @@ from planner.sql.nodes import FillClause, FillItem, position_of
 from runtime.errors import SqlSyntaxError
 from sqlwin.parser.base import STRINGS, TokenParser
 
-# Words for the fillers, also the ones of QuestDB and InfluxDB
+# Names of the fillers, including those of QuestDB and InfluxDB
 FILLERS = {
     "LOCF": "LOCF",
     "PREV": "LOCF",
@@ -26,7 +26,7 @@ def is_fill(parser: TokenParser) -> bool:
 
 
 def add_fill(parser: TokenParser, select: exp.Select) -> None:
-    """Read a FILL clause after another clause than GROUP BY, and add it to GROUP BY.
+    """Read a FILL clause that follows another clause than GROUP BY, and attach it to GROUP BY.
 
     Raises:
         SqlSyntaxError: It does not follow GROUP BY or HAVING, or it is invalid.
@@ -52,7 +52,7 @@ def parse_fill(parser: TokenParser) -> FillClause:
     """Read a FILL clause with its bounds and keys.
 
     Raises:
-        SqlSyntaxError: It is invalid. Has a position.
+        SqlSyntaxError: The clause is invalid. Has a position.
     """
     first = parser._curr
     parser._advance()
@@ -69,10 +69,10 @@ def parse_fill(parser: TokenParser) -> FillClause:
 
 
 def parse_keys(parser: TokenParser) -> exp.Expr:
-    """Read the query of the keys, in parentheses.
+    """Read the parenthesised query of the keys.
 
     Raises:
-        SqlSyntaxError: It is no query. Has a position.
+        SqlSyntaxError: There is no query. Has a position.
     """
     start = parser._curr
     keys = parser._parse_wrapped(parser._parse_select) if parser.is_at(TokenType.L_PAREN) else None

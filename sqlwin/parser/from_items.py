@@ -32,7 +32,7 @@ def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
 
 
 def _is_wrapped(item: exp.Expr) -> bool:
-    """Return whether an item of FROM is a table or a join in parentheses, as opposed to a query."""
+    """Return whether an item of FROM is a table or a join in parentheses, rather than a query."""
     if not isinstance(item, exp.Subquery) or item.args.get("pivots") or item.args.get("sample"):
         return False
     inner = item.this
@@ -51,7 +51,7 @@ def _flat(joins: list[exp.Expr], sql: str) -> list[exp.Expr]:
 
 
 def _open(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Return the first relation in an item of FROM, and the joins that follow it there."""
+    """Return the first relation of an item of FROM, and the joins inside its parentheses."""
     own = _flat(item.args.get("joins") or [], sql)
     item.set("joins", None)
     if not _is_wrapped(item):

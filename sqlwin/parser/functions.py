@@ -26,7 +26,7 @@ _TRIM_SIDES = ("BOTH", "LEADING", "TRAILING")
 def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
     """Read the call at the current token.
 
-    None if it is not one of these functions, or separates its arguments by commas.
+    Return None if the function is another one or its arguments are separated by commas.
     """
     name = parser._curr
     function = name.text.upper()
@@ -49,7 +49,7 @@ def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
 
 
 def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], list[exp.Expr] | None]:
-    """Read the keywords before each argument, and the arguments; None if a keyword is missing."""
+    """Read keywords and arguments in turn. Return None if a keyword is missing."""
     lead = ""
     if function == "TRIM" and _is_side(parser._curr, parser._next):
         lead = parser._curr.text.upper()

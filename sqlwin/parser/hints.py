@@ -1,7 +1,7 @@
 """Flink's hints: options of a table for one query, and query hints that Spark lacks.
 
-The tokenizer only recognises hints after SELECT. After a table name a hint is a comment, so it is
-looked up in the text between two tokens.
+The tokenizer only recognises hints after SELECT. After a table name a hint is a comment to the
+tokenizer, so it is read from the text between two tokens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ after the table name"
 
 
 def after_hints(sql: str, end: int) -> int:
-    """Return the end of the hints after a token that ends before `end`; `end` without hints."""
+    """Return the end of the hints that follow a token before `end`, or `end` without hints."""
     hints = [stop for start, stop in _comments(sql, end, len(sql)) if _is_hint(sql, start)]
     return hints[-1] if hints else end
 
@@ -89,7 +89,7 @@ def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> 
 
 
 def _refuse_options(parser: TokenParser, hint: Token) -> None:
-    """Reject OPTIONS in a hint after SELECT, where no table can receive them."""
+    """Reject OPTIONS in a hint after SELECT, where it has no table to apply to."""
     for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
         if _is_options(token):
             _fail(
@@ -102,7 +102,7 @@ def _is_options(token: Token) -> bool:
 
 
 def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
-    """Read the options of a hint that reaches from `start` to `stop`."""
+    """Read the options of a hint between `start` and `stop`."""
     sql = parser.sql
     tokens = _tokens(parser, start + len("/*+"), stop - len("*/"))
     if not tokens or not _is_options(tokens[0]):
@@ -177,7 +177,7 @@ def _comment_end(sql: str, start: int) -> int:
     """Return the end of the comment whose `/*` is at `start`. Comments nest.
 
     Raises:
-        SqlSyntaxError: It is not closed.
+        SqlSyntaxError: The comment is not closed.
     """
     depth, i = 1, start + 2
     while depth:

@@ -48,7 +48,7 @@ def parse_interval_type(parser: TokenParser) -> exp.DataType:
 
 
 def _is_value(parser: TokenParser) -> bool:
-    """Return whether a value follows INTERVAL, not an operator on a column `interval`."""
+    """Return whether INTERVAL is followed by a value, not by an operator on a column `interval`."""
     following = parser._next
     if following.token_type in _VALUES:
         return True

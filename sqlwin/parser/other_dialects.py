@@ -1,4 +1,4 @@
-"""Windowing syntax of other systems: accepted if equivalent, otherwise rejected with a hint."""
+"""Window syntax of other systems: accepted if equivalent, otherwise rejected with a hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import BEHIND, Leniency
 from sqlwin.parser.base import TokenParser, UnknownToSparkError
 
-# ksqlDB's windows by the word after WINDOW, and their equivalents here
+# ksqlDB's windows by the word after WINDOW, and sqlwin's equivalents
 _KSQL_WINDOWS_HERE = {
     "TUMBLING": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
     "HOPPING": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)",
@@ -56,10 +56,10 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
 
 
 def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
-    """Reject syntax of other systems that is spelled differently here.
+    """Reject syntax of other systems that sqlwin spells differently.
 
     Raises:
-        SqlSyntaxError: There is such syntax. The hint shows the spelling here.
+        SqlSyntaxError: There is such syntax. The hint shows sqlwin's spelling.
     """
     words = [token.text.upper() for token in tokens]
     for i, token in enumerate(tokens):
@@ -125,7 +125,7 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
 
 
 def _is_join(words: list[str]) -> bool:
-    """Return whether JOIN follows, with or without its kind."""
+    """Return whether JOIN follows, with or without a join type."""
     kinds = ("INNER", "LEFT", "RIGHT", "FULL", "OUTER")
     behind = next((i for i, word in enumerate(words) if word not in kinds), len(words))
     return words[behind : behind + 1] == ["JOIN"]

@@ -63,15 +63,15 @@ TYPED_LITERALS = {
     "TIMESTAMP_NTZ": exp.DType.TIMESTAMPNTZ,
 }
 
-# Text of a TIMESTAMP literal that names no zone, in Spark's formats. As in Flink and the standard,
-# the literal then has no zone. In Spark it is an instant.
+# A TIMESTAMP literal's text without a zone, in Spark's formats. As in Flink and the standard, such
+# a literal has no zone. In Spark it is an instant.
 _WALL_CLOCK = re.compile(
     r"\s*[+-]?\d{4,6}(-\d{1,2}(-\d{1,2}([ T](\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d*)?)?)?)?)?)?)?\s*"
 )
 
 
-# Nodes that begin or end with tokens of their own, such as parentheses: their children's places do
-# not add up to theirs
+# Nodes that begin or end with their own tokens, such as parentheses: the positions of their
+# children do not cover them
 _ENCLOSING = (
     exp.Bracket,
     exp.Filter,
@@ -90,7 +90,7 @@ _ENCLOSING = (
 class SqlWinParser(TokenParser):
     """Parser of sqlwin's SQL."""
 
-    # Leave every function unchanged, except those with a grammar of their own.
+    # Leave function names unchanged, except for functions with a grammar of their own.
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
@@ -136,17 +136,17 @@ class SqlWinParser(TokenParser):
         if kind != TokenType.PLACEHOLDER
     }
 
-    # Relations that joins and other clauses may follow in `(... JOIN ...)`
+    # Relations that may be followed by joins and other clauses in `(... JOIN ...)`
     MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunctionCall)
 
     def refuse(self, tokens: list[Token]) -> None:
-        """Reject syntax of other systems that is spelled differently here."""
+        """Reject syntax of other systems that sqlwin spells differently."""
         refuse_other_dialects(self, tokens)
 
     # -- literals ------------------------------------------------------------------------------
 
     def build_cast(self, strict: bool, **kwargs: Any) -> exp.Expr:
-        """Build a cast. If it is a number with a suffix, keep the number's text."""
+        """Build a cast. For a number with a suffix, keep the number's text."""
         literal = kwargs.get("this")
         raw = literal.meta.get("suffixed") if isinstance(literal, exp.Literal) else None
         result: exp.Expr = super().build_cast(strict, **kwargs)
@@ -207,7 +207,7 @@ class SqlWinParser(TokenParser):
         return node
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
-        # sqlglot gives a call the place of its name.
+        # sqlglot sets a call's position to that of its name.
         is_call = isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN
         if this is not None and is_call and "start" in this.meta:
             this.meta["end"] = self._prev.end
@@ -359,7 +359,7 @@ class SqlWinParser(TokenParser):
             try:
                 return parse_window_function(self, joins=joins, alias_tokens=alias_tokens)
             except ParseError as error:
-                # sqlglot would otherwise try another reading and report an error elsewhere.
+                # Otherwise sqlglot would try another reading and report an error elsewhere.
                 raise self.syntax_error(error) from error
         misspelt = misspelt_window_call(self._tokens, self._index)
         if misspelt is not None and not schema:
@@ -381,7 +381,7 @@ _QUOTED = {TokenType.STRING, TokenType.IDENTIFIER}
 
 
 class SqlWinQueries(SparkSql):
-    """Dialect of a single query. `sqlwin.dialect` registers the one that sqlglot finds by name."""
+    """Dialect for single queries. `sqlwin.dialect` registers the one that sqlglot finds by name."""
 
     class Tokenizer(Spark.Tokenizer):
         """Spark 4's tokens.
@@ -448,7 +448,7 @@ def merge_keywords(tokens: list[Token]) -> list[Token]:
 
 
 def parser_of(literals: Mapping[str, exp.Expr] | None = None) -> SqlWinParser:
-    """Return a fresh parser.
+    """Return a new parser.
 
     Args:
         literals: Trees of parameters, by the text of their tokens.

@@ -58,7 +58,7 @@ def relocate(error: SqlwinError, sql: str) -> SqlwinError:
 
 
 def place_of_raised(message: str, sql: str) -> Position | None:
-    """Find the call in `sql` that raises an error with this message; None if not exactly one does.
+    """Find the only call in `sql` that raises an error with this message, or return None.
 
     Spark gives no position for `raise_error` and `assert_true`. The message contains the string
     literals of the call. Calls without any literal only match if no other call does.

@@ -70,8 +70,8 @@ def is_window_call(tokens: list[Token], i: int) -> bool:
 def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
     """Return the name in `NAME(TABLE t, DESCRIPTOR(...` or `TABLE(NAME(...` at token `i`.
 
-    None if it is a window function. Only window functions take a DESCRIPTOR; inside TABLE( ), the
-    name must be similar to one of them.
+    Return None for a window function. Only window functions take a DESCRIPTOR; inside TABLE( ), the
+    name must resemble one of them.
     """
     is_wrapped = is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
     if is_wrapped:
@@ -90,7 +90,7 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
 def holds_window_function(tokens: list[Token]) -> bool:
     """Return whether the tokens contain a window table function, well-formed or not.
 
-    `GROUP BY TUMBLE(ts, ...)`, and other functions of the same name, do not count.
+    `GROUP BY TUMBLE(ts, ...)` and other functions of the same name do not count.
     """
     for i, token in enumerate(tokens):
         if is_word(tokens, i, "DESCRIPTOR") and _is_type(tokens, i + 1, TokenType.L_PAREN):

@@ -68,7 +68,7 @@ def pattern_value(raw: str) -> str:
 
 
 def _escape(body: str, i: int) -> tuple[str, int]:
-    """Return value and length of the escape that has `body[i]` after the backslash."""
+    """Return the value and length of the escape sequence whose backslash precedes `body[i]`."""
     char = body[i]
     if char in _CODE_POINT_DIGITS:
         digits = body[i + 1 : i + 1 + _CODE_POINT_DIGITS[char]]

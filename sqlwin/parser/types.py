@@ -27,7 +27,7 @@ _TEXTS = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR
 _BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
 
 _IS_LOCAL = "local_time_zone"
-# In `meta` of a type: Spark has another name for it
+# Key in a type's `meta`: Spark has another name for the type
 SPELLED_BY_FLINK = "spelled_by_flink"
 
 # Types that CREATE TABLE accepts
@@ -128,7 +128,7 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
 
 
 def _is_of_flink(words: Sequence[str]) -> bool:
-    """Return whether Spark has another name for the type written in these words."""
+    """Return whether Spark spells the type in these words differently."""
     first = words[0].partition(" ")[0]
     is_long = len(words) > 1 or " " in words[0]
     return (

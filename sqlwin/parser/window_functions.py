@@ -50,7 +50,7 @@ def parse_window_function(
 
 
 class _CallReader:
-    """Reads the call of a window function at the current token of a parser.
+    """Reader of a window function call at the current token of a parser.
 
     Attributes:
         arguments: Arguments read so far, by parameter.
@@ -69,7 +69,7 @@ class _CallReader:
         self.usage = usage(self.kind)
         self.arguments: dict[str, object] = {}
         self.leniencies: list[Leniency] = []
-        # date and time of day whose sum is the time column
+        # Date and time of day whose sum is the time column.
         self.sum: tuple[exp.Identifier, exp.Identifier] | None = None
 
     def read(self) -> WindowFunctionCall:
@@ -91,7 +91,7 @@ class _CallReader:
         return node
 
     def _note(self, message: str, first: Token, last: Token, right: str | None) -> None:
-        """Record that Flink rejects the tokens from `first` to `last`, and its alternative."""
+        """Record that Flink rejects the tokens from `first` to `last`, with an alternative."""
         hint = f"write {right}" if right else None
         self.leniencies.append(Leniency(message, first.start, last.end, hint))
 
@@ -236,7 +236,7 @@ class _CallReader:
     # -- data and keys -------------------------------------------------------------------------
 
     def _data(self) -> exp.Expr:
-        """Read the data argument; keys of its PARTITION BY become an argument."""
+        """Read the data argument. The keys of its PARTITION BY become an argument of the call."""
         parser, kind = self.parser, self.kind
         first = parser._curr
         if parser.is_at_words("DESCRIPTOR", "("):
@@ -390,7 +390,7 @@ def _sum_name(date: exp.Identifier, time: exp.Identifier) -> str:
 
 
 def _with_time(data: exp.Expr, date: exp.Identifier, time: exp.Identifier) -> exp.Subquery:
-    """Add the time made of a date and a time of day, which may be strings, to the data."""
+    """Add a column with the sum of a date and a time of day, possibly strings, to the data."""
 
     def cast(value: exp.Expr, type_: str) -> exp.Cast:
         return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))
@@ -416,7 +416,7 @@ def _starts_name(token: Token) -> bool:
 
 
 def _parse_table_name(parser: TokenParser) -> exp.Expr | None:
-    """Read the table, or path of files, at the current token; None if no name starts there."""
+    """Read the table or file path at the current token, or return None if there is no name."""
     is_name = _starts_name(parser._curr) or parser.is_at(*STRINGS)
     table: exp.Expr | None = parser._parse_table_parts() if is_name else None
     return table
@@ -427,7 +427,7 @@ def _parse_subquery(parser: TokenParser) -> exp.Expr | None:
     parser._advance()
     source: exp.Expr | None
     if is_window_function(parser):
-        # TABLE(TUMBLE(...)) is read elsewhere. This is the parenthesised (TUMBLE(...)).
+        # TABLE(TUMBLE(...)) is read elsewhere. This is TUMBLE(...) in parentheses.
         source = _select_all(_CallReader(parser).read())
     elif parser.is_at(TokenType.VALUES):
         values = parser._parse_derived_table_values()

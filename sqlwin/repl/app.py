@@ -231,8 +231,8 @@ class Repl:
     def _ctrl_c(self, *, is_raised: bool) -> Iterator[None]:
         """Make Ctrl-C raise in the main thread, or record it for `SessionThread.wait`.
 
-        It raises where the main thread waits for something else, such as a program or a pause.
-        There, a Ctrl-C recorded since the end of the line raises too.
+        Ctrl-C raises while the main thread waits for something else, such as a program or a pause.
+        A Ctrl-C recorded since the end of the line then raises too.
         """
         before = self._raises
         try:
@@ -258,13 +258,13 @@ class Repl:
             self._presenter.show_end()
 
     def _press_ctrl_c(self) -> None:
-        """Pass Ctrl-C to the line being edited. If the line has ended, its statement gets it."""
+        """Pass Ctrl-C to the line editor, or to the statement if the line has ended."""
         app = self._prompt.app
         if not app.is_running or app.context is None:
             return
 
         def press() -> None:
-            # process characters typed before the signal first
+            # Process characters typed before the signal first.
             app.key_processor.feed_multiple(app.input.read_keys())
             app.key_processor.process_keys()
             if not app.is_done:
@@ -316,7 +316,7 @@ class Repl:
         return True
 
     def _use_spark(self, spark: Any) -> None:
-        """Show the tasks of a Spark that has started, and complete the names that it has."""
+        """Show the tasks of a Spark that has started, and complete names from its catalog."""
         from sqlwin.display.spark_tasks import spark_task_counts
 
         self.names.forget()
@@ -327,7 +327,7 @@ class Repl:
             self._presenter.bar.counts = counts
 
     def _values(self) -> dict[str, object] | None:
-        r"""Return the values of parameters that \param has set."""
+        r"""Return the parameter values set by \param."""
         if not self.options.params:
             return None
         from sqlwin.statements.literals import read_value
@@ -396,13 +396,13 @@ class Repl:
         )
 
     def _leave_screen(self) -> None:
-        """Silence the presenter of a cancelled statement that does not end."""
+        """Silence the presenter of a cancelled statement that has not ended."""
         if self._presenter is not None:
             self._presenter.mute()
             self._presenter = None
 
     def _keep_typed(self, text: str) -> None:
-        """Put text typed during a stream into the next prompt. Ctrl-D alone leaves the prompt."""
+        """Put text typed during a stream into the next prompt. A lone Ctrl-D leaves the prompt."""
         typed = text.replace("\x04", "")
         if typed.strip():
             self.next_text += typed

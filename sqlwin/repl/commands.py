@@ -49,7 +49,7 @@ class ReplOptions:
 
 
 class Prompt(Protocol):
-    """The prompt, as far as commands need it.
+    """The prompt as seen by commands.
 
     Attributes:
         options: Options of the prompt.
@@ -133,7 +133,7 @@ def command(name: str, argument: str, help: str, *values: str) -> Callable[[Hand
 
 
 def command_named(name: str) -> Command | None:
-    """Return the command with a name or an alias, or None."""
+    """Return the command with the given name or alias, or None."""
     return COMMANDS.get(ALIASES.get(name, name))
 
 

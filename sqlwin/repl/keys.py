@@ -47,7 +47,7 @@ def key_bindings() -> KeyBindings:
     def give_up(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.text.strip():
-            buffer.append_to_history()  # Up brings it back
+            buffer.append_to_history()  # the Up key brings it back
         event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
     @keys.add("tab", filter=typing)
@@ -93,7 +93,7 @@ def key_bindings() -> KeyBindings:
 
 
 def _continues(text: str, at: int, completion: Completion) -> bool:
-    """Return whether a completion starts with the typed text, instead of containing it."""
+    """Return whether a completion starts with the typed text, rather than only containing it."""
     typed = text[at + completion.start_position : at].lstrip("`")
     return completion.text.lstrip("`'").lower().startswith(typed.lower())
 

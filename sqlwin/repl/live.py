@@ -26,7 +26,7 @@ from sqlwin.display.table import print_table
 # Screen lines without rows: column names, rule, status and prompt
 _OTHER_LINES = 6
 _DRAW_SECONDS = 0.25
-# Maximum rows kept for a screen that grows, and maximum keys with a latest row
+# Maximum rows held for a growing screen, and maximum keys with a latest row
 _MOST_ROWS = 500
 _MOST_KEYS = 10_000
 _BETWEEN = "  ·  "
@@ -38,7 +38,7 @@ _NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x03\x05-\x08\x0
 def latest_places(
     latest: str, columns: Sequence[str], keys: Sequence[str] | None
 ) -> list[int] | None:
-    r"""Return the positions of the key columns whose latest row is shown, None if unknown.
+    r"""Return the positions of the key columns for a latest-row view, or None if unknown.
 
     Args:
         latest: `on`, or column names separated by commas.
@@ -160,7 +160,7 @@ class LiveView:
         status, end = self._status() or "", self._end
         if status and end:
             end = _BETWEEN + end
-        # the hint how to stop is shown on any width
+        # Show the hint how to stop at any width.
         line = Text(fit_width(status, width - len(end) - 1) + end, style="dim", no_wrap=True)
         console.print(line, no_wrap=True, overflow="ellipsis")
         return text.getvalue().rstrip("\n").split("\n")
@@ -207,7 +207,7 @@ class _LatestByKey:
     def add(self, batch: pa.RecordBatch) -> None:
         self._schema = batch.schema
         keys = [display_texts(batch.column(i)).to_pylist() for i in self._keys]
-        # as scalars, because Python has no dates after the year 9999
+        # Use scalars, because Python has no dates after the year 9999.
         for place, row in enumerate(zip(*batch.columns, strict=True)):
             key = tuple(texts[place] for texts in keys)
             self._rows.pop(key, None)
@@ -267,7 +267,7 @@ class Keys:
         except (OSError, termios.error):  # not a terminal: Ctrl-C still stops the stream
             return self
         self._restore = lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-        # Keep earlier input, here and on Ctrl-C
+        # Keep earlier input, also on Ctrl-C.
         tty.setcbreak(terminal, termios.TCSADRAIN)
         keeping = termios.tcgetattr(terminal)
         keeping[3] |= termios.NOFLSH

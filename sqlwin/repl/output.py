@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET = "parquet"
-# Machine-readable formats, which hold one table per file
+# Machine-readable formats, of which a file can hold one table
 _ONE_TABLE = ("csv", "json", "jsonl", PARQUET)
 
 
@@ -51,7 +51,7 @@ class OutputFile:
         self._open("w")
 
     def begin(self, columns: Sequence[str], format: str) -> bool:
-        """Begin a result. Return whether it has the columns of the earlier results in the file.
+        """Begin a result. Return whether the file's earlier results have the same columns.
 
         Args:
             columns: Names of the columns.

@@ -42,7 +42,7 @@ _MORE = "\\rows 0 shows all, \\o FILE writes them to a file"
 
 
 def has_only_message(result: Result) -> bool:
-    """Return whether the result is a message, as for statements that change tables or settings."""
+    """Return whether a result is only a message, as for CREATE or SET."""
     return isinstance(result, MessageResult | InsertResult | StreamResult)
 
 
@@ -55,7 +55,7 @@ class PromptPresenter:
         thread: Session thread, which knows about interrupts.
         write: Prints on the screen.
         keep: Receives text typed while a stream was shown.
-        can_page: Whether a user is at the screen.
+        can_page: Whether the output is an interactive screen.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class PromptPresenter:
     def _show_table(self, result: Result, started: float) -> None:
         limit = self._options.max_rows
         batches = list(self._batches(result, None if limit is None else limit + 1))
-        took = self._took(started)  # without the time that the user spends in the pager
+        took = self._took(started)  # excluding the time that the user spends in the pager
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
         if isinstance(result, TableResult) and is_better_vertical(
@@ -170,7 +170,7 @@ class PromptPresenter:
         self._check_interrupted()
 
     def _latest_keys(self, columns: Sequence[str], stream: StreamedRows) -> list[int] | None:
-        r"""Return the positions of the key columns for \latest, None to show all rows."""
+        r"""Return the positions of the key columns for \latest, or None to show all rows."""
         from sqlwin.repl.live import latest_places
 
         latest = self._options.latest
@@ -183,7 +183,7 @@ class PromptPresenter:
         return places
 
     def _check_interrupted(self) -> None:
-        """Raise `Cancelled` after Ctrl-C, which also ends what follows the stream. q does not."""
+        """Raise `Cancelled` after Ctrl-C, which also skips the following statements. q does not."""
         if self._thread.was_interrupted:
             raise Cancelled
 

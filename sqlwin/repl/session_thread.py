@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds for a cancelled job to end. Then the thread is made to drop its work, and after the same
-# time again the prompt returns without it.
+# Seconds until a cancelled job must have ended. Then the thread is made to drop its work, and after
+# the same time again the prompt returns without it.
 GRACE_SECONDS = 3.0
-# What the toolbar shows while no Spark runs
+# Toolbar text while Spark is not running
 NO_SPARK = "Spark starts when needed"
 # Seconds between checks for Ctrl-C in a waiting thread
 _WAKE_SECONDS = 0.1
@@ -81,7 +81,7 @@ class SessionThread:
             queue.SimpleQueue()
         )
         self._running: Future[Any] | None = None
-        # held while `_running` changes and while it is cancelled
+        # held while `_running` changes and while its work is cancelled
         self._lock = threading.Lock()
         self._n_interrupts = 0
         self._quiet: set[Future[Any]] = set()
@@ -106,7 +106,7 @@ class SessionThread:
             self._thread.start()
 
     def submit(self, work: Callable[[Session], T], *, quiet: bool = False) -> Future[T]:
-        """Queue `work` after earlier requests. `quiet`: nobody waits for it."""
+        """Queue `work` behind earlier requests. `quiet`: no caller waits for it."""
         future: Future[T] = Future()
         if quiet:
             self._quiet.add(future)
@@ -122,7 +122,7 @@ class SessionThread:
     def interrupt(self) -> None:
         """Record a Ctrl-C. It cancels the current wait, or the next one.
 
-        For signal handlers: it raises nothing, so nothing is left half done.
+        Called by signal handlers, so it raises nothing and cannot interrupt an update.
         """
         self._n_interrupts += 1
 
@@ -140,9 +140,9 @@ class SessionThread:
             raise Cancelled
 
     def take_interrupt(self) -> bool:
-        """Return whether work that can end early has to do so.
+        """Return whether work that can end early has been asked to.
 
-        A request is returned once. The work may then take as long as it needs to finish.
+        Each request is returned once. The work may then take any time to finish.
         """
         if self._cancelled.is_set():
             self.was_interrupted = True
@@ -154,7 +154,7 @@ class SessionThread:
         return True
 
     def end(self) -> None:
-        """Ask work that can end early to finish normally."""
+        """Ask work that can end early to finish."""
         self._end_asked.set()
 
     def cancel(self, future: Future[Any]) -> None:
@@ -179,7 +179,7 @@ class SessionThread:
                 session.spark, group, lambda: future.done() or not self._cancelled.is_set()
             )
 
-        # A separate thread has its own connection to Spark, and may hang there
+        # A separate thread has its own connection to Spark, and can hang without harm.
         threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()
 
     def drop(self, future: Future[Any]) -> None:
@@ -192,7 +192,7 @@ class SessionThread:
             )
 
     def wait(self, future: Future[T]) -> T:
-        """Return the result of `future`. `interrupt` cancels it, even if called earlier.
+        """Wait for the result of `future`. `interrupt` cancels it, even if called earlier.
 
         Work that accepts the interrupt may take its time, unless a second one arrives.
 
@@ -233,7 +233,7 @@ class SessionThread:
             give_up = self._clock() + GRACE_SECONDS
 
     def close(self, seconds: float = 10.0) -> None:
-        """Stop Spark if it is running. After `seconds` it is left to the end of the process."""
+        """Stop Spark if it is running. After `seconds`, leave it to the end of the process."""
         self._requests.put(None)
         if self._thread is not None and self.session is not None:
             self._thread.join(seconds)
@@ -264,7 +264,7 @@ class SessionThread:
             self.session.close()
 
     def _can_open(self, future: Future[Any]) -> bool:
-        """Return whether a session exists for a request. If not, the request has failed."""
+        """Return whether a session exists for a request. If not, fail the request."""
         if future.cancelled():
             return True
         try:

@@ -7,7 +7,7 @@ import re
 from runtime.errors import SqlSyntaxError
 from sqlwin.repl.completion.tokens import open_comment, typed_tokens
 
-# Words that are commands on their own, and `help HOP`
+# Words that are commands, and `help HOP`
 _WORDS = re.compile(r"(?:quit|exit|\?|help(?: +\w+)?) *;*", re.IGNORECASE)
 
 # Any statement would do

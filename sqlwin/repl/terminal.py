@@ -1,9 +1,9 @@
 """Terminal of the prompt: Ctrl-C is always a signal, Ctrl-D always a key.
 
 Programs that edit lines usually get Ctrl-C as a character, and as a signal otherwise. A character
-typed before the mode changes and read afterwards is lost. Ctrl-D is the opposite: outside the
-editor the kernel treats it as the end of input and drops it. So the prompt leaves Ctrl-C to the
-kernel, and disables the kernel's handling of Ctrl-D.
+typed before the mode changes and read afterwards is lost. With Ctrl-D it is the other way round:
+outside the editor the kernel treats it as the end of input and drops it. So the prompt leaves
+Ctrl-C to the kernel, and disables the kernel's handling of Ctrl-D.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ else:
     _CTRL_D = b"\x04"
 
     class _RawMode(raw_mode):
-        """Raw mode with Ctrl-C as a signal that does not discard typed input."""
+        """Raw mode in which Ctrl-C is a signal that keeps typed input."""
 
         def __enter__(self) -> None:
             super().__enter__()
@@ -86,7 +86,7 @@ else:
                 _change(terminal, 0, before[_CHARACTERS][number], name)
 
     def _change(terminal: int, flags: int, character: bytes, *names: str) -> None:
-        """Switch local flags on, and map special characters to another key.
+        """Set local flags and map special characters to another key.
 
         Errors are ignored: if the terminal is gone, its hang-up signal ends the program.
         """

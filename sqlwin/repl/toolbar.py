@@ -25,7 +25,7 @@ def prompt(thread: SessionThread) -> StyleAndTextTuples:
 
 
 def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
-    """Return the prefix of continuation lines, which shows the piece that is open."""
+    """Return the prefix of continuation lines, which shows the open piece."""
     if wrapped:
         return [("class:prompt.more", " " * width)]
     lines = get_app().current_buffer.document.lines[:line]

@@ -1,13 +1,14 @@
 """Results of statements, as a sum type.
 
-A `Result` is one of six frozen dataclasses, one per kind of statement. Tell them apart with `match`
-or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`, `show`.
+A `Result` is one of six frozen dataclasses, one per kind of statement. Distinguish them with
+`match` or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`,
+`show`.
 
-The rows of a query have one protocol, `sqlwin.result.rows.QueryRows`: a schema, and batches of it.
+The rows of a query have one protocol, `sqlwin.result.rows.QueryRows`: a schema and record batches.
 Three classes implement it: `InProcessRows`, `SparkRows` and `StreamedRows`.
 
-This room does not know how statements run. `sqlwin.execution` creates results, and passes execution
-records, error translators and started streams as objects with the protocols defined here.
+This package does not know how statements run. `sqlwin.execution` creates results, and passes
+execution records, error translators and started streams as objects with the protocols defined here.
 """
 
 from __future__ import annotations

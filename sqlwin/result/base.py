@@ -1,4 +1,4 @@
-"""What the results of all statements have in common: notes, tables, and their display.
+"""Common base of all results: notes, conversion to tables, display.
 
 Results with rows need `columns`, `types`, `schema` and `batches`; the other methods are built on
 these. Results without rows need a text.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Columns shown in the repr of a result
 _SHOWN_COLUMNS = 8
-# Attributes of some results, and the statements that these are of
+# Attributes that only some results have, and the statements that return these results
 _STATEMENTS_WITH = {
     "data": "queries",
     "dataframe": "queries",
@@ -66,7 +66,7 @@ class StatementResult(ABC):
     scan_counts: StatementCounts | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
-        # Attributes of some results, for users who know the statement; see `__getattr__`
+        # Attributes of some results, declared for users who know the statement; see `__getattr__`
         @property
         def dataframe(self) -> DataFrame:
             """Rows of a query as a Spark DataFrame."""
@@ -97,7 +97,7 @@ class StatementResult(ABC):
     else:
 
         def __getattr__(self, name: str) -> Any:
-            """Explain why the result lacks an attribute that other results have.
+            """Raise an error that says which results have the attribute.
 
             Raises:
                 MissingAttributeError: The result has no such attribute.
@@ -220,7 +220,7 @@ class StatementResult(ABC):
         """Return a line about the content."""
 
     def _name(self) -> str:
-        """Return what the repr calls the result."""
+        """Return the name of the result in its repr."""
         return self.kind
 
 
@@ -259,7 +259,7 @@ class ResultWithRows(StatementResult):
         return pa.Table.from_batches(self.batches(limit), self.schema)
 
     def _check_bounded(self, hint: str) -> None:
-        """Refuse to hold the rows of an unbounded stream in memory.
+        """Raise an error instead of loading an unbounded stream into memory.
 
         Raises:
             ExecutionError: The rows are unbounded.

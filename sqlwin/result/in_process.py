@@ -1,4 +1,4 @@
-"""Rows that this process computes, without Spark jobs."""
+"""Rows computed in this process, without Spark jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InProcessRows:
-    """Rows that this process computes.
+    """Rows computed in this process.
 
     Attributes:
         computed: The rows, with instants in UTC.

@@ -43,7 +43,7 @@ from sqlwin.result.rows import RunRecord, compute
 
 # Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
-# Results of at most this many rows are fetched by Spark at once, which saves a stage in Python
+# Results of at most this many rows are fetched by Spark directly, which saves a Python stage
 _AT_ONCE = 100_000
 
 
@@ -110,7 +110,7 @@ def arrow_ready(frame: DataFrame) -> DataFrame:
 
 
 def _arrow_types(frame: DataFrame) -> list[DataType]:
-    """Return the columns' types, strings where Arrow has none, and see `fields_may_be_null`."""
+    """Return the columns' types, strings where Arrow has none; see `fields_may_be_null`."""
     return [
         StringType() if isinstance(field.dataType, _NO_ARROW) else field.dataType
         for field in fields_may_be_null(frame.schema)
@@ -141,7 +141,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 
 
 def _most_rows(frame: DataFrame) -> float:
-    """Return the plan's upper bound on the number of rows; inf if it has none.
+    """Return the plan's upper bound for the number of rows, or inf without one.
 
     A LIMIT or a global aggregate bounds it.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Micro-batches that may wait for the reader
+# Micro-batches that may queue for the reader
 _WAITING = 8
 
 
@@ -45,17 +45,17 @@ class StartedStream(Protocol):
         """`running`, `ended`, `stopped` or `failed`."""
 
     def failure(self) -> str:
-        """Return the reason why it failed in a line, empty if it did not fail."""
+        """Return the reason for a failure in one line, or "" without a failure."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the stream is over, at most `seconds`. Return whether it is.
+        """Wait at most `seconds` for the end of the stream, and return whether it has ended.
 
         Raises:
             SqlwinError: The stream failed.
         """
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Stop the stream: at once, or after the running micro-batch."""
+        """Stop the stream: immediately, or after the running micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,14 @@ class OpenStream:
     Attributes:
         start: Starts the query and passes its rows to the given function, one table per
             micro-batch. Returns a text with the reason if there is nothing to run.
-        is_bounded: Whether it ends, because its input does or it has a LIMIT.
-        status: Returns its status in a line, None before the start.
+        is_bounded: Whether it ends, because of bounded input or a LIMIT.
+        status: Returns its status in one line, or None before the start.
         notes: Returns notes known at its end: how many rows were dropped, and why.
-        take_interrupt: Returns whether the user wants it to stop now; True once per request.
+        take_interrupt: Returns whether the user asked to stop it; True once per request.
         keys: GROUP BY columns without window columns. None: unknown.
         limit: LIMIT of the query. None: no LIMIT.
-        reads_watermark: Whether it calls CURRENT_WATERMARK, which only `start` makes known.
+        reads_watermark: Whether it calls CURRENT_WATERMARK, whose value is known only after
+            `start`.
     """
 
     start: Callable[[Callable[[pa.Table], None]], StartedStream | str]
@@ -119,12 +120,12 @@ class StreamedRows:
 
     @property
     def kind_place(self) -> int | None:
-        """Index of the row kind column of a stream with updates, else None."""
+        """Index of the row kind column of a stream with updates, or None."""
         names = self.frame.schema.names
         return names.index(ROW_KIND) if ROW_KIND in names else None
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Start the stream, yield its rows, at most `limit`, and stop it."""
+        """Start the stream, yield at most `limit` rows, and stop it."""
         from runtime.frames.arrow_tables import cast_to_schema
 
         for batch in _run(self.opened, limit):

@@ -1,4 +1,4 @@
-"""Checks of the columns that clauses of CREATE TABLE name, and types of its expressions."""
+"""Checks of column names in CREATE TABLE clauses, and types of its expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.parser import to_spark
 
-# Returns the tree of a computed column's or a watermark's text, which must not be modified
+# Function that returns the tree of an expression's text. Callers must not modify the tree.
 TreeOf = Callable[[str], exp.Expr]
 
 
@@ -42,7 +42,7 @@ def fault_in_names(
     watermark: Watermark | None,
     tree_of: TreeOf,
 ) -> NameFault | None:
-    """Return the error about names in the clauses of a CREATE TABLE, or None.
+    """Return an error about column names in the clauses of a CREATE TABLE, or None.
 
     Args:
         columns: All columns of the table.
@@ -69,7 +69,7 @@ def fault_in_names(
 def _fault_in_watermark(
     table_columns: Sequence[TableColumn], watermark: Watermark, use: int, tree_of: TreeOf
 ) -> NameFault | None:
-    """Return the error about a watermark that names an unknown column or is no time."""
+    """Return an error about a watermark with an unknown column or without a time type, or None."""
     columns = {column.name.lower(): column for column in table_columns}
     tree = tree_of(watermark.expression)
     for column in tree.find_all(exp.Column):
@@ -96,7 +96,7 @@ def _fault_in_watermark(
     return None
 
 
-# Functions that return a string, often mistaken for a time
+# Functions that return a string and are often mistaken for times
 _TEXT_FUNCTIONS = frozenset(
     "CONCAT DATE_FORMAT FROM_UNIXTIME LCASE LOWER SUBSTR SUBSTRING TRIM UCASE UPPER".split()
 )
@@ -105,9 +105,9 @@ _TEXT_FUNCTIONS = frozenset(
 def inferred_type(
     expr: exp.Expr, columns: Mapping[str, TableColumn], tree_of: TreeOf
 ) -> str | None:
-    """Return the type of an expression over the columns of a table if it is obvious, else None.
+    """Return the type of an expression over a table's columns if it is obvious, else None.
 
-    Spark is not asked, because that would take as long as the rest of CREATE TABLE.
+    Spark's analyser would take as long as the rest of CREATE TABLE.
 
     Args:
         expr: The expression.

@@ -236,7 +236,7 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
 
 
 def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
-    """Read an expression, with Spark's functions instead of Flink's, and return its text."""
+    """Read an expression and return its text, with Flink's functions translated to Spark's."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
@@ -244,7 +244,7 @@ def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
     elements.double_quoted += filter(is_in_double_quotes, node.find_all(exp.Literal))
     root = exp.Paren(this=node)
     rewrite_clauses(root, parser.sql)
-    # PROCTIME() is kept because it defines a processing time column.
+    # Keep PROCTIME() because it defines a processing time column.
     rewrite_functions(root, keep=frozenset({"PROCTIME"}))
     tree: exp.Expr = root.this.pop()
     text = to_spark(tree)
@@ -253,7 +253,7 @@ def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
 
 
 def _keep_wall_clocks(elements: _Elements) -> _Elements:
-    """Return the elements with expressions in which times keep having no zone."""
+    """Return the elements with expressions rewritten so that times keep having no zone."""
     columns = {column.name.lower(): column for column in elements.columns}
     expressions: dict[str, exp.Expr] = {}
 
@@ -293,7 +293,7 @@ def _check_names(
 ) -> None:
     """Check that clauses name columns of the table.
 
-    Only possible if all columns are listed: LIKE, AS and files add columns.
+    This is possible only if all columns are listed: LIKE, AS and files add columns.
     """
     columns = {column.name.lower(): column.name for column in elements.columns}
     for text in elements.double_quoted:

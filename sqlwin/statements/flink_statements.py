@@ -95,7 +95,7 @@ def refuse_flink_statement(sql: str, tokens: Sequence[Token]) -> None:
     """Reject a statement that only Flink supports.
 
     Raises:
-        SqlSyntaxError: It is such a statement. The hint shows the alternative.
+        SqlSyntaxError: Only Flink supports the statement. The hint shows the alternative.
     """
     for text, refusal in _REFUSED.items():
         words = text.split()

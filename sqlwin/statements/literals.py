@@ -1,4 +1,4 @@
-"""Python values and typed text as literals: trees, and their text in Spark SQL."""
+"""Python values and typed text as literals: trees and Spark SQL text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROUNDED_UNITS = (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60), ("SECOND", 1
 
 @dataclass(frozen=True)
 class SqlLiteral:
-    """A value that is already a literal, as on the command line.
+    """A value that is already a literal, as given on the command line.
 
     Attributes:
         text: The literal.
@@ -118,7 +118,7 @@ def _to_python(value: Any) -> object:
 
 
 def _spell(node: exp.Expr, text: str) -> exp.Expr:
-    """Make a literal be rendered as `text`, and return it."""
+    """Make a literal render as `text`, and return it."""
     node.meta[RAW] = text
     if isinstance(node, exp.Literal):
         node.meta[RAW_VALUE] = node.this
@@ -134,7 +134,7 @@ def _typed_literal(kind: str, text: str) -> exp.Expr:
 
 
 def _number(digits: str, suffix: str, what: str) -> exp.Expr:
-    """Return a number of digits, with a sign, a point and an exponent, and a suffix of its type."""
+    """Return a number from digits (with sign, point and exponent) and a type suffix."""
     n_digits = sum(char.isdigit() for char in digits)
     if suffix != "D" and n_digits > _MOST_DIGITS:
         raise AnalysisError(
@@ -184,7 +184,7 @@ def _string(text: str, what: str) -> exp.Expr:
 
 
 def _interval(value: timedelta) -> exp.Expr:
-    """Use a single unit, which window functions accept too."""
+    """Return an INTERVAL with a single unit, which window functions accept too."""
     if value.microseconds == 0:
         seconds = value.days * 86_400 + value.seconds
         unit, size = next(rounded for rounded in _ROUNDED_UNITS if seconds % rounded[1] == 0)
@@ -206,7 +206,7 @@ _LITERAL_START = re.compile(
 
 
 def read_value(text: str) -> object:
-    """Read a value typed on a command line: a SQL literal, or else a string.
+    """Read a command line value: a SQL literal, or else a string.
 
     Literals are numbers in canonical form (`7`, but not `007`), TRUE, FALSE, NULL, quoted strings,
     optionally with a type before the quotes, and INTERVAL.
@@ -240,7 +240,7 @@ def _literal_in_quotes(text: str) -> object:
     for part in node.walk():
         if RAW in part.meta:
             part.meta[RAW] = _without_variables(part.meta[RAW])
-        for key in PLACE:  # the places are not of the statement
+        for key in PLACE:  # its positions do not refer to the statement
             part.meta.pop(key, None)
     return _sql_literal(node)
 

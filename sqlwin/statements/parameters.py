@@ -1,4 +1,4 @@
-"""Values of parameters: from a statement of a script to the statement that is parsed.
+"""Binding of parameter values to the statements of a script.
 
 A parameter is one token of the script. Binding gives it a typed literal: the parser reads the token
 as that literal's tree. A parameter may therefore occur wherever a literal may (`LIMIT :n`,
@@ -6,8 +6,8 @@ as that literal's tree. A parameter may therefore occur wherever a literal may (
 
 Statements that Spark runs as text, view definitions and error messages need a text with the values.
 `BoundStatement.text` is rendered for them, and the places of the tokens refer to it.
-`BoundStatement.original` maps them back to the user's text. Double-quoted texts get their meaning
-in the same step if a setting defines it. Spark then sees single quotes or backticks.
+`BoundStatement.original` maps them back to the user's text. If a setting defines the meaning of
+double quotes, the same step applies it. Spark then sees single quotes or backticks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlwin.statements.split import SqlScript, StatementText
 
 Params = Mapping[str, object] | Sequence[object]
 
-# A literal that states its type
+# Literal whose type is part of its text
 _TYPED = re.compile(r"(?:DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ) ?(?=')")
 
 
@@ -48,13 +48,13 @@ class _Segment(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """A range of the user's text that gets another text and other tokens.
+    """Replacement of a range of the user's text by another text and other tokens.
 
     Attributes:
         start: Start of the range.
         end: Exclusive end.
-        text: Text instead of it.
-        tokens: Tokens instead of its tokens. Their places refer to `text`.
+        text: Replacement text.
+        tokens: Replacement tokens, with positions in `text`.
     """
 
     start: int
@@ -176,7 +176,7 @@ def refuse_unused(values: Iterable[str], used: Iterable[str]) -> None:
 
 
 def _literals(parameter: Parameter, number: int, params: Params) -> list[exp.Expr]:
-    """Return the literals of a parameter's value: one, or the items of a list in `IN (...)`.
+    """Return the literals of a parameter's value: one, or a list's items in `IN (...)`.
 
     `number` counts the `?` parameters.
 
@@ -228,7 +228,7 @@ def bind_parameters(
     n_before: int = 0,
     quotes: DoubleQuotes = DoubleQuotes.CHECKED,
 ) -> BoundStatement:
-    """Give a statement's parameters their values.
+    """Bind values to a statement's parameters.
 
     Args:
         part: One statement of a script that `check_parameters` has checked.
@@ -271,9 +271,9 @@ def _with_value(
     nodes: Sequence[exp.Expr],
     literals: dict[str, exp.Expr],
 ) -> _Change:
-    """Return the change from a parameter to its value, and add the trees of PLACEHOLDERs.
+    """Return the replacement of a parameter by its value, and add the trees of PLACEHOLDERs.
 
-    Blanks on both sides separate the literal from adjacent tokens.
+    Blanks separate the literal from adjacent tokens.
     """
     if parameter.type_word and len(nodes) == 1:
         change = _with_value_of_type(sql, parameter, key, nodes[0], literals)
@@ -298,9 +298,9 @@ def _with_value(
 def _with_value_of_type(
     sql: str, parameter: Parameter, key: str, node: exp.Expr, literals: dict[str, exp.Expr]
 ) -> _Change | None:
-    """Return the change of `DATE :day` or `INTERVAL :size`. None: as without the type.
+    """Return the replacement of `DATE :day` or `INTERVAL :size`, or None to ignore the type.
 
-    A value that is a typed literal would repeat the type.
+    A typed literal as the value would repeat the type.
     """
     start, end = parameter.start, parameter.end
     if parameter.type_word != "INTERVAL":
@@ -330,7 +330,7 @@ def _without_value(parameter: Parameter) -> _Change:
 
 
 def _kind_of(node: exp.Expr) -> tuple[TokenType, str]:
-    """Return type and text of the token of a literal. PLACEHOLDER if it has several tokens."""
+    """Return type and text of a literal's token, PLACEHOLDER for several tokens."""
     match node:
         case exp.Literal():
             return (TokenType.STRING if node.is_string else TokenType.NUMBER), str(node.name)
@@ -346,7 +346,7 @@ def _token(kind: TokenType, text: str, start: int, length: int) -> Token:
 
 
 def _changed_tokens(part: StatementText, changes: Sequence[_Change]) -> Iterator[Token]:
-    """Yield the tokens of a statement after the changes, with places in the changed text."""
+    """Yield a statement's tokens after replacement, with positions in the changed text."""
     tokens, i, shift = part.tokens, 0, 0
     for change in changes:
         while i < len(tokens) and tokens[i].start < change.start:

@@ -100,9 +100,9 @@ def read_statement(bound: BoundStatement, offset: int = 0) -> nodes.Statement:
 
 
 def read_copy(statement: nodes.SparkStatement) -> nodes.CreateTable | None:
-    """Return CREATE TABLE name LIKE table as a statement of sqlwin; None if it is another one.
+    """Return CREATE TABLE name LIKE table as a statement of sqlwin, or None for another statement.
 
-    It has no clause that only Flink or only Spark has, so the table decides whose it is.
+    The syntax is valid in both Flink and Spark, so the type of the table decides which applies.
     """
     tokens = list(statement.tokens)
     words = [token.text.upper() for token in tokens]
@@ -222,7 +222,7 @@ class _StatementReader:
         return None if parts is None else nodes.Insert(self.text, self.offset, **parts)
 
     def _readable(self, method: Callable[[SqlWinParser], Any]) -> Any:
-        """Run `method`; return None if it fails and Spark may be able to parse the statement."""
+        """Run `method`, or return None if it fails and Spark may be able to parse the statement."""
         try:
             return parser_of(self.literals).run(method, self.tokens, self.text)
         except SparkSyntaxOnly:
@@ -448,7 +448,7 @@ class _StatementReader:
         return is_word(self.tokens, at, *texts)
 
     def _name(self, first: int) -> nodes.Name | None:
-        """Return the name that the tokens from `first` to the last form, or None."""
+        """Return the name formed by the tokens from `first` to the last, or None."""
         tokens = self.tokens[first:]
         if len(tokens) % 2 == 0:
             return None
@@ -461,9 +461,9 @@ class _StatementReader:
         return tuple(token.text for token in tokens[::2])
 
     def _name_or_files(self, first: int) -> tuple[nodes.Name | None, tuple[tuple[str, str], ...]]:
-        """Return the name that the tokens from `first` on form, and options.
+        """Return the name formed by the tokens from `first` on, and options.
 
-        Files by path or call have a name too, and only they have options.
+        Files by path or call have a name too. Only files have options.
         """
         tokens = self.tokens[first:]
         is_call = len(tokens) > 2 and tokens[1].token_type == TokenType.L_PAREN
@@ -495,7 +495,7 @@ class _StatementReader:
 def _is_flink_table(tokens: list[Token], first: int) -> bool:
     """Return whether CREATE TABLE has a clause that only Flink has.
 
-    That is WITH (...), WATERMARK, or LIKE with options.
+    Such clauses are WITH (...), WATERMARK, and LIKE with options.
     """
     for i, depth in _before_query(tokens, first):
         if depth == 0 and is_word(tokens, i, "USING"):

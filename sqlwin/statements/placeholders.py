@@ -34,7 +34,7 @@ class Parameter(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The parameter as written."""
+        """Text of the parameter in the statement."""
         return "?" if self.name is None else f":{self.name}"
 
 
@@ -71,6 +71,6 @@ def parameters_in(sql: str, tokens: Sequence[Token]) -> Iterator[Parameter]:
 
 
 def copy_token(token: Token, shift: int) -> Token:
-    """Return a copy of a token whose place is `shift` characters further on."""
+    """Return a copy of a token, moved by `shift` characters."""
     place = (token.line, token.col, token.start + shift, token.end + shift)
     return Token(token.token_type, token.text, *place, list(token.comments))

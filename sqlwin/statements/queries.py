@@ -17,7 +17,7 @@ _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_P
 
 
 class SparkSyntaxOnly(Exception):
-    """A statement in a form that only Spark supports."""
+    """Statement in a form that only Spark supports."""
 
 
 def read_name(parser: SqlWinParser, what: str) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def read_rows(parser: SqlWinParser) -> exp.Query:
 
 
 def read_files(parser: SqlWinParser) -> exp.Table | None:
-    """Read files by path or call, with options; None if it is something else."""
+    """Read files by path or call, with options, or return None for anything else."""
     table = parser._parse_table_parts()
     is_files = isinstance(table, exp.Table) and path_of_files(table.name) is not None
     return table if is_files and not parser._curr else None

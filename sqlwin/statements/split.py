@@ -85,7 +85,7 @@ def split_script(script: str) -> list[StatementText]:
 
 
 def split_tokens(script: str, tokens: list[Token]) -> list[StatementText]:
-    """Split a script whose tokens are already there; see `split_script`."""
+    """Split a script with its tokens; see `split_script`."""
     parts = []
     first = 0
     while first < len(tokens):
@@ -122,7 +122,7 @@ def words(tokens: Iterable[Token]) -> set[str]:
 
 
 def statement_set_body(tokens: list[Token], first: int) -> int | None:
-    """Return the token number of a statement set's first statement, or None."""
+    """Return the index of the first token inside a statement set, or None."""
     if is_word(tokens, first, "BEGIN", "STATEMENT", "SET"):
         body = first + 3
         is_separated = body < len(tokens) and tokens[body].token_type == TokenType.SEMICOLON
@@ -133,7 +133,7 @@ def statement_set_body(tokens: list[Token], first: int) -> int | None:
 
 
 def _end_of_statement(tokens: list[Token], first: int) -> int:
-    """Return the token number of the semicolon that ends the statement at `first`, or the end."""
+    """Return the index of the semicolon that ends the statement at `first`, or the end."""
     end = first
     if is_word(tokens, first, "EXPLAIN"):
         # EXPLAIN [details] STATEMENT SET BEGIN ... END
@@ -158,7 +158,7 @@ def _semicolon(tokens: list[Token], i: int) -> int:
 
 
 def _end_of_set(tokens: list[Token], body: int) -> int:
-    """Return the token number of a statement set's END, the one that starts a statement."""
+    """Return the index of a statement set's END, which starts a statement of its own."""
     i = body
     while i < len(tokens) and not is_word(tokens, i, "END"):
         i = _semicolon(tokens, i) + 1

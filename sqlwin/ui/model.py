@@ -61,7 +61,7 @@ class OperatorView:
 
 @dataclass(frozen=True)
 class LatestView:
-    """Rows emitted last into a table, those of the latest windows first.
+    """Rows emitted last into a table, latest windows first.
 
     Attributes:
         into: Name of the table. Empty: the caller who requested the rows.
@@ -103,7 +103,7 @@ class StreamView:
         operators: Window operators, in the order of the data flow.
         points: Latest micro-batches, oldest first.
         latest: Rows emitted last.
-        latest_problem: Why these cannot be shown. Empty: they can.
+        latest_problem: Why the latest rows cannot be shown, or "".
         checkpoint: Path of the checkpoint. Empty: the stream cannot be resumed.
     """
 
@@ -184,7 +184,7 @@ class SessionView:
         begun: Time of the `connect` call.
         start_seconds: Time to create the session, including Spark's start.
         spark: Version and master of Spark.
-        spark_ui: Address of Spark's own UI. None: it is off.
+        spark_ui: Address of Spark's own UI, or None if it is off.
     """
 
     number: int

@@ -47,7 +47,7 @@ DEFAULT_PORT = 4050
 _OWN_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Requests within this time get the same snapshot
 _FRESH_SECONDS = 0.4
-# At the end, wait for a page whose last request is at most this old, and for at most as long
+# At the end, wait at most this long for a page whose last request is at most this old
 _WATCHED_SECONDS = 3.0
 _LAST_LOOK_SECONDS = 2.5
 _START_SECONDS = 10.0
@@ -69,7 +69,7 @@ _HEADERS = {
 
 
 class Watchers:
-    """Sessions that a server shows, with their last snapshot."""
+    """Sessions shown by a server, with their last snapshot."""
 
     def __init__(self, sessions: Sequence[Watched] = ()) -> None:
         self.sessions = list(sessions)
@@ -80,7 +80,7 @@ class Watchers:
         self._is_over = False
 
     def add(self, session: Watched) -> None:
-        """Show another session, unless it is shown already."""
+        """Add a session, unless it is shown already."""
         if self.find(session.activity.session) is None:
             self.sessions.append(session)
             self._last = None
@@ -107,7 +107,7 @@ class Watchers:
         """Return a recent snapshot. If Spark is gone, return the last one.
 
         Args:
-            watches: Whether a user is looking at rows.
+            watches: Whether a page currently displays rows.
         """
         with self._lock:
             last = self._last
@@ -188,14 +188,14 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Filter that accepts requests with the token for this machine."""
+    """Middleware that accepts only requests with the token, addressed to this machine."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self._inner = inner
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # start and end of the server are not requests
+        # startup and shutdown of the server are not requests
         if scope["type"] != "lifespan":
             refusal = self._refusal(HTTPConnection(scope))
             if refusal is not None:
@@ -243,7 +243,7 @@ def live_page() -> str:
 
 
 class Page:
-    """Page of a session while it is served.
+    """Page of a session while it is being served.
 
     Attributes:
         port: Port of the server.
@@ -260,7 +260,7 @@ class Page:
         self.metrics_url = f"http://{HOST}:{server.port}/metrics?token={token}"
 
     def close(self) -> None:
-        """Stop serving the page. An open page can still fetch the end."""
+        """Stop serving the page. A page that is open can still fetch the final state."""
         self._server.leave(self._session)
 
     def __repr__(self) -> str:
@@ -313,7 +313,7 @@ def _bind(port: int | None) -> socket.socket:
         SetupError: The port is in use or not permitted.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # allow the port despite closed connections of a server that has just ended
+    # Reuse the port despite closed connections of a server that has just ended.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if port is None:
         with suppress(OSError):  # it is in use

@@ -83,7 +83,7 @@ def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> ActivitySn
 
     Args:
         sessions: Sessions to include.
-        watches: Whether a user is looking at rows, which requires fetching those that tasks write.
+        watches: Whether a page displays rows, so that rows written by tasks have to be fetched.
     """
     now = time.time()
     streams = [
@@ -185,7 +185,7 @@ def _operator(
 def _watermark(
     watermark_us: int | None, has_ended: bool, now: float
 ) -> tuple[int | None, str, float | None]:
-    """Return a watermark as a time, as text, and as seconds behind a moment.
+    """Return a watermark as a time, as text, and as seconds behind `now`.
 
     After the end of the input the time is None.
     """
@@ -205,7 +205,7 @@ def thin_points(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ..
         return tuple(points)
     groups: dict[int, list[BatchPoint]] = {}
     for point in points:
-        # by batch number, so that groups stay the same as points are added
+        # Group by batch number, so that groups stay the same as points are added.
         groups.setdefault(point.batch // size, []).append(point)
     return tuple(
         replace(
@@ -262,7 +262,7 @@ def _statement(
     elif record.state is StatementState.PLANNED and any(
         stage.begun is None or stage.begun > (ended or 0.0) for stage in stages
     ):
-        # a user runs its DataFrame; earlier stages only read files for planning
+        # A user runs its DataFrame; earlier stages only read files for planning.
         runs = any(stage.state in ("running", "waiting") for stage in stages)
         state = (StatementState.RUNNING if runs else StatementState.DONE).value
         ended = None if runs else max((s.ended for s in stages if s.ended), default=ended)

@@ -55,7 +55,7 @@ def insert_into_slices(
 
 
 def _check(statement: Insert, entry: MaterializedTable) -> None:
-    """Check that the query of an INSERT is the definition, except for the table it reads.
+    """Check that an INSERT's query equals the definition, except for the table it reads.
 
     Raises:
         AnalysisError: The query differs, or the table is built from files.
@@ -85,7 +85,7 @@ def _check(statement: Insert, entry: MaterializedTable) -> None:
 
 
 def _form(query: exp.Query) -> str:
-    """Return the text of a query with its tables, column aliases and quoting normalised."""
+    """Return a query's text with tables, column aliases and quoting normalised."""
     query = query.copy()
     for item in query.selects:
         # an INSERT matches columns by position

@@ -43,7 +43,7 @@ def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
 
 
 def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
-    """Return width and age of each tier but the first."""
+    """Return width and minimum age of each tier except the first."""
     grid = form.grid
     if not isinstance(grid, Tumble):
         raise _wrong(TIERS, text, f"slices of {grid_text(grid)} cannot be merged")

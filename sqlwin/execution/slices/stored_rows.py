@@ -1,4 +1,4 @@
-"""The window aggregation that a materialized table stores, or why it cannot be stored."""
+"""Window aggregation that a materialized table stores, or the reason why it cannot be stored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sqlwin.catalog.entries import Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
 
-# Nondeterministic functions: a slice would store a single one of their values
+# Nondeterministic functions: a slice would store only one of their values
 _NONDETERMINISTIC = re.compile(
     r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
     r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
@@ -72,9 +72,9 @@ def plan_file_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Pla
 
 
 def plan_inserted_rows(plans: Plans, query: exp.Query, text: str) -> tuple[PlannedRows, exp.Query]:
-    """Plan what a query stores of a table that Spark reads, as a batch or as a stream.
+    """Plan the rows to store from a table that Spark reads, as a batch or as a stream.
 
-    The second value is the query for the columns of the table that this needs.
+    The second value is a query for the required columns of the table.
 
     Raises:
         AnalysisError: The query cannot be materialized.
@@ -138,7 +138,7 @@ def _columns(
 
 
 def _column(name: str) -> exp.Expr:
-    """Return a column, or a field of a column."""
+    """Return a column or a field of a column."""
     first, *fields = map(identifier, name.split("."))
     column = exp.Column(this=first)
     return exp.Dot.build([column, *fields]) if fields else column
@@ -190,7 +190,7 @@ def _cannot_store(reason: str, words: Sequence[str], hint: str | None = None) ->
 
 
 def _words(reason: str) -> tuple[str, ...]:
-    """Return words of the query that a reason may start with, longest first."""
+    """Return the words of the query that a reason may start with, longest first."""
     start = reason.partition(" ")[0]
     return (start, start.partition("(")[0])
 

@@ -107,7 +107,7 @@ def _run(
 
 @dataclass(frozen=True)
 class _Batch:
-    """A micro-batch: rows read, seconds, and rows and (partials, bytes) of state by operator."""
+    """Micro-batch: rows read, seconds, and per operator the rows and (partials, bytes) of state."""
 
     n_rows: int
     seconds: float
@@ -177,7 +177,7 @@ def _document(
 def _measured(
     measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, OperatorEntry]
 ) -> dict[str, Measured]:
-    """Return measurements by operator id, adding row counts that only micro-batches report."""
+    """Return measurements by operator id, with row counts that only micro-batches report."""
     by_operator = {label: operator_figures for label, operator_figures in measured.items() if label}
     row_counts: Counter[str] = Counter()
     for batch in batches:
@@ -191,7 +191,7 @@ def _measured(
         below = operators[label].inputs[0]
         if operators[label].name.startswith("Local"):
             _add_scans(by_operator, label, operator_figures, operators)
-            # the partials contain all rows that the operator below emits
+            # The partials contain all rows that the operator below emits.
             if by_operator.get(below, Measured()).rows_out is None:
                 by_operator[below] = Measured(rows_out=operator_figures.rows_in)
         counters = {
@@ -207,7 +207,7 @@ def _add_scans(
     local: Measured,
     operators: Mapping[str, OperatorEntry],
 ) -> None:
-    """Add the row counts of the tables below a local stage if its sources map to them."""
+    """Add the row counts of the tables below a local stage if they match its sources."""
     scans = _scans_below(label, operators)
     by_number = {
         int(name.removeprefix(SOURCE_ROWS)): n_rows
@@ -223,7 +223,7 @@ def _add_scans(
 
 
 def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str]:
-    """Return the tables that a local stage reads without another window operator in between."""
+    """Return the tables that a local stage reads without a window operator in between."""
     scans: list[str] = []
     for below in operators[label].inputs:
         name = operators[below].name

@@ -1,4 +1,4 @@
-"""Checkpoints of streams: their directories, who may use them, and rescaling."""
+"""Checkpoints of streams: directories, locks and rescaling."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def temporary_place(name: str, base: str) -> CheckpointPlace:
 
 
 def remove_checkpoint(files: Files, directory: str) -> None:
-    """Remove a checkpoint that is not resumed. Failures are ignored."""
+    """Remove a checkpoint that cannot be resumed, ignoring failures."""
     if is_local_path(directory):
         shutil.rmtree(directory, ignore_errors=True)
     else:
@@ -82,13 +82,13 @@ def remove_checkpoint(files: Files, directory: str) -> None:
 def existing_name(files: Files, base: str, name: str) -> str:
     """Return the directory name of a table's existing checkpoint, or a new name if it has none.
 
-    The same table may be spelled in another case, or with the default catalog and database in
-    front. With another directory its stream would start over and write all rows again.
+    The table may be spelled in another case, or with the default catalog and database. In a new
+    directory its stream would start over and write all rows again.
 
     Args:
         files: File system of the checkpoints.
         base: Resolved path of the directory of all checkpoints.
-        name: Table as it is spelled now.
+        name: Table name as in the current statement.
     """
     slug = _slug(name)
     try:
@@ -113,8 +113,8 @@ def lasting_place(
 ) -> CheckpointPlace:
     """Return the directory for a stream of a given name.
 
-    Streams of the same name have numbered directories. Each gets the one of its own query, in
-    whatever order they start and even if only some of them start.
+    Streams of the same name have numbered directories. Each stream gets its own query's directory,
+    in any order of starts and even if only some streams start.
 
     Args:
         base: Resolved path of the directory of all checkpoints.
@@ -200,7 +200,7 @@ def open_stream_checkpoint(
 
 
 def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> list[str]:
-    """Return notes about a stream that resumes with changed SQL, else none.
+    """Return notes about a stream that resumes with changed SQL, or none.
 
     Raises:
         SqlwinError: Its state cannot be read.
@@ -253,7 +253,7 @@ def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> 
 
 
 def _plain(slug: str) -> str:
-    """Return the name of a table as the catalog spells it."""
+    """Return a table name in the catalog's spelling."""
     return ".".join(normalise_name(tuple(slug.split("."))))
 
 

@@ -36,7 +36,7 @@ def identity_of(
     mask: Mask,
     resolved: Callable[[str], str],
 ) -> Identity:
-    """Return what must be unchanged for a stream to resume from a checkpoint.
+    """Return the properties that must not change if a stream is to resume from a checkpoint.
 
     Args:
         lowered: Lowered stream.
@@ -58,7 +58,7 @@ def identity_of(
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:
-    """Return settings that decide about the content of state and the sources, if they are on.
+    """Return the enabled settings that change the content of state or the sources.
 
     Their durations may change between starts.
     """
@@ -77,7 +77,7 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
 
 def plan_text(plans: Sequence[Plan]) -> str:
     """Return the computation of a stream as text, one operator per line, INSERTs in order."""
-    # the identity does not depend on who reads the files
+    # The identity must not depend on whether sqlwin or Spark reads the files.
     by_spark = [replace(plan, physical=with_rows_by_spark(plan.physical)) for plan in plans]
     texts = [without_options(_PARALLELISM.sub("", physical_text(plan))) for plan in by_spark]
     if len(texts) == 1:
@@ -112,7 +112,7 @@ def described_tables(
 
 
 def _describe(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> str:
-    """Describe a table in lines, without anything that may change between starts."""
+    """Describe a table in lines, omitting everything that may change between starts."""
     if isinstance(entry, Registered):
         lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
         return "\n".join(lines if entry.made_by is None else [entry.made_by.describe(), *lines])
@@ -125,7 +125,7 @@ def _describe(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> 
         lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
     path = entry.option_map.get("path")
     if path is not None and entry.connector.lower() in _OF_PATHS:
-        # a relative path means another place after a change of directory
+        # After a change of directory, a relative path means another place.
         lines.append(f"{PLACE}{resolved(path)}")
     lines += [f"'{k}' = '{v}'" for k, v in entry.options if not may_differ(k)]
     return "\n".join(lines)

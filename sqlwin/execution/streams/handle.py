@@ -1,4 +1,4 @@
-"""Started streams: their state, and how they end."""
+"""Started streams: state, waiting, stopping."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sqlwin.execution.streams.options import is_opening
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-# Time that a micro-batch gets to finish after a stop request
+# Time for a micro-batch to finish after a stop request
 GRACE_SECONDS = 60.0
 # Errors of Spark about a state file with unexpected content
 _STATE_IS_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException")
@@ -91,7 +91,7 @@ class Stream:
         tally: Counts over all its micro-batches.
         history: Reports of its latest micro-batches.
         begun: Start, in seconds since 1970.
-        is_over: Whether it has been seen to be over.
+        is_over: Whether its end was noticed.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Stream:
             self._thread.start()
 
     def follow_reports(self) -> None:
-        """Add the reports of its micro-batches to its history, in a thread that ends with it."""
+        """Add reports of micro-batches to the history, in a thread that ends with the stream."""
         name = f"stream-reports-{self.number}"
         threading.Thread(
             target=self.history.follow, args=(self.query,), name=name, daemon=True
@@ -167,7 +167,7 @@ class Stream:
         return self.history.status_of(reports)
 
     def failure(self) -> str:
-        """Return its error in one line, empty if it has not failed."""
+        """Return the stream's error in one line, or "" if it has not failed."""
         error = self._failure()
         return "" if error is None else self._translate(error).message
 
@@ -211,7 +211,7 @@ class Stream:
         return self.setup.errors.translate(named_error)
 
     def fail(self, error: BaseException) -> None:
-        """End the stream with an error that Spark does not know."""
+        """End the stream with an error that Spark does not know about."""
         if not self._is_stopping:
             self._error = self._error or error
             apart(self._cut)
@@ -275,7 +275,7 @@ class Stream:
         if self._is_active():
             return None
         failure: BaseException | None = self.query.exception()
-        # without an error from Spark, the micro-batch's error is only Spark's own interruption
+        # Without an error from Spark, the micro-batch's error is Spark's own interruption.
         failure = self._error if failure is None else self.run.error or self._error or failure
         # an interrupted micro-batch is not committed, so the next run computes it again
         if not (self._was_cut and is_interruption(failure)):
@@ -283,12 +283,12 @@ class Stream:
         return None if is_interruption(self._error) else self._error
 
     def _cut(self) -> None:
-        """Ask Spark to stop it now."""
+        """Make Spark stop the stream now."""
         self._was_cut = True
         self.query.stop()
 
     def _let_batch_finish(self, grace_s: float) -> None:
-        """Wait for the running micro-batch to finish. The next one has hardly begun by then."""
+        """Wait for the running micro-batch to finish. The next one has barely begun by then."""
         before = self._last_batch()
         until = time.monotonic() + grace_s
         while self._is_active() and time.monotonic() < until:
@@ -406,8 +406,8 @@ class InputWatch:
 def has_used_up(reports: Sequence[BatchReport], since: object) -> bool:
     """Return whether the micro-batches after `since` have read all input.
 
-    The first micro-batch of a run may repeat the last one of the previous run, so a later one has
-    to read nothing.
+    The first micro-batch of a run may repeat the previous run's last one, so the empty micro-batch
+    must be a later one.
     """
     batches = [report_key(report) for report in reports]
     new = reports[batches.index(since) + 1 :] if since in batches else reports

@@ -1,8 +1,8 @@
 """History of a stream's latest micro-batches, filled from Spark's reports.
 
-A thread asks for the latest report, because a listener of PySpark's would read each report field by
-field, with some 750 calls to Java per micro-batch. Spark keeps its last hundred reports for those
-that the thread has missed.
+A thread polls the latest report, because PySpark's listeners read each report field by field, with
+some 750 calls to Java per micro-batch. Spark keeps the last hundred reports, which covers reports
+that the thread missed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runtime.streaming.status import (
 _POLL_SECONDS = 0.5
 # Points in charts: half an hour of a stream with one micro-batch per second
 _MOST_POINTS = 1_800
-# Names of Spark's phases of a micro-batch, and words for them
+# Spark's names of a micro-batch's phases, and readable names
 PHASES = {
     "addBatch": "computing",
     "queryPlanning": "planning",
@@ -126,7 +126,7 @@ class History:
         status = self.status_of([report])
         batch = report.batch
         with self._lock:
-            # the report of an idle trigger lists no operators: keep the last ones
+            # The report of an idle trigger lists no operators, so keep the previous ones.
             if not status.operators and self._status.operators:
                 status = replace(status, operators=self._status.operators)
             self._status = status
@@ -173,7 +173,7 @@ class History:
             self.take(report)
 
     def follow(self, query: StreamingQuery, every_s: float = _POLL_SECONDS) -> None:
-        """Add the reports of a query, every few tenths of a second until it ends."""
+        """Add a query's reports, every few tenths of a second until the query ends."""
         # Spark may end before the query does
         with contextlib.suppress(PySparkException, Py4JError, OSError):
             while query.isActive:
@@ -182,7 +182,7 @@ class History:
             self.pull(query)
 
     def status_of(self, reports: Sequence[BatchReport]) -> StreamStatus:
-        """Return the stream's status after the last of the reports."""
+        """Return the stream's status after the last report."""
         return stream_status(
             reports, self._source_names, self._tally, self._run.reads, self._run.incomplete
         )

@@ -20,13 +20,13 @@ from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config
 
-# Key groups per task. A task holds the windows of one key group in memory at a time, but each key
-# group costs milliseconds per micro-batch, even if it has few rows.
+# Key groups per task. A task holds one key group's windows in memory at a time, but each key group
+# costs milliseconds per micro-batch, even with few rows.
 KEY_GROUPS_PER_PARTITION = 2
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Maximum rows in a batch that Spark sends to Python, besides the limit of 64 MB. Spark's default is
-# small for the work per batch, so it is raised unless it is set.
+# too small for the cost per batch, so it is raised unless the user has set it.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SPARKS_ARROW_ROWS = "10000"
 _OUR_ARROW_ROWS = "100000"
@@ -50,7 +50,7 @@ _POLL_SECONDS = 0.005
 
 
 def stream_options(config: Config, partitions: int = 1) -> StreamOptions:
-    """Return the options of a stream with a given parallelism."""
+    """Return the options of a stream with the given parallelism."""
     get = config.get
     return StreamOptions(
         key_groups=int(get("sqlwin.state.key-groups") or partitions * KEY_GROUPS_PER_PARTITION),
@@ -75,13 +75,13 @@ def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
 
 def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
     """Return the options of a stream that the user starts through Spark."""
-    # Spark then uses its own setting at that time
+    # In that case Spark's own setting at the time of the start counts.
     partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     return replace(stream_options(config, partitions), fixes_partitions=False)
 
 
 def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
-    """Return the time between micro-batches: as set, else how often directories are listed."""
+    """Return the time between micro-batches: the setting, or else the sources' listing interval."""
     if config.is_set("execution.checkpointing.interval"):
         return int(config.get("execution.checkpointing.interval"))
     intervals = [

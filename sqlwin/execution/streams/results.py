@@ -36,7 +36,7 @@ _WINDOW_COLUMNS = ("window_end", "window_start")
 
 
 class StreamQuery:
-    """A SELECT over streams. Requesting its rows starts a stream.
+    """A SELECT over streams. Each request for its rows starts a stream.
 
     The stream runs the plan of the statement. If other statements have run or tables have changed
     since, the query is planned again, with the current tables and settings.
@@ -73,12 +73,12 @@ class StreamQuery:
         return stream
 
     def _tag_jobs(self) -> AbstractContextManager[None]:
-        """Tag the Spark jobs of a block as the statement's, even if another one has begun."""
+        """Tag the Spark jobs of a block as this statement's, even if another one has begun."""
         run = self._run
         return nullcontext() if run is None else run.marking(run.record.tag, run.record.text)
 
     def status(self) -> str | None:
-        """Return the status of the last stream in a line, None before the start."""
+        """Return the status of the last stream in one line, or None before the start."""
         return status_line(self._started[-1]) if self._started else None
 
     def notes(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class StreamQuery:
         """Return the statement's result. Nothing runs until its rows are requested.
 
         Args:
-            take_interrupt: Returns whether the user wants it to end now; True once per request.
+            take_interrupt: Returns whether the user asked to stop it; True once per request.
         """
         limit = self._lowered.limit
         bounded = self._lowered.is_bounded or limit is not None

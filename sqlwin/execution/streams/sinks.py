@@ -87,7 +87,7 @@ class IntoTables:
 
 @dataclass(frozen=True)
 class TakeRows:
-    """Sink to a function of this process, which gets the rows of each micro-batch."""
+    """Sink to a function in this process, which is called with each micro-batch's rows."""
 
     take: Take
     name = "select"
@@ -154,7 +154,7 @@ def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: boo
     Raises:
         CatalogError: A declaration is wrong, or a table is only a source.
         AnalysisError: A table cannot be overwritten, does not accept updates, or its PRIMARY KEY
-            does not tell apart the rows that are updated.
+            does not distinguish the rows that are updated.
     """
     for into, plan in zip(tables_of(sink), lowered.plans, strict=False):
         check_sink(into.table, overwrite=into.overwrite, emits_updates=emits_updates)
@@ -178,7 +178,7 @@ def replaces_rows(lowered: LoweredStream, options: StreamOptions) -> bool:
 
 
 def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
-    """Return EXPLAIN's lines about tables whose rows are replaced by key."""
+    """Return EXPLAIN's lines about tables that replace rows by key."""
     lines = []
     for into in tables_of(sink):
         table = into.table
@@ -333,7 +333,7 @@ def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSou
             subjects=(origin, name),
             hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
         )
-    # options on the table in the statement do not matter
+    # Options in the statement do not change which table it is.
     read = {source.name.lower().partition(" /*+ ")[0] for source in sources}
     if table.name.lower() in read:
         raise AnalysisError(

@@ -119,7 +119,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         in_use = undone.enter_context(ExitStack())
         hold_shared_lock(in_use, place)
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
-        # again, in case the directory was just created
+        # Check again, in case the directory was just created.
         hold_shared_lock(in_use, place)
         identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
@@ -218,7 +218,7 @@ def _changes_of_watermarks(
 
 
 def _stop(run: StreamRun) -> None:
-    """Stop a stream whose start failed later on."""
+    """Stop a stream after a failure later in its start."""
     if run.query is not None:
         run.query.stop()
 
@@ -226,7 +226,7 @@ def _stop(run: StreamRun) -> None:
 def _place(
     plans: Plans, sink: StreamSink, identity: Identity, claim: Callable[[str], bool]
 ) -> CheckpointPlace:
-    """Return the place of a stream's checkpoint."""
+    """Return the place for a stream's checkpoint."""
     chosen = str(plans.config.get("pipeline.name"))
     inserts = sink.names if isinstance(sink, IntoTables) else ()
     name = chosen or (inserts or (sink.name,))[0]

@@ -82,7 +82,7 @@ def stream_row(stream: Stream) -> tuple[str, ...]:
 
 
 def combined_status(stream: Stream, status: StreamStatus) -> StreamStatus:
-    """Return a stream's status, with a single operator if one serves several INSERTs."""
+    """Return a stream's status, with a single operator if it serves several INSERTs."""
     if not stream.setup.inserts or not status.operators:
         return status
     first = status.operators[0]

@@ -149,7 +149,7 @@ def _clause_context(tokens: list[Typed], first: int) -> Context:
     """Decide by the nearest clause before the cursor, at the same depth."""
     level = level_from(tokens, first)
     if not level:
-        # an open bracket: a subquery, or arguments
+        # an open bracket: a subquery or arguments
         return Context(Kind.EXPRESSION) if first else Context(Kind.STATEMENT)
     last = level[-1].word
     if last in RELATION_STARTS:
@@ -181,7 +181,7 @@ def _setting(tokens: list[Typed]) -> Context:
 
 
 def _bracket_context(tokens: list[Typed], bracket: int) -> Context | None:
-    """Return the context in the innermost open bracket, None if the bracket is not special."""
+    """Return the context in the innermost open bracket, or None for an ordinary bracket."""
     head = tokens[bracket - 1].word if bracket else ""
     inside = level_from(tokens, bracket + 1)
     if head == "DESCRIPTOR":
@@ -237,7 +237,7 @@ def _table_option(inside: list[Typed]) -> Context:
 
 
 def _is_relation(tokens: list[Typed], i: int) -> bool:
-    """Return whether the window function at `i` is in a table position, and not in GROUP BY."""
+    """Return whether the window function at `i` is in FROM, rather than in GROUP BY."""
     while i and tokens[i - 1].word in ("(", "TABLE"):
         i -= 1
     before = tokens[i - 1].word if i else ""

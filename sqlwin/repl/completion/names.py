@@ -22,7 +22,7 @@ Columns = tuple[tuple[str, str], ...]
 
 
 class Names(Protocol):
-    """Tables and functions that may be completed."""
+    """Names that can be completed."""
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class SessionNames:
         control = SessionControl(session)
         has_spark = control.has_spark
         try:
-            # completion is no reason to start Spark; the names are fetched again once it runs
+            # Do not start Spark for completion. The names are fetched again once it runs.
             with nullcontext() if has_spark else control.without_start_of_spark():
                 self._look_up(session, has_spark=has_spark)
         except QueryCancelled:
@@ -116,7 +116,7 @@ class SessionNames:
 
 
 def _rows(session: Session, statement: str) -> Sequence[Any]:
-    """Return the rows of a statement, none if it fails, since completion can do without."""
+    """Return the rows of a statement, or none if it fails, because completion is optional."""
     try:
         (result,) = session.execute(statement)
         return result.rows

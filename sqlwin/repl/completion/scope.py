@@ -27,7 +27,7 @@ class Derived:
     """A query in a table position.
 
     Attributes:
-        name: Its name. If it has none, a name that cannot be typed.
+        name: Alias, or a name that cannot be typed if there is none.
         columns: Names in its SELECT list.
         tables: Tables that `*` in that list refers to. Empty without `*`.
         windowed: Whether `*` includes window columns.
@@ -68,7 +68,7 @@ def scope_at(tokens: list[Typed], following: Iterable[Typed]) -> Scope:
             start = bracket + 1
             break
     end = _end_of(every, start - 1) if start else len(every)
-    # by lower-case name, including the queries that they read
+    # by lower-case name, including queries that these read
     derived: dict[str, Derived] = {}
     for name, bracket in with_queries(every):
         _derive(every[bracket + 1 : _end_of(every, bracket)], name, derived)

@@ -85,7 +85,7 @@ def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggesti
     Args:
         context: Context at the cursor.
         names: Tables, columns and functions of the session.
-        asked: Whether Tab was pressed. Without it, contexts in which almost anything fits yield
+        asked: Whether Tab was pressed. Otherwise contexts that accept almost anything yield
             nothing.
     """
     if not asked and not context.prefix and context.kind in _NEED_PREFIX:
@@ -349,7 +349,7 @@ def _takes_path(context: Context) -> bool:
 
 
 def _paths(prefix: str) -> Iterator[Suggestion]:
-    """Yield files and directories that continue a path. Their text is the whole path."""
+    """Yield files and directories that continue a path, as whole paths."""
     directory, name = os.path.split(prefix)
     try:
         entries = sorted(os.scandir(os.path.expanduser(directory) or "."), key=lambda e: e.name)
@@ -363,7 +363,7 @@ def _paths(prefix: str) -> Iterator[Suggestion]:
 
 
 def _quote(name: str) -> str:
-    """Return a name, in backticks if it needs them."""
+    """Return a name, in backticks if necessary."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
     return name if is_plain else quote_name(name)
 

@@ -69,7 +69,7 @@ def with_backticks(text: str) -> str:
 
 
 def open_comment(text: str) -> str:
-    """Return the start of an unclosed comment at the end, `--` or `/*`, or an empty string."""
+    """Return the start of an unclosed comment, `--` or `/*`, or an empty string."""
     last = ""
     for match in _TOKEN.finditer(text):
         last = match.group() if match.lastgroup == "space" else ""
@@ -78,7 +78,7 @@ def open_comment(text: str) -> str:
 
 
 def after_last(tokens: list[Typed], *symbols: str) -> list[Typed]:
-    """Return the tokens after the last of some symbols, or all tokens."""
+    """Return the tokens after the last of the given symbols, or all tokens."""
     places = (i + 1 for i in reversed(range(len(tokens))) if tokens[i].word in symbols)
     return tokens[next(places, 0) :]
 
@@ -95,7 +95,7 @@ def open_brackets(tokens: list[Typed]) -> list[int]:
 
 
 def level_from(tokens: list[Typed], first: int) -> list[Typed]:
-    """Return the tokens from `first` on, without those in further brackets."""
+    """Return the tokens from `first` on, without nested brackets."""
     depth, level = 0, []
     for token in tokens[first:]:
         if token.word == ")":
