@@ -49,7 +49,7 @@ class StreamTable:
 
 @dataclass(frozen=True)
 class VersionedTable:
-    """What a session table declares about the versions of its rows.
+    """Declaration of the row versions of a session table.
 
     Attributes:
         key: Columns of its PRIMARY KEY. Empty without one.
@@ -88,10 +88,10 @@ class Catalog(Protocol):
         """Return whether this process may read a sqlwin table without Spark."""
 
     def versions(self, name: tuple[str, ...]) -> VersionedTable | None:
-        """Return what a sqlwin table declares about versions, or None for any other table."""
+        """Return the version declaration of a sqlwin table, or None for any other table."""
 
     def relation(self, name: tuple[str, ...]) -> str | None:
-        """Return the name that Spark knows a sqlwin table by, or None for Spark's own tables."""
+        """Return Spark's name of a sqlwin table, or None for Spark's own tables."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         """Return the stream that a name refers to in this statement, or None for a bounded table.
@@ -108,12 +108,12 @@ class Catalog(Protocol):
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
-            filters: Conditions over the columns that a row must all satisfy. Files in which no row
-                can satisfy them may be skipped.
+            filters: Conditions over the columns, all of them required. Files without a matching row
+                may be skipped.
         """
 
     def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | str | None:
-        """Return the text files of a session table that this process reads, or why it cannot.
+        """Return the text files of a session table for this process to read, or why it cannot.
 
         None if the table has no text files.
 
@@ -166,8 +166,8 @@ class Catalog(Protocol):
             table: The materialized table.
             range_us: Exclusive lower and inclusive upper bound of the slice ends to read, in
                 microseconds. None means unbounded.
-            columns: Columns to read from the base table's files. None if the statement has looked
-                those files up before.
+            columns: Columns to read from the base table's files. None if the statement has listed
+                these files before.
 
         Returns:
             The files, or the reason why they do not reflect the current base table.

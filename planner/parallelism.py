@@ -22,8 +22,7 @@ from runtime.spec.windows import SessionWindow, Window
 _BUCKETS_PER_PARTITION = 4
 _MOST_BUCKETS_PER_PARTITION = 64
 _BUCKET_BYTES = 64 << 20
-# A task with less work than this, measured in input bytes, input rows or output rows, is not worth
-# starting.
+# Work of a task, in input bytes, input rows or output rows, below which it is not worth starting.
 _TASK_BYTES = 32 << 20
 _TASK_ROWS = 1 << 16
 _TASK_WINDOWS = 1 << 22
@@ -34,7 +33,7 @@ _WIDTHS |= {"string": 16, "binary": 16}
 
 
 def set_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
-    """Return physical plans whose exchanges have a number of tasks and buckets.
+    """Return physical plans with the number of tasks and buckets set on exchanges.
 
     If the input is files of known size, the numbers follow from the bytes to read and the windows
     that may be emitted. Otherwise Spark's default parallelism applies. Nodes shared between plans

@@ -104,7 +104,7 @@ def canonical_hash(expr: exp.Expr) -> int:
 def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
     """Return the `canonical_hash` of every node of a tree by the node's `id`.
 
-    Linear in the size of the tree. Building a text per node would multiply that by the depth.
+    Takes linear time. A text per node would cost the tree's depth times as much.
     """
     canonical = _fold(expr.copy())
     hash(canonical)  # computes the hashes of all nodes below as well

@@ -375,7 +375,7 @@ _DISTINCT_RECIPES: dict[str, Recipe] = {
     **dict.fromkeys(TEXT_FUNCTIONS, listagg),
 }
 
-# Aggregates that ignore how often a value occurs
+# Aggregates that ignore how many times a value occurs
 _SAME_WITH_DISTINCT = frozenset("MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split())
 
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)

@@ -11,10 +11,10 @@ from planner.nodes.logical import AggregateCall
 
 
 class NotMergeable(Exception):
-    """A call has no two-phase form. The message says why."""
+    """Error for a call without a two-phase form. The message says why."""
 
 
-# Builds the two-phase form of a call, or raises NotMergeable
+# Function that builds the two-phase form of a call, or raises NotMergeable
 Recipe = Callable[[AggregateCall], AggregatePlan]
 
 

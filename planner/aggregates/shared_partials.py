@@ -27,7 +27,7 @@ def _texts(plans: Iterable[AggregatePlan]) -> dict[str, str]:
 
 
 def _meaning(accumulator: Accumulator, texts: Mapping[str, str]) -> Accumulator:
-    """Return the accumulator over the texts of its partials, independent of column names."""
+    """Return the accumulator over the texts of its partials, without column names."""
     columns = tuple(texts[name] for name in accumulator.columns)
     if isinstance(accumulator, WithResult):
         output = Column("", accumulator.output.type)
@@ -121,7 +121,7 @@ def union_partials(
 def _rename(
     plan: AggregatePlan, accumulator: Accumulator, partials: Iterable[Partial], used_names: set[str]
 ) -> AggregatePlan:
-    """Return a plan with a single accumulator, with names that are not taken yet."""
+    """Return a plan with only one accumulator, whose column names are not taken yet."""
     names = {name: _free(name, used_names) for name in accumulator.columns}
     renamed = []
     for partial in partials:

@@ -53,7 +53,7 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
 
 
 def _rows(call: AggregateCall) -> exp.Expr:
-    """Return a list of times and texts of the rows that count."""
+    """Return a list of times and texts of the aggregated rows."""
     assert call.order is not None
     text = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("string", dialect="spark"))
     row = named_struct(o=column(call.order), v=text)

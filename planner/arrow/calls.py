@@ -33,11 +33,11 @@ _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class NotEvaluated(Exception):
-    """The scan cannot evaluate an expression. The message says why."""
+    """Error for an expression that the scan cannot evaluate. The message says why."""
 
 
 def refuse(reason: str) -> NoReturn:
-    """Leave an expression to Spark because of `reason`."""
+    """Raise `NotEvaluated` with a reason."""
     raise NotEvaluated(reason)
 
 
@@ -57,7 +57,7 @@ def cast(value: Expression, target: str, zone: str) -> Expression:
 
 
 def on_wall_clock(value: Expression, zone: str) -> Expression:
-    """Return the time of an instant on the wall clock of a zone, TIMESTAMP_NTZ."""
+    """Return an instant's time on the wall clock of a zone, as TIMESTAMP_NTZ."""
     if time_zone(zone) is None:
         refuse(f"the time zone {zone} is not supported by the scan")
     return Call("wall_clock", (value, Constant(zone, "string")), "timestamp_ntz")
@@ -126,7 +126,7 @@ def _to_instant(value: Expression, time_zone: str) -> Expression:
 
 
 def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
-    """Convert an instant literal into a TIMESTAMP_NTZ that compares alike; return others unchanged.
+    """Convert an instant literal to an equivalent TIMESTAMP_NTZ for comparisons, if possible.
 
     Spark converts the TIMESTAMP_NTZ operand into an instant with the session time zone.
     """
@@ -140,7 +140,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
     return Constant(local, "timestamp_ntz")
 
 
-# Maximum decimals of a ROUND that the scan evaluates; a double has no more digits
+# Maximum decimals of a ROUND that the scan evaluates, because doubles have no more digits
 _MOST_DECIMALS = 15
 
 
@@ -196,7 +196,7 @@ def _decimal_arithmetic(function: str, left: Expression, right: Expression) -> E
 
 
 def _as_decimal(value: Expression) -> Expression:
-    """Return an operand as a decimal that holds every value of its type."""
+    """Return an operand as a decimal that can hold every value of its type."""
     type_ = decimal_of_integer(value.type)
     assert type_ is not None
     return _convert(value, type_)

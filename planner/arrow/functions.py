@@ -26,12 +26,12 @@ _Build = Callable[[Sequence[Expression], str], Expression]
 _OWN_CASES = ("az", "el", "hy", "lt", "nl", "tr")
 # Arrow shifts by fewer bits than a BIGINT has without its sign
 _SHIFTED_BITS = 63
-# Fields of DATE_FORMAT that a date has
+# Fields of DATE_FORMAT that exist for a DATE
 _DATE_FIELDS = frozenset({"yyyy", "MM", "dd"})
 
 
 def is_supported(node: exp.Expr) -> bool:
-    """Return whether there is a function with the name and number of arguments of a call."""
+    """Return whether the scan has a function with a call's name and number of arguments."""
     name, n_args = node.name.upper(), len(node.expressions)
     if (signature := _FUNCTIONS.get(name)) is not None:
         return signature[0] <= n_args <= (signature[1] or n_args)
@@ -47,7 +47,7 @@ def build_function(name: str, args: Sequence[Expression], zone: str) -> Expressi
         zone: The session's time zone.
 
     Raises:
-        NotEvaluated: The scan cannot evaluate it. The message says why.
+        NotEvaluated: The scan cannot evaluate the call. The message says why.
     """
     if not args:
         refuse(f"{name} is not supported by the scan")
@@ -95,7 +95,7 @@ def _check_constants(name: str, args: Sequence[Expression]) -> None:
 
 
 def _check_language(name: str) -> None:
-    """Refuse UPPER and LOWER where Java changes letters beyond ASCII by the rules of a language."""
+    """Refuse UPPER and LOWER in languages with special rules for letters beyond ASCII in Java."""
     names = ("LC_ALL", "LC_CTYPE", "LANG")
     language = next((value for key in names if (value := os.environ.get(key))), "")
     if language.partition("_")[0].lower() in _OWN_CASES:
@@ -103,7 +103,7 @@ def _check_language(name: str) -> None:
 
 
 def _time_to_format(value: Expression, pattern: Expression, zone: str) -> Expression:
-    """Return the wall clock that DATE_FORMAT formats."""
+    """Return the wall-clock time that DATE_FORMAT formats."""
     text = pattern.value if isinstance(pattern, Constant) else None
     fields = time_format_fields(text) if isinstance(text, str) else None
     if fields is None:
@@ -112,7 +112,7 @@ def _time_to_format(value: Expression, pattern: Expression, zone: str) -> Expres
         case "timestamp":
             return calls.on_wall_clock(value, zone)
         case "timestamp_ntz":
-            # Spark formats the instant of the wall clock, which is another one in a gap
+            # Spark formats the instant of the wall-clock time, which is a different one in a gap.
             if time_zone(zone) is None or ("/" in zone and not zone.startswith("Etc/")):
                 refuse(
                     "DATE_FORMAT of TIMESTAMP_NTZ in this time zone is not supported by the scan"
@@ -134,7 +134,7 @@ def _extreme(function: str, args: Sequence[Expression]) -> Expression:
 
 
 def like_call(pattern: str) -> tuple[str, str] | None:
-    r"""Return a function and its argument for a LIKE pattern. None: the pattern is invalid.
+    r"""Return a function and its argument for a LIKE pattern. None for an invalid pattern.
 
     Example:
         >>> [like_call(pattern) for pattern in ("a", "a%", "%a_")]

@@ -40,7 +40,7 @@ def number_constant(text: str) -> Constant | None:
     """Return a number literal, including its sign, as a constant.
 
     The type follows Spark's `AstBuilder`: INT, else BIGINT, else DECIMAL for whole numbers; DECIMAL
-    with a point; DOUBLE with an exponent. None if the scan has no such type.
+    with a point; DOUBLE with an exponent. None if the scan lacks the type.
 
     Example:
         >>> number_constant("-0.10")

@@ -26,7 +26,7 @@ Made = Expression | str
 
 _TOO_MUCH = "the query below it does more than filter and project"
 
-# Returns the source rows of a node or of a table in a query, or None
+# Function that returns the source rows of a node or of a table in a query, or None
 Source = Callable[[Node | exp.Table], "RowsOfScan | None"]
 
 
@@ -39,7 +39,7 @@ class RowsOfScan:
         of_table: Expressions for the table's columns, by lower-case name.
         schema: Columns of the node.
         columns: Expressions for the node's columns, by lower-case name.
-        filters: Conditions that a row must all satisfy.
+        filters: Conditions that are all required of a row.
         conditions: The conditions as written in the query, for EXPLAIN.
         zone: The session's time zone, for timestamps in text.
     """
@@ -69,7 +69,7 @@ class RowsOfScan:
         """Rewrite an expression over the node's columns as one over the files' columns.
 
         Raises:
-            NotEvaluated: It reads a column that the scan cannot compute.
+            NotEvaluated: The expression reads a column that the scan cannot compute.
         """
         if isinstance(expression, Call):
             args = tuple(self.over_files(arg) for arg in expression.args)
@@ -98,7 +98,7 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
         zone: The session's time zone.
 
     Raises:
-        NotEvaluated: There is another kind of node in between, or the scan cannot evaluate a
+        NotEvaluated: Another kind of node is in between, or the scan cannot evaluate a
             filter.
     """
 
@@ -122,7 +122,7 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
         source: Function that returns the rows of a source.
 
     Raises:
-        NotEvaluated: There is another kind of node in between, or Arrow cannot evaluate a filter.
+        NotEvaluated: Another kind of node is in between, or Arrow cannot evaluate a filter.
     """
     rows = source(node)
     if rows is not None:
@@ -261,7 +261,7 @@ def rows_of_windows(
     Takes the arguments of `window_projection`.
 
     Raises:
-        NotEvaluated: There is another kind of node in between, or Arrow cannot evaluate a filter.
+        NotEvaluated: Another kind of node is in between, or Arrow cannot evaluate a filter.
     """
 
     def source(relation: Node | exp.Table) -> RowsOfScan | None:

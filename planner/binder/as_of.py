@@ -34,12 +34,12 @@ from planner.sql.build import (
 from planner.sql.nodes import WindowFunctionCall
 from planner.sql.parts import has_other_parts
 
-# Returns the columns of a query, or None if they are unknown
+# Function that returns the columns of a query, or None if they are unknown
 SchemaOf = Callable[[exp.Query], Schema | None]
 
 _LEFT, _RIGHT, _TIME, _SIDE = "$left", "$right", "$time", "$side"
 _INNER = frozenset({"expressions", "from_", "where", "order", "limit"})
-# Comparison of the inner time with the outer one, by direction of the order: is the end included?
+# Comparison of the inner with the outer time, by sort direction: whether the end is included
 _COMPARISONS = {
     True: {exp.LTE: True, exp.LT: False},
     False: {exp.GTE: True, exp.GT: False},
@@ -63,7 +63,7 @@ class _Side:
     schema: Schema
 
     def has(self, col: exp.Column) -> bool:
-        """Return whether a column is one of this side, by its name or by the table's."""
+        """Return whether a column belongs to this side, by its own or its table's name."""
         if len(col.parts) > 2:
             return False
         if col.table:
@@ -73,7 +73,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Match:
-    """How rows of the sides match.
+    """Conditions under which rows of the two sides match.
 
     Attributes:
         keys: Pairs of equal expressions, left and right.
@@ -93,14 +93,14 @@ class _Match:
 
 
 def join_as_of(query: exp.Select, schema_of: SchemaOf) -> bool:
-    """Rewrite, in place, the only join of a SELECT if it is such a LATERAL.
+    """Rewrite, in place, the join of a SELECT if it is the only one and such a LATERAL.
 
     Args:
         query: A SELECT over bounded tables.
         schema_of: Function that returns the columns of a query.
 
     Returns:
-        Whether it was rewritten.
+        Whether the join was rewritten.
     """
     clause, joins = query.args.get("from_"), query.args.get("joins") or []
     if clause is None or len(joins) != 1 or query.args.get("laterals"):
@@ -153,7 +153,7 @@ def _side(source: exp.Expr, schema_of: SchemaOf) -> _Side | None:
 
 
 def _inner_side(inner: exp.Select, schema_of: SchemaOf) -> _Side | None:
-    """Return the rows that the subquery reads, if it only filters, orders and picks one."""
+    """Return the rows that a subquery reads, if it only filters, orders and picks one."""
     clause, limit = inner.args.get("from_"), inner.args.get("limit")
     if clause is None or has_other_parts(clause.this) or not has_only(inner, _INNER):
         return None
@@ -167,7 +167,7 @@ def _inner_side(inner: exp.Select, schema_of: SchemaOf) -> _Side | None:
 
 
 def _match(inner: exp.Select, left: _Side, right: _Side) -> _Match | None:
-    """Return how the rows match; None if a condition is of another form."""
+    """Return how the rows match, or None if a condition has another form."""
     order = inner.args.get("order")
     if order is None or len(order.expressions) != 1:
         return None
@@ -207,7 +207,7 @@ def _match(inner: exp.Select, left: _Side, right: _Side) -> _Match | None:
 def _sides_of(
     condition: exp.Expr, left: _Side, right: _Side
 ) -> tuple[exp.Expr, exp.Expr, type[exp.Expr]] | None:
-    """Return (expression of the right, of the left, comparison from right to left)."""
+    """Return the right expression, the left one, and the comparison from right to left."""
     kind = type(condition)
     if kind is not exp.EQ and kind not in _MIRRORED:
         return None
@@ -220,7 +220,7 @@ def _sides_of(
 
 
 def _reads_only(expr: exp.Expr, side: _Side, but: _Side | None = None) -> bool:
-    """Return whether all columns of an expression are of a side; a name of `but` comes first."""
+    """Return whether an expression reads columns of one side only. Names in `but` go first."""
     columns = list(expr.find_all(exp.Column))
     is_hidden = but is not None and any(but.has(col) for col in columns)
     return not is_hidden and all(side.has(col) for col in columns)
@@ -298,7 +298,7 @@ def _have_equal_types(left: _Side, right: _Side, match: _Match, schema_of: Schem
 def _merged(
     inner: exp.Select, left: _Side, right: _Side, match: _Match, *, keeps_all: bool, name: str
 ) -> exp.Select:
-    """Return the left rows with their right rows, each as a struct."""
+    """Return each left row with its right row, both as structs."""
     n_keys = len(match.keys)
     keys = [f"$key{n}" for n in range(n_keys)]
     of_left = exp.Select(
@@ -322,7 +322,7 @@ def _merged(
             alias(whole, _RIGHT),
             *(column(key) for key in keys),
             column(_TIME),
-            # at the same time, the row that comes first is the one that the other may take
+            # At equal times, sort first the row that the other one may match.
             alias(literal(0 if match.is_inclusive else 2), _SIDE),
         ],
     )
@@ -368,7 +368,7 @@ def _struct(fields: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
 
 
 def _rename_columns(query: exp.Select, left: _Side, name: str, outputs: Schema) -> None:
-    """Make unqualified columns and stars read the structs."""
+    """Rewrite unqualified columns and stars to read the structs."""
     left_name = left.source.alias_or_name
     left_names = {c.name.lower() for c in left.schema}
     right_names = {c.name.lower() for c in outputs}

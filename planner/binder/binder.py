@@ -303,7 +303,7 @@ class _Binder(Relations):
         return query
 
     def _skip_nulls_in_windows(self, query: exp.Select, scope: Scope) -> None:
-        """Make Spark aggregate rows of windows as sqlwin does; see `skip_nulls`."""
+        """Make Spark skip NULLs in windows as sqlwin does; see `skip_nulls`."""
         calls = calls_that_skip_nulls(query)
         if not calls:
             return
@@ -314,13 +314,13 @@ class _Binder(Relations):
 
     @contextmanager
     def _record_notes(self, query: exp.Select) -> Iterator[None]:
-        """Record a note if the block raises because something stays with Spark."""
+        """Record a note if the block raises because a part of the query stays with Spark."""
         try:
             yield
         except NotBound as left:
             self.notes.append(left.note)
         except AnalysisError as error:
-            # Binding the outer query reports a name that is not a column of that query either.
+            # Binding the outer query then also reports a name that is not a column of it.
             if error.kind is not ErrorKind.UNKNOWN_COLUMN or not query.find_ancestor(exp.Select):
                 raise
             reason = f"`{error.subject}` belongs to the outer query"
@@ -369,7 +369,7 @@ class _Binder(Relations):
             self.rewritten = True
 
     def _reads_streams(self, query: exp.Select) -> bool:
-        """Return whether a SELECT or a part of it reads a stream."""
+        """Return whether a SELECT or one of its parts reads a stream."""
         tables = query.find_all(exp.Table)
         return any(stream_named(table, self.catalog) is not None for table in tables)
 
@@ -468,7 +468,7 @@ class _Binder(Relations):
         _replace_relation(table, exp.Subquery(this=lifted, alias=alias))
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
-        """Refer to a session table by the name under which Spark reads it."""
+        """Refer to a session table by its name in Spark."""
         if self.strict:
             check_table(table, self.sql)
         shown = self.catalog.relation(name)

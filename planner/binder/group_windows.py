@@ -29,7 +29,7 @@ from runtime.errors import AnalysisError
 # Parameters after the time column, in order
 _PARAMETERS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
 
-# Function name after the kind and `_`, and the default name of a column that holds it
+# Name after the kind and `_`, and the default name of a column with the function's result
 _PROPERTIES = {
     "START": "window_start",
     "END": "window_end",
@@ -81,14 +81,14 @@ def _usage(kind: str) -> str:
 
 
 def _looks_like_window(call: exp.Anonymous) -> bool:
-    """Return whether a call outside GROUP BY is meant as a window, not as another function."""
+    """Return whether a call outside GROUP BY is a window rather than another function."""
     time, *others = call.expressions or [None]
     has_interval = any(arg.find(exp.Interval) is not None for arg in others)
     return call.name.upper() in _PARAMETERS and isinstance(time, exp.Column) and has_interval
 
 
 def _parts_of(select: exp.Select, clauses: tuple[str, ...]) -> list[exp.Expr]:
-    """Return the trees in some clauses, in the order of the clauses."""
+    """Return the trees of some clauses, in order."""
     parts = [part for part in select.iter_expressions() if part.arg_key in clauses]
     return sorted(parts, key=lambda part: clauses.index(part.arg_key or ""))
 
@@ -141,7 +141,7 @@ class _Rewrite:
         start, end, time = GROUP_WINDOW_COLUMNS
         keys = [start, end, *([time] if uses_time else [])]
         function = self._function(self._other_keys)
-        # The keys of a join have new names by now.
+        # The keys of a join have new names by this time.
         others = self._other_keys
         self.select.args["group"].set("expressions", [*map(column, keys), *others])
         self.select.set("from_", exp.From(this=function))
@@ -253,7 +253,7 @@ class _Rewrite:
     def _data(
         self, time: exp.Expr, others: list[exp.Expr]
     ) -> tuple[exp.Expr, str | None, list[exp.Identifier]]:
-        """Return the data, its name, and the names of the time column and of session keys."""
+        """Return the data, its name, and the names of the time column and the session keys."""
         source = self.select.args["from_"].this
         columns = [time, *(others if self.kind == "SESSION" else [])]
         if self._has_several_sources:
@@ -324,7 +324,7 @@ class _Rewrite:
 
 
 def _hidden_name(number: int, expr: exp.Expr) -> exp.Identifier:
-    """Return the name of a column that holds an expression, at the place of the expression."""
+    """Return a column name for an expression, with the expression's position."""
     name = identifier(f"{ROWTIME}{number or ''}")
     copy_place(name, expr)
     return name

@@ -223,7 +223,7 @@ def _only_counted_stars(item: exp.Expr) -> bool:
 
 
 def _unknown_columns(outer: exp.Select, names: frozenset[str]) -> str | None:
-    """Return a column of the outer SELECT that neither aggregate nor select list provides."""
+    """Return a column of the outer SELECT that is in neither the aggregate nor the select list."""
     for col in outer.find_all(exp.Column):
         if col.parent_select is not outer or col.is_star:
             continue  # in a subquery, or not a column

@@ -243,5 +243,5 @@ def grouping_bit(position: int, n_keys: int) -> exp.Expr:
 
 
 def never_grouped_away() -> exp.Expr:
-    """Return GROUPING of a key that is in every grouping."""
+    """Return GROUPING of a key that is in all groupings."""
     return exp.Cast(this=literal(0), to=exp.DataType.build("tinyint"))

@@ -61,7 +61,8 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
     """Remove, in place, the conditions of a SELECT that read outer columns.
 
     Returns:
-        The conditions over the SELECT's result called `name`, or None if it does more than filter.
+        The conditions over the SELECT's result called `name`, or None if the SELECT does more than
+        filter.
     """
     source = lone_source(inner)
     if source is None or not has_only(inner, PLAIN_SELECT):

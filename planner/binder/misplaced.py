@@ -13,7 +13,7 @@ from planner.sql.nodes import error_at
 
 
 def check_filters(query: exp.Query, sql: str) -> None:
-    """Refuse aggregates in WHERE, and HAVING where nothing is aggregated.
+    """Refuse aggregates in WHERE, and HAVING without groups or aggregates.
 
     Args:
         query: Query whose user-defined aggregates are marked.

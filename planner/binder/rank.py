@@ -134,7 +134,7 @@ def _ranking(item: exp.Expr) -> exp.Window | None:
 def _without_rank(
     query: exp.Select, item: exp.Expr, over: exp.Window, relations: Relations, scope: Scope
 ) -> tuple[Node, tuple[str, ...], tuple[exp.Ordered, ...]] | None:
-    """Return the query without its rank, and PARTITION BY and ORDER BY over its columns."""
+    """Return the query without its rank, with PARTITION BY and ORDER BY over its columns."""
     clauses = ("limit", "offset", "distinct", "order", "qualify", "windows")
     if any(query.args.get(clause) for clause in clauses):
         return None
@@ -142,7 +142,7 @@ def _without_rank(
     stars = [other for other in items if other.is_star]
     if len(stars) > 1:
         return None  # the position of the rank among the columns is unknown
-    # `a.*` means all columns as well, unless there are other relations.
+    # `a.*` means all columns too, unless there are other relations.
     has_star = any(isinstance(star, exp.Star) or not query.args.get("joins") for star in stars)
     names: dict[str, str] = {}
     for other in items:

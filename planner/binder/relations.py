@@ -19,7 +19,7 @@ _PLACEHOLDER = "__sqlwin_input_{}__"
 
 
 class NotBound(Exception):
-    """A window block cannot be bound to nodes. `note` says why.
+    """Error for a window block that cannot be bound to nodes. `note` says why.
 
     Args:
         reason: Reason, as in `LeftToSpark`.
@@ -95,5 +95,5 @@ class Relations:
         return SqlQuery(schema, query, relations)
 
     def node_of(self, query: exp.Query, scope: Scope) -> Node:
-        """Return the node of such a query, reusing an existing node if it reads all of that."""
+        """Return a node for such a query, reusing an existing node that equals the whole query."""
         return self.whole_relation(query) or self.sql_query(query, scope)

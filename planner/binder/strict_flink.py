@@ -85,7 +85,7 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
 
 
 def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:
-    """Return the error for a spelling. Text from a view has no position in `sql`."""
+    """Return the error for a lenient spelling. Text of a view has no position in `sql`."""
     place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1) if has_place else None
     return AnalysisError(_flink_error(lenient.message), position=place, sql=sql, hint=lenient.hint)
 

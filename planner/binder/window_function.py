@@ -258,7 +258,7 @@ def time_column(
     if takes_date and column.type == "date":
         return column
     if not is_timestamp(column.type):
-        # a group window over an expression has no column that the user has named
+        # A group window over an expression has no column with a user's name.
         is_named = not column.name.startswith("$")
         shown = f"`{column.name}`" if is_named else "the expression"
         raise error_at(
@@ -304,7 +304,7 @@ def with_date(node: WindowTableFunction, date: str | None) -> Node:
 
     Args:
         node: The window function, whose column `date` is the TIMESTAMP of midnight.
-        date: Name of the column. None if the data has it as a TIMESTAMP.
+        date: Name of the column. None if it is a TIMESTAMP in the data.
     """
     if date is None:
         return node

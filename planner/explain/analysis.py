@@ -37,7 +37,7 @@ def analysis_text(query: QueryDocument) -> str:
     heads: tuple[str, ...] = _HEADS
     operators = _operators(tree, analysis)
     if analysis.tree is not None:
-        # there are no tasks, and one process for all operators
+        # one process runs all operators, without tasks
         heads, operators = (*_HEADS[:4], "time"), [row[:5] for row in operators]
     lines += _table(heads, operators, n_left=1)
     reductions = list(_reductions(tree, analysis))
@@ -135,7 +135,7 @@ def _number(value: int | None) -> str:
 def _table(
     heads: Sequence[str], rows: list[list[str]], *, n_left: int, last_left: bool = False
 ) -> list[str]:
-    """Align columns: the first `n_left` and optionally the last left, numbers right."""
+    """Align columns: the first `n_left` and optionally the last left, the others right."""
     widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]
     lines = []
     for row in [list(heads), *rows]:

@@ -42,8 +42,8 @@ def query_document(
         statement: SQL text.
         time_zone: The session's time zone, on whose wall clock windows over TIMESTAMP_LTZ are
             computed.
-        drawn: Numbers of the shared exchanges that the texts of other plans already show. They are
-            drawn as references. The numbers of this plan's exchanges are added.
+        drawn: Numbers of the shared exchanges already shown by other plans, which are drawn as
+            references. This plan's exchanges are added.
     """
     windows = tuple(window_entries(plan.physical, operator_ids(plan.physical)))
     rules = _rules(plan)

@@ -86,7 +86,7 @@ def logical_operators(node: Node) -> list[Operator]:
 
 
 def drawn_inputs(node: Node) -> tuple[Node, ...]:
-    """Return the inputs to draw, leaving out the plan that a scan replaces."""
+    """Return the inputs to draw, without the plan that a scan replaces."""
     return () if isinstance(node, ScanLocalWindowAggregate | SliceScan) else node.inputs
 
 
@@ -191,7 +191,7 @@ def physical_operators(node: Node) -> list[Operator]:
 
 
 def _same_operator(node: Node, prefix: str) -> Operator:
-    """Return the operator of a node that looks alike in logical and physical plans.
+    """Return the operator of a node that looks the same in logical and physical plans.
 
     Args:
         node: The node.

@@ -34,11 +34,11 @@ from runtime.spec.windows import (
 
 @dataclass(frozen=True)
 class Firing:
-    """When windows are emitted apart from at their end.
+    """When windows are emitted besides at their end.
 
     Attributes:
-        is_early: Before their end.
-        is_late: Again, for late rows.
+        is_early: Whether windows are emitted before their end.
+        is_late: Whether windows are emitted again for late rows.
     """
 
     is_early: bool = False

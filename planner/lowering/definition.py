@@ -1,6 +1,7 @@
 """Lowering of queries to relations that are computed by definition, for the simulator.
 
-It starts from the bound plan, so that no rule of the optimizer and no two-phase form takes part.
+It starts from the bound plan, so that the result does not depend on optimizer rules or two-phase
+forms.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _DEFINED = (
 def lower_definition(
     bound: Node, catalog: Catalog, zone: str, types_of_local: TypesOfLocal
 ) -> Rows | str:
-    """Return a query as a relation with a definition, or the reason why it has none.
+    """Return a query as a relation with a definition, or the reason why there is none.
 
     Args:
         bound: Plan before all rules.

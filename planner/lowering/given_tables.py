@@ -1,4 +1,4 @@
-"""Lowering of queries over streams whose rows are given, without Spark."""
+"""Lowering of queries over streams with given rows, without Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GivenTablesLowering(PlanLowering):
         return self._expand(node) if isinstance(node, Expand) else super().node(node)
 
     def table(self, table: exp.Table) -> Relation:
-        """Return the rows of a stream, which are given by its name."""
+        """Return the given rows of a stream."""
         stream = stream_named(table, self.catalog)
         name = tuple(part.name for part in table.parts)
         if stream is None:
@@ -60,7 +60,7 @@ class GivenTablesLowering(PlanLowering):
             time_column = column_named(schema, stream.watermark.column)
             assert time_column is not None, "lower_stream has checked it"
             time, delay_us, time_type = time_column.name, delay, time_column.type
-        # rows have the values of computed columns, too
+        # The rows include the values of computed columns.
         self.tables[stream.name] = SimulatedTable(stream.name, schema, time, delay_us, time_type)
         return self.relation_of(GivenRows(stream.name, schema), schema)
 

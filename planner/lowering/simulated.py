@@ -79,7 +79,7 @@ class _SimulatedLowering(GivenTablesLowering):
         steps: The lowered query.
 
     Attributes:
-        parts: Window operators and steps on whole windows by name. Each reads those before it.
+        parts: Window operators and steps on whole windows by name. Each reads parts before it.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class _SimulatedLowering(GivenTablesLowering):
         return GivenRows(part.name, of=part.rows)
 
     def _step_of(self, node: Node) -> WholeWindowsStep | None:
-        """Return the step of a node over whole windows. None if it reads no stream."""
+        """Return the step of a node over whole windows, or None if the node reads no stream."""
         return self._steps.steps_on_windows.get(id(node))
 
     def _rank(self, node: WindowRank | WindowDeduplicate) -> Relation:
@@ -189,6 +189,6 @@ class _SimulatedLowering(GivenTablesLowering):
         return replace(groups, scan=replace(groups.scan, schema=node.schema, columns=made))
 
     def _repeat(self, node: WindowRows) -> Relation:
-        """Return rows of windows as often as they occur."""
+        """Return each row of windows as often as it occurs."""
         below = self.project(self.node(node.input), node.input.schema)
         return self.relation_of(RepeatedRows(below, node.copies), node.schema)

@@ -37,7 +37,7 @@ class Derivation:
     Attributes:
         keys: Name and expression of each group key.
         partials: Partials under the query's names, with one argument per column.
-        filters: Conditions that a slice must all satisfy.
+        filters: Conditions that are all required of a slice.
         range_us: Exclusive lower and inclusive upper bound of the slice ends, in microseconds. None
             means unbounded.
     """
@@ -51,7 +51,7 @@ class Derivation:
 def derive_from_slices(
     form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation | str:
-    """Derive a local window aggregate over the same base table, or return why slices cannot."""
+    """Derive a local window aggregate over the same base table, or return why not."""
     try:
         return _derive(form, node, expressions, zone)
     except NotEvaluated as reason:
@@ -119,7 +119,7 @@ class _OverKeys:
         """Rewrite an expression over keys. `what` describes it in the error.
 
         Raises:
-            NotEvaluated: It reads something other than keys.
+            NotEvaluated: The expression reads something other than keys.
         """
         rewritten = self.of(expression)
         if rewritten is None:
@@ -144,7 +144,7 @@ class _Bounds:
         self._zone = zone
 
     def take(self, term: Expression) -> bool:
-        """Add a condition if it bounds the time column; return whether it does.
+        """Add a condition if it bounds the time column, and return whether it does.
 
         Raises:
             NotEvaluated: The bound lies within a slice.
@@ -197,7 +197,7 @@ def _partial(
     """Derive a partial of the query from the stored partials.
 
     Raises:
-        NotEvaluated: It is not stored and cannot be computed from a stored one.
+        NotEvaluated: The partial is neither stored nor computable from a stored one.
     """
     columns = _stored_columns(partial, stored)
     if columns is None and partial.condition is not None:

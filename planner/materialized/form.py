@@ -57,7 +57,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm | str:
-    """Return the form that stores a local window aggregate, or the reason why none can."""
+    """Return the form that stores a local window aggregate, or the reason why there is none."""
     grid = slice_grid(node.window)
     if isinstance(grid, str):
         return grid
@@ -107,7 +107,7 @@ def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tupl
 
 
 def slice_grid(window: Window) -> SliceGrid | str:
-    """Return the widest uniform slices that make up a window, or the reason why it has none."""
+    """Return the widest uniform slices that make up a window, or the reason why there are none."""
     match window:
         case SessionWindow():
             return "SESSION windows cannot be computed from slices"

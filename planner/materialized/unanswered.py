@@ -1,4 +1,4 @@
-"""Queries that slices cannot answer: slices too wide or deleted, or more than aggregates."""
+"""Queries that slices cannot answer: the slices are too wide or deleted, or rows are needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runtime.spec.windows import Tumble, Window
 
 
 def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
-    """Yield the materialized tables whose slices a plan reads but must not, and the reason."""
+    """Yield materialized tables whose slices a plan must not read although it does, and why."""
     for scan in plan.find_all(SliceScan):
         reason = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
         if reason is not None:
@@ -60,7 +60,7 @@ def check_inserted_rows(plan: Node, trace: Trace) -> None:
     """Check that a plan does not read rows that are only stored as slices.
 
     Raises:
-        AnalysisError: It does. The message says why slices cannot answer it.
+        AnalysisError: The plan reads such rows. The message says why slices cannot answer it.
     """
     table = next(filter(is_inserted_rows, _tables_read(plan)), None)
     if table is None:

@@ -29,7 +29,7 @@ class Node:
     Attributes:
         schema: Output columns.
         place: Part of the statement's text that the node corresponds to, for error positions. None
-            if there is none, or if it is in a view.
+            if unknown or in a view.
     """
 
     schema: Schema
@@ -460,7 +460,7 @@ class WindowJoin(Node):
         return (self.left, self.right)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """Return the same join of other sides."""
+        """Return the same join over other sides."""
         left, right = inputs
         return replace(self, left=left, right=right)
 

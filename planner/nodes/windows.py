@@ -1,4 +1,4 @@
-"""Window columns of nodes: which columns identify a row's window, and which windows these are.
+"""Window columns of nodes: the columns that identify a row's window, and the windows themselves.
 
 Modelled on Flink's RelMdWindowProperties: window columns keep their meaning through projections,
 renames, filters, aggregations by them, and joins that keep every row of their side.

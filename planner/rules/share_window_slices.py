@@ -166,7 +166,7 @@ _Refusals = list[tuple[_Aggregation, str]]
 
 
 def _is_two_phase(node: Node) -> TypeGuard[GlobalWindowAggregate]:
-    """Return whether a node is a window aggregate over an exchange of its own."""
+    """Return whether a node is a window aggregate over its own exchange."""
     if not isinstance(node, GlobalWindowAggregate) or not isinstance(node.input, Exchange):
         return False
     return isinstance(node.input.input, LocalWindowAggregate)
@@ -256,7 +256,7 @@ def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) 
 
 
 def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
-    """Form clusters, finest slices first, adding each aggregation to the first that suits it."""
+    """Form clusters, finest slices first, adding each aggregation to the first suitable one."""
     is_stream = alike[0].is_stream
     most = MOST_SLICES if is_stream else None
     clusters: list[list[_Aggregation]] = []
@@ -303,7 +303,7 @@ def _rewrite(plans: Sequence[Node], groups: Sequence[Sequence[_Aggregation]]) ->
 
 
 def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[SharedSlices]:
-    """Return what each aggregate of a group reads of the shared exchange."""
+    """Return the levels and columns of the shared exchange that each aggregate of a group reads."""
     first = group[0].local
     grids = [grid_of(aggregation.window) for aggregation in group]
     if group[0].is_stream:

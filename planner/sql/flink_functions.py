@@ -30,9 +30,9 @@ _WATERMARK = "current_watermark"
 
 
 def current_watermarks(query: exp.Expr) -> list[tuple[exp.Case, exp.Expr]]:
-    """Return the calls of CURRENT_WATERMARK that are NULL now, and their arguments.
+    """Return the NULLs that replaced calls of CURRENT_WATERMARK, and the calls' arguments.
 
-    `rewrite_functions` makes them NULL. On a stream they are replaced by the watermark.
+    `rewrite_functions` replaces the calls. On a stream they become the watermark.
     """
     cases = [case for case in query.find_all(exp.Case) if _WATERMARK in case.meta]
     return [(case, case.args["ifs"][0].args["true"]) for case in cases]

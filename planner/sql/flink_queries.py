@@ -10,7 +10,7 @@ from planner.sql.build import function_call, literal
 from planner.sql.nodes import error_at
 from runtime.errors import AnalysisError
 
-# Returns Spark's type of an expression over the rows of a SELECT
+# Function that returns Spark's type of an expression over the rows of a SELECT
 TypeOf = Callable[[exp.Expr], str]
 
 _CONSTRUCTORS = ("ARRAY", "MAP")

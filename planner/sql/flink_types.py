@@ -15,7 +15,7 @@ from planner.sql.nodes import error_at
 from planner.sql.render import RAW, SparkSql
 from runtime.errors import AnalysisError
 
-# Returns Spark's type of an expression over the rows of a SELECT, or None if unknown
+# Function that returns Spark's type of an expression over the rows of a SELECT, or None
 TypeOf = Callable[[exp.Expr], str | None]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")

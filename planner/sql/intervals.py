@@ -44,8 +44,8 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
     intervals, and intervals multiplied or divided by constant numbers.
 
     Raises:
-        AnalysisError: It is not an interval, not constant, finer than a microsecond, or exceeds 64
-            bits of microseconds. Has no position.
+        AnalysisError: The expression is not an interval, not constant, finer than a microsecond, or
+            exceeds 64 bits of microseconds. Has no position.
 
     Example:
         >>> from sqlglot import parse_one

@@ -12,7 +12,7 @@ from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
 def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
-    """Improve an error about a name in WHERE that the same SELECT gives to a function with OVER."""
+    """Improve an error about a name in WHERE that the SELECT list gives to a function with OVER."""
     if error.kind is not ErrorKind.UNKNOWN_COLUMN:
         return error
     for select in query.find_all(exp.Select):

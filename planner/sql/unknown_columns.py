@@ -17,7 +17,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from planner.catalog import Schema
 from planner.sql.nodes import TextSpan, span_of
 
-# Constructs that make names which are in no relation
+# Constructs that introduce names which no relation has
 _NAMING = (
     exp.Lambda,
     exp.Lateral,
@@ -29,16 +29,16 @@ _NAMING = (
     exp.Distribute,
     exp.Sort,
 )
-# Clauses that see other columns than the ones of FROM
+# Clauses whose columns differ from those of FROM
 _AFTER_FROM = (exp.Order, exp.Having, exp.Qualify, exp.Window)
-# Names of functions that need no parentheses, and words that are not read as columns
+# Functions without parentheses, and words that are not columns
 _WORDS = re.compile(
     r"current_\w+|user|session_user|localtime\w*|grouping__id|_metadata|all|default|interval"
     r"|(micro|milli|nano)?seconds?|minutes?|hours?|days?|dayofyear|weeks?|months?|quarters?|years?",
     re.I,
 )
 _PLAIN = re.compile(r"[a-zA-Z_]\w*")
-# Spark suggests this many columns
+# Number of columns that Spark suggests
 _MOST_SUGGESTIONS = 5
 
 
@@ -62,7 +62,7 @@ class _UncertainError(Exception):
 
 
 def unknown_column(query: exp.Query, relations: Mapping[str, Schema]) -> UnknownColumn | None:
-    """Return the column of a query that certainly does not exist; None if unknown or several.
+    """Return the only column of a query that certainly does not exist, or None.
 
     Args:
         query: Spark SQL.
@@ -103,7 +103,7 @@ def _require(is_certain: bool) -> None:
 
 
 def _visible(scope: Scope, relations: Mapping[str, Schema]) -> dict[str, list[str]]:
-    """Return the columns by source that a scope sees, with the ones of outer queries."""
+    """Return the visible columns of a scope by source, including those of outer queries."""
     outer = _visible(scope.parent, relations) if scope.is_subquery and scope.parent else {}
     return {**outer, **_columns_by_source(scope, relations)}
 
@@ -139,7 +139,7 @@ def _columns_of(source: exp.Expr | Scope, relations: Mapping[str, Schema]) -> li
 
 
 def _exists(column: exp.Column, visible: Mapping[str, list[str]]) -> bool:
-    """Return whether a column exists, or a struct column that may have it as a field."""
+    """Return whether a column exists, or a struct column exists that may have it as a field."""
     _require(len(column.parts) <= 2 and _WORDS.fullmatch(column.name) is None)
     _require(not isinstance(column.this, exp.Star) and not isinstance(column.parent, exp.Dot))
     every = {name.lower() for columns in visible.values() for name in columns}
@@ -153,7 +153,7 @@ def _exists(column: exp.Column, visible: Mapping[str, list[str]]) -> bool:
 
 
 def _suggest(column: exp.Column, existing: list[tuple[str, str]]) -> UnknownColumn:
-    """Return an unknown column with suggestions, as Spark's StringUtils orders them."""
+    """Return an unknown column with suggestions, ordered as by Spark's StringUtils."""
     name = [part.name for part in column.parts]
     has_one_table = len({table for table, _ in existing}) == 1
     in_order = sorted(existing, key=lambda pair: pair[1])

@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.sql.build import alias, function_call, literal, named_struct, to_sql
 from planner.sql.nodes import KeywordCall
 
-# Returns Spark's type of an expression, or None if unknown
+# Function that returns Spark's type of an expression, or None if unknown
 TypeOf = Callable[[exp.Expr], str | None]
 
 WALL_CLOCK = "timestamp_ntz"

@@ -74,7 +74,7 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
 
 
 def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | None:
-    """Return the same for the inputs of window operators on event time.
+    """Return the same as `late_source` for the inputs of window operators on event time.
 
     Raises:
         StreamRefusal: Several tables have `late-rows`.

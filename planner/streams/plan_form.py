@@ -1,4 +1,4 @@
-"""Description of a stream's computation and state, which a restart compares with its own.
+"""Description of a stream's computation and state, which a restart compares with the new query's.
 
 It is independent of EXPLAIN's text, which may be reworded. Projections are folded into their
 readers and conditions form a set, so a rule that moves them does not change the form.
@@ -147,7 +147,7 @@ def _accumulator(
 def _state_type(column: str, plans: tuple[AggregatePlan, ...]) -> str:
     """Return the type of an accumulator's state, or "" if its aggregate does not determine it.
 
-    A plan may have no accumulator of its own: COUNT(x) after AVG(x) reads the one of AVG.
+    A plan may lack an accumulator: COUNT(x) after AVG(x) reads AVG's.
     """
     for plan in plans:
         if all(column not in accumulator.columns for accumulator in plan.accumulators):

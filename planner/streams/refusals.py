@@ -72,7 +72,7 @@ def refuse_one_phase(node: Node) -> None:
     """Refuse a physical node over a stream whose windows are not cut into slices.
 
     Raises:
-        StreamRefusal: It is such a node.
+        StreamRefusal: The node is such a window aggregate.
     """
     if isinstance(node, GapFill):
         raise StreamRefusal(
@@ -145,7 +145,7 @@ def refuse_stateful(
         notes: Reasons why window blocks were left in the query.
 
     Raises:
-        StreamRefusal: It needs rows of more than one micro-batch.
+        StreamRefusal: The query needs rows of more than one micro-batch.
     """
     reads_stream = _reading_streams(query, is_stream)
     for select in query.find_all(exp.Select, exp.SetOperation):

@@ -37,7 +37,7 @@ def stream_obstacle(
         local: Its local stage.
         number: Position of its plan.
         plans: Plans of the statement.
-        apart: For each plan, the reason why it needs a stream of its own. None if it does not.
+        apart: For each plan, the reason why it needs its own stream, or None.
         catalog: Catalog that identifies streams.
     """
     if len(plans) == 1:

@@ -13,7 +13,7 @@ from runtime.spec.windows import (
     windows_per_slice,
 )
 
-# Running aggregates pay off from this many windows per slice: with them a window merges three
+# Minimum windows per slice for which running aggregates pay off: a window then merges three
 # partials per key, but each window writes some.
 _MANY_WINDOWS = 6
 

@@ -65,9 +65,9 @@ def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, 
 
 
 def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
-    """Return the plan such that tasks and Spark never both read an exclusive table.
+    """Rewrite a plan so that tasks and Spark never both read an exclusive table.
 
-    If they would, Spark reads all tables: a checkpoint has one position per topic.
+    Otherwise Spark would read all tables: a checkpoint has one position per topic.
     """
     scanned: set[str] = set()
     by_spark: set[str] = set()

@@ -44,7 +44,7 @@ def is_processing_time(
     """Return whether a column holds the processing time of stream rows.
 
     Raises:
-        StreamRefusal: It does for some streams and not for others.
+        StreamRefusal: The column is processing time for some streams only.
     """
     answers = {
         _is_processing_time(origin, catalog) for origin in _origins_in_node(node, column, catalog)

@@ -1,8 +1,8 @@
 """Columns that identify the rows that a stream updates.
 
-With early firing or allowed lateness, a window operator emits one row per key and window, and
-later replaces it. A table that is updated by PRIMARY KEY must have a key that tells these rows
-apart; otherwise the rows of two windows would overwrite each other.
+With early firing or allowed lateness, a window operator emits one row per key and window, and later
+replaces it. A table that is updated by PRIMARY KEY must have a key that distinguishes these rows;
+otherwise the rows of two windows would overwrite each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
         return None
     aggregate, origins = traced
     columns: list[tuple[str, tuple[str, ...]]] = [(key, (key,)) for key in aggregate.keys]
-    # windows that grow have the same start, so only their end tells them apart
+    # Growing windows share their start, so only the end distinguishes them.
     is_growing = isinstance(aggregate.window, Cumulate | CalendarCumulate)
     roles = ("end", "time") if is_growing else ("end", "start", "time")
     names = {key.role: key.name for key in aggregate.window_keys}

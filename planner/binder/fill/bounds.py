@@ -66,9 +66,9 @@ def with_declared_keys(
     scope: Scope,
     bind: Callable[[exp.Query, Scope], Node],
 ) -> Node:
-    """Return the rows to fill, and a row without a window for each key that is declared.
+    """Return the rows to fill, with a row without a window for each declared key.
 
-    Without keys, one such row makes the only key exist although no row does.
+    Without keys, one such row ensures that the only key exists even without rows.
 
     Args:
         node: Rows with the columns of `filling`.
@@ -115,7 +115,7 @@ def with_declared_keys(
 
 
 def flat_cast(value: exp.Expr, type_: str) -> exp.Expr:
-    """Build a cast, which this process can compute for flat types."""
+    """Build a cast, if possible one that this process can compute."""
     if not is_flat_type(type_):
         return cast_as(value, type_)
     return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))

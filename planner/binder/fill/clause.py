@@ -124,7 +124,7 @@ class _FilledBlock:
         }
 
     def _check(self) -> None:
-        """Refuse clauses that FILL does not go with."""
+        """Refuse clauses that cannot be combined with FILL."""
         select, group = self.select, self.select.args["group"]
         if has_groupings(group) or group.args.get("totals"):
             raise self._error(
@@ -169,7 +169,7 @@ class _FilledBlock:
         return self._around(node, keys, computed, names)
 
     def _check_stream(self, attached: AttachedWindow) -> None:
-        """Refuse what needs rows of later windows, or has no bound.
+        """Refuse FILL on a stream if it needs rows of later windows or has no bound.
 
         Raises:
             StreamRefusal: FILL has LINEAR, FROM, TO or KEYS, or the windows have no even distance.
@@ -232,7 +232,7 @@ class _FilledBlock:
         return key
 
     def _inner(self, keys: list[exp.Expr], *, has_end: bool) -> tuple[Node, AttachedWindow]:
-        """Return the SELECT without FILL: keys, then columns with aggregates; and its windows.
+        """Return the SELECT without FILL (keys, then columns with aggregates) and its windows.
 
         Args:
             keys: Expressions of GROUP BY.
@@ -267,7 +267,7 @@ class _FilledBlock:
         return inner, attached
 
     def _without_aliases(self, condition: exp.Expr) -> exp.Expr:
-        """Spell out aliases of columns that the inner SELECT does not have."""
+        """Expand aliases of columns that the inner SELECT lacks."""
 
         def spell_out(node: exp.Expr) -> exp.Expr:
             name = bare_column(node) if isinstance(node, exp.Column) else None
@@ -283,7 +283,7 @@ class _FilledBlock:
     def _filled(
         self, inner: Node, attached: AttachedWindow, keys: list[exp.Expr]
     ) -> tuple[GapFill, dict[str, exp.Expr]]:
-        """Return the node, and the outer expressions of key columns that it does not have."""
+        """Return the GapFill node, and outer expressions of the key columns that it lacks."""
         computed: dict[str, exp.Expr] = {}
         kept: list[Column] = []
         key_names: list[str] = []
@@ -379,7 +379,7 @@ class _FilledBlock:
         return outer
 
     def _check_outer(self, outer: exp.Select, node: GapFill) -> None:
-        """Refuse columns and aggregates that the filled windows do not have."""
+        """Refuse columns and aggregates that the filled windows lack."""
         clauses = [outer.args[key] for key in _OUTER if outer.args.get(key)]
         for call in (call for clause in clauses for call in aggregates_in(clause)):
             raise error_at(
@@ -392,7 +392,7 @@ class _FilledBlock:
         known = node.column_names | {item.alias_or_name.lower() for item in outer.expressions}
         unknown = [c for c in outer.find_all(exp.Column) if c.parts[0].name.lower() not in known]
         if unknown:
-            self.bind(self.select.copy(), self.scope)  # reports it as without FILL
+            self.bind(self.select.copy(), self.scope)  # Spark reports it, as without FILL
             raise error_at(
                 self.sql,
                 f"`{unknown[0].sql()}` is neither a key nor in an aggregate",
@@ -406,7 +406,7 @@ class _FilledBlock:
 
 
 def _qualifiers(select: exp.Select) -> frozenset[str]:
-    """Return the lower-case names before columns of the only source of a SELECT."""
+    """Return the lower-case qualifiers of columns of a SELECT's only source."""
     source = lone_source(select)
     if source is None:
         return frozenset()
@@ -417,5 +417,5 @@ def _qualifiers(select: exp.Select) -> frozenset[str]:
 
 
 def is_of_instants(node: Node) -> bool:
-    """Return whether the windows of a node are of instants, on a clock that may skip times."""
+    """Return whether a node's windows are over instants, on a clock that may skip times."""
     return any(n.time_type != "timestamp_ntz" for n in node.find_all(WindowTableFunction))

@@ -2,8 +2,8 @@
 
     GAP_FILL(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTES, FILL => (v = LOCF))
 
-Rows that carry windows keep their own: only the windows between them are added. Other rows belong
-to windows of TUMBLE with the size of the step. The time of an added row is the start of its window.
+Rows that already carry windows keep them, and only missing windows are added. Other rows are put
+into TUMBLE windows with the size of the step. The time of an added row is the start of its window.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def bind_gap_fill(
     bind: Callable[[exp.Query, Scope], Node],
     options: FillOptions,
 ) -> Node:
-    """Return the rows of `source` and the added ones.
+    """Return the rows of `source` with the added rows.
 
     Args:
         function: The call.
@@ -142,7 +142,7 @@ def bind_gap_fill(
 
 
 def _in_windows(source: Node, time: Column, step: Window, function: WindowFunctionCall) -> Node:
-    """Return the rows with the bounds of their windows of the step."""
+    """Return the rows with the bounds of TUMBLE windows as wide as the step."""
     bounds = (Column(_START, "timestamp_ntz", False), Column(_END, "timestamp_ntz", False))
     schema = (*source.schema, *bounds)
     windowed = WindowTableFunction(
@@ -164,7 +164,7 @@ def _as_time(type_: str) -> exp.Expr:
 
 
 def _other_bounds(attached: AttachedWindow, schema: Schema) -> dict[str, exp.Expr]:
-    """Return window columns other than start and end, computed from these."""
+    """Return window columns other than start and end, computed from these two."""
     computed: dict[str, exp.Expr] = {}
     end = attached.end
     assert end is not None
@@ -193,10 +193,10 @@ def _project(node: GapFill, schema: Schema, computed: dict[str, exp.Expr]) -> No
 
 
 def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql: str) -> None:
-    """Check that the step is the distance of the windows that the rows carry.
+    """Check that the step equals the distance between the windows of the rows.
 
     Raises:
-        AnalysisError: It is not, or the windows are sessions.
+        AnalysisError: The step differs, or the windows are sessions.
     """
     if isinstance(window, SessionWindow):
         raise error_at(
@@ -221,7 +221,7 @@ def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql:
 
 
 def _stride(window: Window) -> tuple[int, int]:
-    """Return the distance of windows in microseconds, or in months."""
+    """Return the distance between windows in microseconds or in months."""
     match window:
         case Tumble():
             return window.size_us, 0

@@ -1,4 +1,4 @@
-"""Values of FILL: which column gets which filler, and constants of the columns' types."""
+"""Values of FILL: fillers by column, and constants of the columns' types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fillers_of(
     Args:
         items: Items of FILL.
         values: Columns that can be filled.
-        others: Reasons why other columns of the result cannot, by lower-case name.
+        others: Reasons why other result columns cannot be filled, by lower-case name.
         sql: Text of the statement.
         zone: Session time zone.
 
@@ -127,7 +127,7 @@ def _example(type_: str) -> str:
 
 
 def constant_of(value: exp.Expr, type_: str, zone: str) -> Constant | None:
-    """Return a literal as a constant of a type, or None if it is no literal or does not fit.
+    """Return a literal as a constant of a type, or None if it is not one that fits.
 
     Args:
         value: A literal, possibly negative or typed, as `TIMESTAMP '2026-01-31'`.

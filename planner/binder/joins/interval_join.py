@@ -45,7 +45,7 @@ _EXTRAS = ("laterals", "match", "pivots", "sample")
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 # Time zones without clock changes, in lower case
 _FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
-# Comparisons with the roles of their sides exchanged
+# Comparisons after swapping their sides
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
     exp.LTE: exp.GTE,
@@ -101,10 +101,10 @@ def bind_interval_join(
         time_zone: The session's time zone.
 
     Returns:
-        The SELECT over windows of both streams, or None if it is no such join.
+        The SELECT over windows of both streams, or None for any other join.
 
     Raises:
-        StreamRefusal: It is, but it cannot be computed in windows.
+        StreamRefusal: The join cannot be computed in windows.
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
@@ -124,8 +124,8 @@ def bind_interval_join(
     if interval is None:
         return None
     _check(select, interval, words, (left, right), relations, time_zone)
-    # a late row of the core is counted from the end of its last window on: that is its only window
-    # if nothing before it can match
+    # A late row of the core is counted from the end of its last window on, which is its only window
+    # if nothing before it can match.
     is_left_core = words in _LEFT
     if words in _INNER:
         is_left_core = interval.high_us <= -interval.low_us
@@ -162,7 +162,7 @@ def _check(
     relations: Relations,
     time_zone: str,
 ) -> None:
-    """Refuse a join within an interval that cannot be computed in windows."""
+    """Refuse an interval join that cannot be computed in windows."""
 
     def refuse(message: str, hint: str) -> StreamRefusal:
         refusal = StreamRefusal(message, f"{hint}; {BATCH}", span_of(interval.place))
@@ -202,13 +202,13 @@ def _check(
 
 
 def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> _Side | None:
-    """Return a relation if it is rows of a stream, or None."""
+    """Return a relation as a side if it consists of a stream's rows, else None."""
     if source.alias_column_names or has_other_parts(source) or not source.alias_or_name:
         return None
     if not isinstance(source, exp.Table | exp.Subquery):
         return None
     if not _reads_stream(source, relations, scope):
-        return None  # without the columns of the relation, which may take Spark to find
+        return None  # without the columns of the relation, which only Spark may know
     try:
         node = relations.node_of(select_all_from(source.copy()), scope)
     except AnalysisError:
@@ -246,7 +246,7 @@ def _reads_stream(source: exp.Expr, relations: Relations, scope: Scope) -> bool:
 
 
 def _interval_of(parts: Sequence[exp.Expr], left: _Side, right: _Side) -> _Interval | None:
-    """Return the interval between times of both sides that conditions require, or None."""
+    """Return the interval that conditions require between times of both sides, or None."""
     bounds: dict[tuple[str, str], tuple[Column, Column, list[int], list[int], exp.Expr]] = {}
     for part in parts:
         for comparison in _comparisons(part):
@@ -263,7 +263,7 @@ def _interval_of(parts: Sequence[exp.Expr], left: _Side, right: _Side) -> _Inter
     for of_left, of_right, lows, highs, place in bounds.values():
         if lows and highs:
             low = max(lows)
-            # an empty interval is narrow: the conditions of ON drop all pairs
+            # An empty interval gets a narrow window, and the conditions of ON drop all pairs.
             return _Interval(of_left, of_right, low, max(min(highs), low), place)
     return None
 
@@ -304,7 +304,7 @@ def _bound(
 
 
 def _shifted_column(expr: exp.Expr) -> tuple[exp.Column, int] | None:
-    """Return the column and the microseconds of a column plus or minus a constant, or None."""
+    """Return the column and the offset in microseconds of `column ± constant`, or None."""
     inner = expr.unnest()
     if isinstance(inner, exp.Column):
         return inner, 0
@@ -340,7 +340,7 @@ def _owner(col: exp.Column, left: _Side, right: _Side) -> tuple[_Side, Column] |
 
 
 def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int, int]:
-    """Return the windows of both sides, and which rows of a window are its core.
+    """Return the windows of both sides, and the part of a window that is its core.
 
     Returns:
         The windows, the distance of the core from their start, and the length of the core, which is
@@ -349,7 +349,7 @@ def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int, in
     low_us, high_us = interval.low_us, interval.high_us
     if not is_left_core:
         low_us, high_us = -high_us, -low_us
-    # the other side's time is between `time - high` and `time - low`
+    # The other side's time is between `time - high` and `time - low`.
     before_us, after_us = max(high_us, 0), max(-low_us, 0)
     step_us = _round_up(max(before_us + after_us, 1), _STEPS * _SECOND_US) // _STEPS
     before_us, after_us = _round_up(before_us, step_us), _round_up(after_us, step_us)
@@ -386,7 +386,7 @@ def _rows_of(
     relations: Relations,
     core: tuple[Column, int, int] | None,
 ) -> exp.Subquery:
-    """Return the rows of a side as a subquery. `core` is its time, and where its core begins."""
+    """Return the rows of a side as a subquery. `core`: its time, and the start of its core."""
     kept = [c.name for c in side.node.schema]
     items = [column(name) for name in (*kept, COLUMNS.start, COLUMNS.end)]
     where = None

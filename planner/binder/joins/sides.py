@@ -82,7 +82,7 @@ class Sides:
         return [*map(self.using_column, self.using), *map(column, others)]
 
     def resolve(self, expr: exp.Expr) -> exp.Expr | None:
-        """Rewrite the expression over both sides' new names; None if it reads other columns too."""
+        """Rewrite an expression over both sides' new names, or return None for other columns."""
         result: exp.Expr = exp.Paren(this=expr.copy())
         for col in list(result.find_all(exp.Column)):
             new = None if col.is_star else self.column(col)

@@ -2,7 +2,7 @@
 
 With a column of processing time, or PROCTIME(), the current rows of t are joined: a batch reads
 them once, a stream with each micro-batch (Flink's lookup join). With any other column, t is a
-bounded table of versions. A version of a PRIMARY KEY holds from its time, the column of the
+bounded table of versions. A version of a PRIMARY KEY is valid from its time, the column of the
 watermark, until the time of the next version of that key.
 """
 
@@ -26,12 +26,12 @@ _NEXT = "$next_version"
 _CLAUSE = "FOR SYSTEM_TIME AS OF"
 _TYPES = frozenset({"", "INNER", "LEFT"})
 
-# Returns the node of a relation of FROM
+# Function that returns the node of a relation of FROM
 NodeOf = Callable[[exp.Expr], Node]
 
 
 def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of: NodeOf) -> bool:
-    """Replace, in place, the tables of a SELECT that are read as of the time of a row.
+    """Replace, in place, the tables that a SELECT reads as of the time of a row.
 
     Args:
         select: SELECT with the names of tables as written.
@@ -40,7 +40,7 @@ def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of:
         node_of: Returns the node of a relation of FROM.
 
     Returns:
-        Whether there was one.
+        Whether there was such a table.
 
     Raises:
         AnalysisError: The table has no versions, or the join is not supported.
@@ -67,7 +67,7 @@ _LEAVE_OUT = "remove it to read the table as it is now"
 
 
 def _time_of_version(source: exp.Expr) -> exp.Expr | None:
-    """Return the time at which a table is read, if it is one of a row or the current time."""
+    """Return the version time of a table if it is a row's column or the current time, else None."""
     version = source.args.get("version") if isinstance(source, exp.Table) else None
     if not isinstance(version, exp.Version):
         return None
@@ -113,7 +113,7 @@ def _read_versions(
     catalog: Catalog,
     sql: str,
 ) -> None:
-    """Join each row with the version of its key that holds at a time."""
+    """Join each row with the version of its key that is valid at a time."""
     name = table.alias_or_name
     versioned = catalog.versions(_name(table))
     if stream_named(table, catalog) is not None:

@@ -116,7 +116,7 @@ def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:
 
 
 def side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
-    """Return a relation whose rows carry windows, or None for any other."""
+    """Return a relation as a side if its rows carry windows, else None."""
     if source.alias_column_names or has_other_parts(source):
         return None
     query: exp.Query | None = None

@@ -1,1 +1,1 @@
-"""Lowering of plans that this process computes without Spark, because they read little."""
+"""Lowering of plans that run in this process without Spark because they read little."""

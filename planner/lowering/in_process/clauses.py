@@ -1,4 +1,4 @@
-"""Clauses of a SELECT that this process computes: names, positions and numbers in them."""
+"""Clauses of a SELECT in this process: names, positions and numbers in them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def without_qualifier(query: exp.Select, called: str) -> exp.Select:
 
 
 def items_of(select: exp.Select, schema: Schema) -> list[Item]:
-    """Return the items of a select list. Those without a name get one with a dollar sign."""
+    """Return the items of a select list. Unnamed items get a name with a dollar sign."""
     items = []
     for number, item in enumerate(select.expressions):
         inner = item.unalias()
@@ -82,7 +82,7 @@ def meant_by(
     """Return an expression of ORDER BY, GROUP BY or HAVING over the source's columns.
 
     A name may refer to an item. If the source has a column of the same name, GROUP BY takes the
-    column and ORDER BY the item. In the latter and in GROUP BY, a number is a position.
+    column and ORDER BY the item. A number in ORDER BY or GROUP BY is a position.
 
     Args:
         expr: Expression.
@@ -119,7 +119,7 @@ def meant_by(
 
 
 def count_of(clause: exp.Expr | None) -> int | None:
-    """Return the number of LIMIT or OFFSET, None if absent."""
+    """Return the number of LIMIT or OFFSET, or None without the clause."""
     if clause is None:
         return None
     count = clause.args.get("expression")

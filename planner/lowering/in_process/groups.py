@@ -1,4 +1,4 @@
-"""GROUP BY and DISTINCT that this process computes."""
+"""GROUP BY and DISTINCT in this process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def distinct_rows(lowering: RelationLowering, made: Relation) -> Relation:
 
 
 def _read_call(node: exp.Expr, name: str, scan: RowsOfScan) -> AggregateCall:
-    """Return an aggregate call with the types that Spark gives it and its arguments."""
+    """Return an aggregate call with its arguments and Spark's types."""
     call = read_call(node, name, "")
     if call.order is not None:
         refuse(f"{call.function} without windows has no defined order")

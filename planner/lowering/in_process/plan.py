@@ -1,4 +1,4 @@
-"""Lowering of plans that this process computes, because they read little."""
+"""Lowering of plans that run in this process because they read little."""
 
 from __future__ import annotations
 
@@ -84,20 +84,20 @@ from runtime.spec.windows import SessionWindow, Window
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of what this process computes; above them Spark does.
+    """Limits above which Spark runs a query instead of this process.
 
     Attributes:
         slice_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows. 0:
             never.
-        file_bytes: Maximum estimated bytes of the rows of files. None: Spark computes all queries
-            that read anything but slices.
+        file_bytes: Maximum estimated bytes of the rows of files. None: only queries over slices run
+            in this process.
     """
 
     slice_bytes: int
     file_bytes: int | None
 
 
-# Reason for all queries of a session whose Spark the user has chosen
+# Reason for all queries of a session with a Spark chosen by the user
 FILES_ON_SPARK = "the session has its own Spark (--master, master=, spark= or spark-submit)"
 _ONLY_SPARK_READS = "only Spark can read some of its files"
 
@@ -105,7 +105,7 @@ _ONLY_SPARK_READS = "only Spark can read some of its files"
 def lower_in_process(
     plan: Node, zone: str, limits: Limits, catalog: Catalog, types_of_local: TypesOfLocal
 ) -> InProcessStep | str:
-    """Return the step that computes a plan in this process, or the reason why Spark has to.
+    """Return the step that computes a plan in this process, or the reason for using Spark.
 
     Args:
         plan: A physical plan.
@@ -233,7 +233,7 @@ class PlanLowering(SelectLowering):
         return Relation(rows, merged_windows(node, self.zone, bounds, types))
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> Relation:
-        """Return windows that Spark aggregates in one phase: here, rows need no exchange."""
+        """Return windows of a one-phase aggregate, which need no exchange in one process."""
         if node.time_type == "proctime":
             refuse("Spark computes its windows")
         try:

@@ -1,4 +1,4 @@
-"""Relations of a plan that this process computes, and the rows behind them."""
+"""Relations of a plan that runs in this process, and the rows behind them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from runtime.spec.windows import DAY_US, Tumble, Window
 # Names inside a step. Columns of tables and queries never begin with a dollar sign.
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 SLICE_END = "$slice_end"
-# A GROUP BY without windows is a window that contains all rows at this time
+# A GROUP BY without windows is one window with all rows at this time
 _ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
 
-# Returns the Spark types of the columns of windows that are merged from partials of rows
+# Function that returns the Spark types of columns of windows merged from rows' partials
 TypesOfLocal = Callable[[LocalRows, Sequence[Accumulator]], Mapping[str, str]]
 
 
@@ -75,7 +75,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class QueryScope:
-    """Names that a query may read.
+    """Names in scope of a query.
 
     Attributes:
         relations: Nodes by placeholder name.
@@ -105,7 +105,7 @@ class RelationLowering(ABC):
         """Check that this process may read files.
 
         Raises:
-            NotEvaluated: It may not. The message says why.
+            NotEvaluated: This process may not read them. The message says why.
         """
 
     def relation_of(self, rows: Rows, schema: Schema) -> Relation:
@@ -114,7 +114,7 @@ class RelationLowering(ABC):
         return Relation(rows, RowsOfScan((), made, schema, made, (), (), self.zone))
 
     def project(self, relation: Relation, schema: Schema) -> Rows:
-        """Return the columns `schema` of a relation under these names."""
+        """Return the columns `schema` of a relation."""
         columns = result_columns(relation.scan, schema)
         filters = relation.scan.filters
         below = self._read(relation, [*(made for _, made in columns), *filters])
@@ -155,7 +155,7 @@ class RelationLowering(ABC):
         """Return the files of a table, or the table, with some columns."""
         scan = relation.scan
         if not columns:
-            # rows are counted by any column
+            # Any column serves to count rows.
             columns = tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
         source = self.catalog.scan_source(scan.table, columns, scan.filters)
         if isinstance(source, str):
@@ -233,7 +233,7 @@ def renamed(relation: Relation, schema: Schema) -> Relation:
 
 
 def renamed_as(relation: Relation, schema: Schema) -> Relation:
-    """Return the relation of a whole query under the names of its schema."""
+    """Return the relation of a whole query with the names of its schema."""
     if len(relation.scan.schema) != len(schema):
         refuse("Spark expands its select list")
     return renamed(relation, schema)

@@ -1,6 +1,7 @@
-"""Lowering of SELECTs to relations that this process computes.
+"""Lowering of SELECTs to relations that are computed in this process.
 
-Everything that Arrow does not certainly compute like Spark raises `NotEvaluated` with the reason.
+Raises `NotEvaluated` with the reason for everything that Arrow might compute differently from
+Spark.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class SelectLowering(RelationLowering):
         return self._ordered(select, below, made, items, list(zip(ordered, orders, strict=True)))
 
     def _source(self, query: exp.Select, scope: QueryScope) -> tuple[Relation, str]:
-        """Return the rows that a SELECT reads, and the lower-case name before their columns."""
+        """Return the rows that a SELECT reads, and the lower-case qualifier of their columns."""
         clause = query.args.get("from_")
         if clause is None:
             return self.relation_of(_ONE_ROW, ()), ""

@@ -82,7 +82,7 @@ class OperatorLowering(Lowering, ABC):
 
     @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """Return the same for a node over whole windows.
+        """Return a node over whole windows in the same way as `operator`.
 
         Without a watermark in the rows, there is no source.
         """
@@ -333,7 +333,7 @@ class OperatorRows:
     # -- separate watermark rows -------------------------------------------------------------
 
     def _append_watermarks(self, node: Node) -> exp.Query:
-        """Return the unchanged node and add the watermarks of its tables as separate rows."""
+        """Return the node unchanged, with its tables' watermarks as separate rows."""
         result = self._rows_without_watermark(node)
         if self._is_processing_time:
             # Every row carries its processing time, so no table has to be read again.
@@ -347,7 +347,7 @@ class OperatorRows:
     def _following(
         self, query: exp.Query, node: Node, followed: Iterable[StreamPlace]
     ) -> exp.Query:
-        """Add the watermarks of tables that are not among the sources as separate rows.
+        """Add, as separate rows, the watermarks of followed tables that are not sources yet.
 
         An operator that reads other operators' results follows their tables as well.
         """
@@ -363,7 +363,7 @@ class OperatorRows:
         return query
 
     def _add_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
-        """Add the watermarks of a table to the rows of a node, as separate rows."""
+        """Add a table's watermarks to the rows of a node, as separate rows."""
         table, stream = place
         plain = bare_table(table)
         scan = select_all_from(plain)

@@ -1,4 +1,4 @@
-"""Building blocks of SELECTs that pass the watermarks of stream rows on."""
+"""Building blocks of SELECTs that pass on the watermarks of stream rows."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class WholeWindowsLowering(OperatorLowering):
         self._refusals = refusals
         self._notes = notes
         self._late = late
-        # tables whose watermarks the operators below wait for as well
+        # Tables whose watermarks the operators below wait for too.
         self._followed: tuple[StreamPlace, ...] = ()
         self.steps_on_windows: dict[int, WholeWindowsStep] = {}
 

@@ -19,7 +19,7 @@ def decimal_digits(type_: str) -> tuple[int, int] | None:
 
 
 def decimal_of_integer(type_: str) -> str | None:
-    """Return the decimal type that holds every integer of a type; a decimal type stays.
+    """Return the decimal type that holds every integer of a type, or a decimal type unchanged.
 
     None for other types.
     """

@@ -149,7 +149,7 @@ def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
 
 
 def _scope(query: exp.Select, relations: Mapping[str, Schema]) -> ColumnScope:
-    """Return the names that the clauses of a SELECT may use."""
+    """Return the names in scope for the clauses of a SELECT."""
     source = query.args.get("from_")
     if source is None:
         require(not query.args.get("joins"))
@@ -173,7 +173,7 @@ def _scope(query: exp.Select, relations: Mapping[str, Schema]) -> ColumnScope:
 
 
 def _optional(relation: NamedSchema, is_optional: bool) -> NamedSchema:
-    """Return a relation whose columns may be NULL where a join has no row for it."""
+    """Return a relation with nullable columns if a join may have no row for it."""
     name, schema = relation
     return name, tuple(replace(c, nullable=c.nullable or is_optional) for c in schema)
 
@@ -226,7 +226,7 @@ class _Grouped:
 
     @classmethod
     def of(cls, query: exp.Select, scope: ColumnScope) -> _Grouped | None:
-        """Return the grouping of a query, or None if it does not group."""
+        """Return the grouping of a query, or None without GROUP BY and aggregates."""
         group = query.args.get("group")
         below = (*query.expressions, query.args.get("having"), query.args.get("order"))
         if group is None:

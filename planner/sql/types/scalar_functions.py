@@ -52,7 +52,7 @@ class ScalarFunction:
         return all(type_ in of for type_, of in zip(types, allowed, strict=False))
 
     def is_nullable(self, nullable: Sequence[bool]) -> bool:
-        """Return whether the result may be NULL, given whether each argument may."""
+        """Return whether the result may be NULL, from whether each argument may be."""
         match self.nullable:
             case "any":
                 return any(nullable)
@@ -115,7 +115,7 @@ SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
     "REVERSE": _of_text("reverse"),
     "RTRIM": _of_text("rtrim"),
     "SECOND": _of_clock("second"),
-    # GROUPING is a bit of the number of a grouping set
+    # GROUPING is one bit of the grouping set's number
     "SHIFTRIGHT": ScalarFunction("shift_right", (("bigint",), _NUMBER), "bigint"),
     "STARTSWITH": _of_texts("starts_with"),
     "SUBSTR": _SUBSTRING,
@@ -147,7 +147,7 @@ _TIME_FIELD = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSSSSS|SSS|'[^']+'|.", re.DOTALL)
 def plain_call(node: KeywordCall) -> exp.Anonymous | None:
     """Return `EXTRACT(YEAR FROM t)` as `YEAR(t)` and `SUBSTRING(a FROM 1 FOR 2)` without keywords.
 
-    None for other calls and fields.
+    Return None for other calls and fields.
     """
     name, args = node.name.upper(), list(node.expressions)
     words = [str(word).upper() for word in node.args["words"]]
@@ -161,7 +161,7 @@ def plain_call(node: KeywordCall) -> exp.Anonymous | None:
 
 
 def time_format_fields(pattern: str) -> tuple[str, ...] | None:
-    """Return the fields and separators of a DATE_FORMAT pattern. None: only Spark knows them.
+    """Return the fields and separators of a DATE_FORMAT pattern. None if only Spark can tell.
 
     Example:
         >>> time_format_fields("yyyy-MM'T'HH")
@@ -170,7 +170,7 @@ def time_format_fields(pattern: str) -> tuple[str, ...] | None:
     if not _TIME_FORMAT.fullmatch(pattern):
         return None
     parts: list[str] = _TIME_FIELD.findall(pattern)
-    # a letter that is repeated more often is another field, and two quotes are one
+    # A repeated letter may be another field, and two quotes are one quote.
     for before, after in pairwise(parts):
         if before[0] == after[0] and (before[0].isalpha() or before[0] == "'"):
             return None
@@ -178,7 +178,7 @@ def time_format_fields(pattern: str) -> tuple[str, ...] | None:
 
 
 def widest_type(types: Sequence[str]) -> str | None:
-    """Return the type of GREATEST, LEAST or COALESCE of arguments: equal types, or integers."""
+    """Return the type of GREATEST, LEAST or COALESCE for equal types or integers."""
     distinct = set(types)
     if len(distinct) == 1:
         return types[0]

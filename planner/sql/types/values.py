@@ -81,7 +81,7 @@ _SHORT_DIGITS = 18
 
 
 class UnknownTypeError(Exception):
-    """Only Spark can determine the columns."""
+    """Error for columns whose types only Spark can determine."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class ColumnScope:
         require(sum(column.name.lower() == name for column in columns) < 2)
         input_column = column_named(columns, node.name)
         result = None if node.table else column_named(self.results, node.name)
-        # If both have the name, the clause decides which one is meant.
+        # If both have the name, the clause decides which one is used.
         require(input_column is None or result is None or input_column == result)
         input_column = input_column or result
         if input_column is None:
@@ -259,7 +259,7 @@ class ColumnScope:
         return Value("boolean", any(value.nullable for value in values))
 
     def _arithmetic(self, node: exp.Expr) -> Value:
-        # once per operand: chains of operators are as deep as they are long
+        # Once per operand, because chains of operators can be as deep as they are long.
         left, right = self.value(node.this), self.value(node.expression)
         if (decimals := self._decimals(node, [left, right])) is not None:
             return decimals
