@@ -124,10 +124,17 @@ def test_spark_s_rows_are_served_and_its_jobs_cancelled(fresh_session: sqlwin.Se
         assert client.execute(nested).fetchone() == ([1, 2], {"x": 1, "y": ["b"]}, None)
         assert client.execute("SELECT CAST(%s AS INT) + 1", ("41",)).fetchone() == (42,)
         tracker = fresh_session.spark.sparkContext.statusTracker()
-        endless = "SELECT COUNT(*) FROM range(1000000000000000) WHERE rand() > 2"
+        # Spark computes COUNT(*) of a filtered range within milliseconds, however long the range
+        endless = "SELECT SUM(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b"
+        before = {*tracker.getActiveJobsIds()}
         running = pool.submit(client.execute, endless)
-        wait_until(lambda: len(tracker.getActiveJobsIds()) > 0)
-        client.cancel_safe()
+        wait_until(lambda: {*tracker.getActiveJobsIds()} - before)
+
+        def is_cancelled() -> bool:
+            client.cancel_safe()  # without effect before the server has read the query
+            return running.done()
+
+        wait_until(is_cancelled)
         with pytest.raises(psycopg.errors.QueryCanceled):
             running.result()
         wait_until(lambda: len(tracker.getActiveJobsIds()) == 0)
