@@ -1,4 +1,4 @@
-"""Background processes started by sqlwin, and when they are restarted or disabled."""
+"""Background processes started by sqlwin: when they run, restart or are disabled."""
 
 from __future__ import annotations
 

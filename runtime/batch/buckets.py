@@ -23,8 +23,7 @@ from runtime.errors import ExecutionError
 
 # Number of parts that a bucket is split into at once; each has a file and a buffer.
 _PARTS = 16
-# A part with this share of its bucket has hardly more than one key, so splitting it again is
-# useless.
+# A part with this share of its bucket has almost only one key, so splitting it again is useless.
 _SPLIT_PAYS_BELOW = 0.9
 _COMPRESSION = "lz4"
 

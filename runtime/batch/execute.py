@@ -88,8 +88,8 @@ def dataframe(
     return _Building(spark, options, shared or SharedPartials()).dataframe(step)
 
 
-# Returns the projection of merged windows from Spark's types of their columns; None if Spark has to
-# compute it
+# Function that returns the projection of merged windows from Spark's types of their columns; None
+# if Spark has to compute it
 Project = Callable[[Mapping[str, str]], WindowProjection | None]
 
 
@@ -131,7 +131,7 @@ def batch_rows(
 
 
 def _last_windows(step: Step) -> GlobalStep | None:
-    """Return the global step if all rows of a step come from its windows alone."""
+    """Return the global step if all rows of a step come directly from its windows."""
     while isinstance(step, SqlStep) and len(step.inputs) == 1:
         ((_, step),) = step.inputs
     return step if isinstance(step, GlobalStep) else None

@@ -14,7 +14,7 @@ from runtime.spec.steps import GapFilling
 
 
 def gaps_filled(spark: SparkSession, rows: DataFrame, filling: GapFilling) -> DataFrame:
-    """Return the rows, and a row for every window that a key has no row for.
+    """Return the rows, with a row added for every window of a key without rows.
 
     A task holds the rows of its keys in memory.
 

@@ -28,7 +28,8 @@ def windows_of(
     Args:
         aggregation: Keys, window and accumulators.
         shared: Part of shared partials to read; None for the partials of `exchange`.
-        most_bytes: Larger buckets are merged in parts. The limit is lower if a worker's memory is.
+        most_bytes: Size above which buckets are merged in parts. Lower in workers with little
+            memory.
 
     Returns:
         Function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, and the

@@ -84,8 +84,7 @@ class RowsHere:
         step: Step to compute.
         store_of: Returns the store of the files of a scan.
         counts: Counts of the rows of files that the last run read.
-        shared: Partials that the step shares with other steps. Each step runs once. None if it
-            shares none.
+        shared: Partials shared with other steps, each of which runs once. None without sharing.
     """
 
     step: InProcessStep
@@ -222,7 +221,7 @@ class _Run:
             case ProjectedRows():
                 yield from _projector(rows)(self.batches(rows.input))
             case WindowedRows():
-                # a row may be in thousands of windows
+                # A row can be in thousands of windows.
                 n_rows = max(1, BATCH_ROWS // rows.window.slices_per_window)
                 for batch in self.batches(rows.input):
                     for start in range(0, batch.num_rows, n_rows):
@@ -256,7 +255,7 @@ class _Run:
     def _of_files(
         self, rows: FileRows, projected: ProjectedRows | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of files, projected in the threads that read them."""
+        """Yield the rows of files, projected by the threads that read them."""
         from runtime.scan.read import read_batches
 
         store = self._store_of(rows.files)
@@ -272,7 +271,7 @@ class _Run:
             yield from batches
 
     def _counted(self, rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of a relation that are projected in the same thread, and count them."""
+        """Yield the batches of a relation that the same threads project, and count them."""
         assert self._meter is not None
         for batch in batches:
             self._meter.count(rows, batch)
@@ -299,7 +298,7 @@ class _Run:
         counts = RowCounts()
         if self._shared is None:
             self._shared = LocalPartials([] if self._step is None else [self._step])
-        # without a name here, the partials are freed once they are in buckets
+        # Do not name the partials, so that they are freed once they are in buckets.
         for batch in windows_of_partials(
             partials_of(rows, self._store_of, counts, self.batches, self._shared), aggregation
         ):
@@ -401,7 +400,7 @@ def _projector(rows: ProjectedRows):  # type: ignore[no-untyped-def]  # see `win
 
 
 def _inline(rows: InlineRows) -> pa.RecordBatch:
-    """Evaluate rows in the query, each over a single row without columns of interest."""
+    """Evaluate the rows of VALUES, each over a single row without relevant columns."""
     one = pa.record_batch([pa.array([0], pa.int8())], names=["$row"])
     schema = schema_of(rows)
     columns = []
@@ -460,14 +459,14 @@ def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
 
 
 def _repeat_rows(rows: pa.RecordBatch, of: RepeatedRows) -> pa.RecordBatch:
-    """Return each row as often as its count says."""
+    """Return each row as often as its count column says."""
     copies = int64_values(rows.column(of.copies))
     places = np.repeat(np.arange(rows.num_rows), copies)
     return rows.take(numbers(places)).drop_columns([of.copies])
 
 
 def _fill_gaps(rows: pa.RecordBatch, of: FilledRows) -> Iterator[pa.RecordBatch]:
-    """Add rows for windows without rows."""
+    """Add rows for windows that have none."""
     from runtime.compute.kernels.gap_fill import fill_gaps
 
     for batch in fill_gaps(rows, of.filling, of.time_zone):
@@ -516,7 +515,7 @@ def _side_by_side(
 def _without_match(
     rows: pa.RecordBatch, has_match: BoolArray, schema: pa.Schema, *, is_left: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a side that match none of the other, with NULL for the other's columns."""
+    """Yield a side's rows without a match, with NULL in the other side's columns."""
     alone = rows.filter(pa.array(~has_match))
     fields = list(schema)[rows.num_columns :] if is_left else list(schema)[: -rows.num_columns]
     others = [pa.nulls(alone.num_rows, field.type) for field in fields]

@@ -1,4 +1,4 @@
-"""Figures of relations that this process computes, for EXPLAIN ANALYZE."""
+"""Measurements of relations computed in this process, for EXPLAIN ANALYZE."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RelationMeter:
     """Figures by relation. A relation that is computed several times counts each time."""
 
     def __init__(self) -> None:
-        # relations are compared by identity, because equal ones are computed separately
+        # Relations are compared by identity, because equal ones are computed separately.
         self._figures: dict[int, RelationFigures] = {}
 
     def figures(self, rows: Rows) -> RelationFigures:

@@ -1,4 +1,4 @@
-"""Sorted rows in this process, and the first ones without sorting all."""
+"""Sorting in this process, and selection of the first rows without sorting all."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from runtime.compute.kernels.columns import Int64Array, int64_array
 from runtime.spec.expressions import RankOrder
 from runtime.spec.in_process.relations import OrderedRows
 
-# Maximum rows of a batch that is made of all rows of a relation
+# Maximum rows of a batch that holds all rows of a relation
 BATCH_ROWS = 1 << 18
-# Rows with more bytes are held with large texts: a text column of Arrow holds two GB
+# Rows with more bytes use large text columns: Arrow's plain ones hold two GB
 _MOST_TEXT_BYTES = 1 << 30
 
 
@@ -21,7 +21,7 @@ def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Itera
     """Sort the rows and apply LIMIT and OFFSET.
 
     Args:
-        rows: All rows, or the ones of `first_rows`.
+        rows: All rows, or the result of `first_rows`.
         of: Order, limit and offset.
         schema: Schema of the result.
     """
@@ -39,13 +39,13 @@ def first_rows(
     of: OrderedRows,
     batch_rows: int = BATCH_ROWS,
 ) -> pa.RecordBatch:
-    """Return rows that include the first `offset + limit` ones, as they came.
+    """Return rows that include the first `offset + limit` ones, in their original order.
 
     Args:
         batches: All rows.
         schema: Their schema.
         of: Order, limit and offset.
-        batch_rows: Number of rows at which the ones that cannot be among the first are dropped.
+        batch_rows: Number of rows after which rows that cannot be among the first are dropped.
     """
     assert of.limit is not None
     n_rows = of.offset + of.limit
@@ -64,7 +64,7 @@ def first_rows(
 def first_positions(codes: Sequence[Int64Array], n_rows: int) -> Int64Array:
     """Return ascending positions of rows that include the first `n_rows` ones in an order.
 
-    At most twice as many are returned, and not every row has to be sorted for that.
+    Returns at most twice as many, without sorting all rows.
 
     Args:
         codes: Codes of the rows from `order_codes`, the most significant first.

@@ -1,4 +1,4 @@
-"""Partials of windows that this process merges: of files, slices, or rows that it computes."""
+"""Partials of windows merged in this process, from files, slices or computed rows."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from runtime.spec.local import (
 )
 from runtime.spec.windows import SessionWindow
 
-# Returns the rows of a relation
+# Function that returns the rows of a relation
 BatchesOf = Callable[[Rows], Iterator[pa.RecordBatch]]
 # Number of stored files read in parallel
 _READERS = 8
 
 
 class LocalPartials:
-    """Partials of local stages that several windows of some steps read: computed once.
+    """Partials of local stages that are read by several windows but computed once.
 
-    They are held until the last of their readers has taken them.
+    They are held until their last reader has taken them.
 
     Args:
         steps: Steps that are run one after the other, each once.
@@ -86,7 +86,7 @@ def partials_of(
     batches_of: BatchesOf,
     shared: LocalPartials,
 ) -> pa.Table:
-    """Return the partials that windows are merged from.
+    """Return the partials from which windows are merged.
 
     Args:
         rows: Windows.
@@ -160,7 +160,7 @@ def tables_here(step: SliceLocalStep, store_of: StoreOf = no_store) -> list[pa.T
 def types_of_local(step: LocalRows, accumulators: Sequence[Accumulator]) -> dict[str, str]:
     """Return the Spark types of windows merged from partials of rows, by column name.
 
-    Columns whose type has no name are left out.
+    Columns without a Spark type are left out.
 
     Raises:
         AnalysisError: A function does not accept the type of an argument.
@@ -207,7 +207,7 @@ def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts)
 
 
 def _tables_of_rows(step: RowLocalStep, batches: Iterator[pa.RecordBatch]) -> list[pa.Table]:
-    """Return the partials of rows that this process computes."""
+    """Return the partials of rows computed in this process."""
     plan, rows = plan_of_local(step), ScanRows(step)
     columns = (rows.columns(rows.filter_rows(batch)) for batch in batches if batch.num_rows)
     partials = aggregate(plan, map(plan.rows, columns), _cut(plan))
@@ -215,7 +215,7 @@ def _tables_of_rows(step: RowLocalStep, batches: Iterator[pa.RecordBatch]) -> li
 
 
 def _cut(plan: BufferPlan) -> Callable[[pa.Table], Iterator[pa.RecordBatch]]:
-    """Return the function that makes batches of a table of partials."""
+    """Return the function that cuts a table of partials into batches."""
 
     def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
         if isinstance(plan.window, SessionWindow):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 T = TypeVar("T")
 
-# Returns the store of a scan's files; None for this machine
+# Function that returns the store of a scan's files; None for this machine
 StoreOf = Callable[[ScanSource], "Store | None"]
 # Splits per core, so that a LIMIT need not read all rows and one large split delays the rest less
 _SPLITS_PER_CORE = 4
@@ -38,7 +38,7 @@ def no_store(source: ScanSource) -> Store | None:
 
 
 class RowCounts:
-    """Counts of rows that scans of files in this process read."""
+    """Number of rows read by scans of files in this process."""
 
     def __init__(self) -> None:
         self._scans: list[tuple[str, ScanRows]] = []
@@ -49,11 +49,11 @@ class RowCounts:
         self._scans, self._n_rows = [], []
 
     def add(self, time_column: str, scan: ScanRows) -> None:
-        """Count the rows of a scan that aggregates into windows on a time column."""
+        """Count the rows of a scan that aggregates them into windows on a time column."""
         self._scans.append((time_column, scan))
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of files unchanged, and count their rows."""
+        """Yield batches of files unchanged, counting their rows."""
         for batch in batches:
             self.add_rows(batch.num_rows)
             yield batch
@@ -72,7 +72,7 @@ class RowCounts:
         return sum(self._n_rows) + sum(rows.n_rows for _, rows in self._scans)
 
     def null_times(self) -> list[tuple[str, int]]:
-        """Return the time column, and the number of rows that were dropped without a time."""
+        """Return the time column, and the number of rows dropped because they have no time."""
         n_rows: Counter[str] = Counter()
         for column, rows in self._scans:
             n_rows[column] += rows.n_null_times
@@ -81,7 +81,7 @@ class RowCounts:
 
 @dataclass(frozen=True)
 class RowCountsOfSet:
-    """Counts of the statements of a set together."""
+    """Joint row counts of the statements of a set."""
 
     parts: Sequence[StatementCounts]
 
@@ -90,7 +90,7 @@ class RowCountsOfSet:
         return sum(part.rows_read() for part in self.parts)
 
     def null_times(self) -> list[tuple[str, int]]:
-        """Return the time column, and the number of rows that were dropped without a time."""
+        """Return the time column, and the number of rows dropped because they have no time."""
         n_rows: Counter[str] = Counter()
         for part in self.parts:
             n_rows.update(dict(part.null_times()))
@@ -124,7 +124,7 @@ def map_splits(
 
 
 def without_partitions(source: TextSource, filters: Sequence[Expression]) -> TextSource:
-    """Return a table without files in whose partitions no row satisfies the filters."""
+    """Return a table without the files in partitions where no row satisfies the filters."""
     if not source.partition_columns:
         return source
     from runtime.scan.pruning import can_be_true, range_of_value
@@ -145,7 +145,7 @@ def without_partitions(source: TextSource, filters: Sequence[Expression]) -> Tex
 def map_in_threads(parts: Iterable[P], read: Callable[[P], T]) -> Iterator[T]:
     """Yield the result of a function for each part, in order, computed on all cores.
 
-    A single part is computed in the calling thread. Few results wait for the caller.
+    A single part is computed in the calling thread. Only a few results are buffered for the caller.
     """
     n_cores = len(os.sched_getaffinity(0))
     left = iter(parts)

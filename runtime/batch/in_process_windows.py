@@ -1,4 +1,4 @@
-"""Windows from partials in this process: buckets of keys are merged on all cores."""
+"""Windows from partials in this process. Buckets of keys are merged on all cores."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from runtime.compute.kernels.session import merge_sessions
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.windows import SessionWindow
 
-# Approximate number of partials of a bucket. The arrays of this many fit the CPU cache, and sorting
-# fewer at a time costs more calls than it saves.
+# Approximate number of partials in a bucket. Their arrays fit the CPU cache, and smaller sorts
+# would add more calls than they save.
 BUCKET_ROWS = 1 << 19
-# Maximum batches of a bucket that are computed before the first one is used. Overlapping windows
-# may have thousands of rows for each partial.
+# Maximum batches of a bucket that are computed ahead of the reader. Overlapping windows may have
+# thousands of rows for each partial.
 _BATCHES_AHEAD = 16
 
 

@@ -1,4 +1,4 @@
-"""Project merged windows with Arrow, in tasks or on the driver."""
+"""Projection of merged windows with Arrow, in tasks or on the driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def window_projector(
 
 
 def with_window_time(windows: pa.RecordBatch, name: str, end: str) -> pa.RecordBatch:
-    """Append the time of windows, their end minus a millisecond."""
+    """Append the time of windows, which is a millisecond before their end."""
     last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
     return windows.append_column(name, last_us.cast(windows.column(end).type))
 

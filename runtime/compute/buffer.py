@@ -36,9 +36,9 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, CollectRegisters, CollectSet, Summaries
 from runtime.spec.windows import AlignedWindow
 
-# Grouping pays if it leaves at most this fraction of its input.
+# Grouping pays off if it leaves at most this fraction of its input.
 _GOOD_RATIO = 0.75
-# Number of times grouping is skipped after it did not pay.
+# Number of times that grouping is skipped after it did not pay off.
 _PATIENCE = 7
 # Maximum bytes of partials emitted at once.
 PORTION_BYTES = 16 << 20
@@ -265,7 +265,7 @@ class _CostControl:
         self._skips = 0
 
     def is_worth_trying(self) -> bool:
-        """Return False for a while after it did not pay."""
+        """Return whether to try again: False for a while after a try that did not pay off."""
         if self._skips == 0:
             return True
         self._skips -= 1
@@ -276,7 +276,7 @@ class _CostControl:
         self._skips = _PATIENCE if n_after > _GOOD_RATIO * n_before else 0
 
     def gave_up(self) -> None:
-        """Record that a reduction failed."""
+        """Record that a reduction was abandoned."""
         self._skips = _PATIENCE
 
 

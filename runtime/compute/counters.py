@@ -9,7 +9,7 @@ _counted: dict[str, int] | None = None
 
 
 def count(name: str, amount: int) -> None:
-    """Add to a counter; does nothing unless the task is measured."""
+    """Add to a counter, if the task is measured."""
     if _counted is not None:
         _counted[name] = _counted.get(name, 0) + amount
 

@@ -32,13 +32,14 @@ _SCALA = "2.13"
 
 Validate = Callable[[TableSpec], None]
 Read = Callable[["SparkSession", TableSpec], "DataFrame"]
-# Writes rows to a table; True replaces existing rows. Returns the number of rows, if known
+# Function that writes rows to a table and returns their number, if known; True replaces existing
+# rows
 Write = Callable[["DataFrame", TableSpec, bool], int | None]
-# The same for rows that workers also have as Arrow
+# Like Write, for rows that workers also have as Arrow
 WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
-# Returns why rows that this process computes have to be written by Spark, or None
+# Function that returns why Spark has to write rows computed in this process, or None
 NeedsSpark = Callable[["SparkSession", TableSpec], str | None]
-# Opens a table for the micro-batches of a stream, which have the columns of a DataFrame
+# Function that opens a table for a stream's micro-batches, given a DataFrame with their columns
 OpenSink = Callable[["DataFrame", TableSpec, StreamWriter], StreamSink]
 WriteStream = Callable[["DataFrame", TableSpec], "DataStreamWriter"]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
@@ -71,28 +72,28 @@ class Connector:
         overwrites: Whether `write` can replace existing rows.
         open_sink: Opens a table for single micro-batches. None if only Spark can write them.
         write_stream: Spark's own streaming sink, used if the stream writes nothing else.
-        in_batches: Whether micro-batches into a table are written one by one even then.
+        in_batches: Whether micro-batches are written one by one even in that case.
         mode: Rows of a stream that the table accepts.
-        idle_options: Names, in lower case, of options that are accepted and have no effect.
+        idle_options: Lower-case names of options that are accepted without effect.
         explain: Translates a Spark error about a table of the connector. None for the standard
             translation.
         split: Spark SQL over a table's columns for the number of a row's split, an INT from 0;
             raises CatalogError if the columns do not determine it. None without splits.
-        has_splits: Whether tasks that read a table themselves know that number.
-        scan: Returns what tasks read of a table in batch without Spark, for some columns and
-            filters, or the reason why they cannot. None if Spark reads the tables.
+        has_splits: Whether tasks that read a table themselves know the split number.
+        scan: Returns a batch scan of some columns and filters for tasks to read without Spark, or
+            the reason why they cannot. None if only Spark reads the tables.
         text: Returns the text files of a table that this process reads, for some columns, or the
             reason why it cannot; None for tables of other formats. None if there are no text files.
-        stream_scan: Returns what tasks read of a stream without Spark, for some columns, or the
-            reason why they cannot. None if Spark reads the streams.
-        splits: Returns how tasks read a table split by split. None if they do not.
+        stream_scan: Returns a stream scan of some columns for tasks to read without Spark, or the
+            reason why they cannot. None if only Spark reads the streams.
+        splits: Returns the splits of a table for tasks. None if tasks do not read splits.
         check_input: Returns the checks of a stream's input, for its tables of this connector and
             Spark's log of the files to read. None if there is nothing to check.
         read_here: Reads columns of a table in this process as Arrow, without Spark; rows that do
             not satisfy the filters may be left out. None if it cannot.
         brings_columns: Whether the table itself defines its columns.
-        open_storage: Opens storage in this process under an id, for a new table. It lives as long
-            as the returned object. None if rows are elsewhere.
+        open_storage: Opens storage in this process under an id, for a new table. Its lifetime is
+            that of the returned object. None if rows are stored elsewhere.
         note: Returns a note about a table that a query reads, such as that it has no files yet, or
             None.
         file_format: Format of a table's files if Spark's own reader reads them.

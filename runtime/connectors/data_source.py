@@ -46,14 +46,14 @@ def validate(spec: TableSpec) -> None:
 
 
 def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
-    """Return the name of the data source and its own options."""
+    """Return the name of the data source and the options to pass to it."""
     source_options = {n: v for n, v in spec.options if n.lower() not in _OURS}
     values = {n.lower(): v for n, v in spec.options if n not in source_options}
     return values.get("spark.format", values.get("format", "")), source_options
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the source is read as a stream."""
+    """Return whether the source is read as a stream."""
     option = option_values(spec).get(_UNBOUNDED)
     if option is None:
         return source_format(spec)[0].lower() in _ONLY_STREAMS
@@ -73,7 +73,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         dataframe = reader.schema(declared_schema(spec, spec.physical_columns)).load()
     except PySparkException:
-        # most lake tables define their columns and accept no schema
+        # Most lake tables define their columns and accept no schema.
         dataframe = spark.readStream.format(name).options(**options).load()
     return _declared_columns(dataframe, spec, name)
 
@@ -92,7 +92,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         dataframe = reader.load()
     except PySparkException as error:
-        # some sources have only the columns of a given schema
+        # Some sources have no columns other than those of a given schema.
         if not spec.columns or "SCHEMA" not in (error.getCondition() or ""):
             raise
         dataframe = reader.schema(declared).load()

@@ -1,4 +1,4 @@
-"""Check columns and types that CREATE TABLE declares, without PySpark and without data."""
+"""Checks of CREATE TABLE's columns and types, without PySpark and data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.options.checks import check_options
 from runtime.options.known import Options
 from runtime.spec.table import TableColumn, TableSpec
 
-# Types known without asking Java, which takes half a millisecond for each
+# Types known without a call to Java, which takes half a millisecond per type
 COMMON_TYPES = frozenset(
     "BOOLEAN TINYINT SMALLINT INT INTEGER BIGINT FLOAT DOUBLE STRING BINARY DATE "
     "TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ".split()
@@ -20,7 +20,7 @@ TEXT = re.compile(r"(?:VAR)?CHAR\(\s*[1-9]\d*\s*\)")
 
 
 def is_known_type(column: TableColumn) -> bool:
-    """Return whether a column's type is known without asking Java."""
+    """Return whether a column's type is known without a call to Java."""
     if column.type is None:
         return True
     text = column.type.upper()
@@ -38,7 +38,7 @@ def check_plain_table(options: Options, spec: TableSpec) -> None:
 
 
 def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
-    """Check columns as far as possible without data; `metadata` lists the valid metadata keys.
+    """Check columns as far as possible without data. `metadata`: the valid metadata keys.
 
     Raises:
         CatalogError: A name occurs twice, PARTITIONED BY does not name a column, or a metadata key

@@ -31,7 +31,7 @@ class AccumulatorState:
     Attributes:
         values: Arrays that the accumulator's `combine` operates on.
         n_valid: Number of non-NULL values in each group. None if no value was NULL, or if `values`
-            already tell.
+            determine it.
         lookup: Distinct values that `values` are codes of, if they are codes.
     """
 

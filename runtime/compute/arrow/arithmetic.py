@@ -47,20 +47,20 @@ def negate(value: Datum, spark_type: str) -> Datum:
         raise _overflow("-", spark_type) from error
 
 
-# Below, a scaled double is exact to a thousandth
+# Below this, a scaled double is exact to a thousandth
 _EXACT = float(1 << 40)
-# From here on doubles are whole numbers
+# From here on, doubles are whole numbers
 _WHOLE = float(1 << 52)
-# First double beyond BIGINT
+# First double above BIGINT
 _LIMIT = float(1 << 63)
 
 
 def round_half_up(values: pa.Array, decimals: int) -> pa.Array:
     """Round doubles to a number of decimals, halves away from zero.
 
-    As `java.math.BigDecimal.valueOf(x).setScale(decimals, HALF_UP)`, which Spark uses: what counts
-    as half is the shortest decimal text of a double. Where the scaled double is near a half, its
-    text is rounded. NaN, infinity and NULL stay, and -0.0 becomes 0.0.
+    Equals `java.math.BigDecimal.valueOf(x).setScale(decimals, HALF_UP)`, which Spark uses: the
+    shortest decimal text of a double decides what is a half. If the scaled double is near a half,
+    its text is rounded. NaN, infinity and NULL are unchanged, and -0.0 becomes 0.0.
     """
     numbers = values.to_numpy(zero_copy_only=False)
     scale = 10.0**decimals
@@ -158,7 +158,7 @@ def check_divisor(left: Datum, right: Datum, sign: str) -> None:
     """Check that no divisor of a number is 0.
 
     Raises:
-        ExecutionError: One is.
+        ExecutionError: A divisor is 0.
     """
     zero = Decimal(0) if pa.types.is_decimal(right.type) else 0
     is_zero = pc.equal(right, pa.scalar(zero, right.type))

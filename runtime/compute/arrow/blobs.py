@@ -33,7 +33,7 @@ def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
 
 
 def to_blobs(parts: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.BinaryArray:
-    """Return the blobs of `parts`, as `to_blob` writes them, in one column without a copy."""
+    """Return the blobs of `parts` in one column, written as by `to_blob` but without a copy."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     offsets = [0]

@@ -14,10 +14,10 @@ from runtime.compute.kernels.columns import Int64Array, decimal_array, decimal_w
 from runtime.errors import ExecutionError
 
 _MOST_DIGITS, _MOST_WIDE_DIGITS = 38, 76
-# Digits after the point to which Spark rounds a quotient before it rounds it to its type
+# Digits after the point to which Spark rounds a quotient, before rounding to the result's type
 _QUOTIENT_SCALE = 38
 _INT64_LIMIT = 1 << 62
-# Digits for exact work on Python's decimals
+# Digits for exact arithmetic with Python's decimals
 _EXACT_DIGITS = 160
 
 _UNCHECKED = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -64,7 +64,7 @@ def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
     fast = _divide_short(left, right, type_)
     if fast is not None:
         return fast
-    # as Spark: rounded to 38 digits after the point, then to the type
+    # Like Spark, round to 38 digits after the point, then to the type.
     power = 10 ** (_QUOTIENT_SCALE - left.type.scale + right.type.scale)
 
     def quotient(a: int, b: int) -> int:
@@ -74,7 +74,7 @@ def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
 
 
 def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum | None:
-    """Divide numbers whose scaled values fit into 64 bits. None: some do not.
+    """Divide numbers whose scaled values fit into 64 bits. None if some do not fit.
 
     The quotient is only rounded once. That is the same as rounding it to 38 digits first, unless
     the digits after the result's last are 4 followed by nines up to the 38th. A quotient of numbers
@@ -100,7 +100,7 @@ def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum 
 
 
 def _short(side: Datum) -> Int64Array | None:
-    """Return the unscaled values of decimals, 1 for NULL. None: some are beyond 64 bits."""
+    """Return the unscaled values of decimals, 1 for NULL, or None if some exceed 64 bits."""
     array = pa.array([side], side.type) if isinstance(side, pa.Scalar) else side
     words = decimal_words(array)
     valid = validity(array)

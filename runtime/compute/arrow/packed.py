@@ -1,4 +1,4 @@
-"""Compact format for tables that are written often, stored long and read rarely.
+"""Compact format for tables that are written often, kept long and read rarely.
 
 Numbers are reduced and then split into planes: all lowest bytes, all second bytes and so on, each
 compressed separately (the byte stream split of Parquet). The low bytes of a sum are noise and
@@ -179,7 +179,7 @@ class _Packer:
 
 
 class _Unpacker:
-    """Reads columns in the order in which they were written.
+    """Reader of columns in the order in which they were written.
 
     Args:
         parts: Parts.

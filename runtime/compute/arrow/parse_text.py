@@ -1,4 +1,4 @@
-"""Numbers and times in texts as Spark's TRY_CAST reads them: NULL for texts of other forms.
+"""Spark's TRY_CAST from text to numbers and times: NULL for other text.
 
 Regular expressions describe the forms that Spark accepts, so that most texts are parsed by Arrow.
 Rare forms, such as hexadecimal doubles, are parsed one distinct text at a time.
@@ -24,7 +24,7 @@ from runtime.errors import ExecutionError
 
 # Characters that Spark trims: spaces and control characters
 BLANKS = "".join(map(chr, (*range(33), 127)))
-# Java trims these before it parses a floating-point number
+# Characters that Java trims before it parses a floating-point number
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _SHORT_INTEGER = r"\A[+-]?[0-9]{1,18}\z"
@@ -40,7 +40,7 @@ _SPECIAL = {
 }
 # Java's names are case-sensitive and signed; Spark adds the ones above
 _JAVA_SPECIAL = {"+NaN": "nan", "-NaN": "nan"}
-# Java's decimals may have digits of any script
+# Java's decimals accept digits of any script
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _MOST_DIGITS = 38
 _LARGEST_EXPONENT = 2**31 - 1
@@ -59,10 +59,10 @@ _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 # Days on which microseconds fit into 64 bits
 _LAST_DAY = (2**63 - 1) // _DAY_US
-# Times of day up to which the last day fits, and from which the first day does
+# Maximum time of the last such day, and minimum time of the first
 _LAST_TIME = (2**63 - 1) - _LAST_DAY * _DAY_US
 _FIRST_TIME = (_LAST_DAY + 1) * _DAY_US - 2**63
-# Hours with one digit have no minutes, and there are colons before both minutes and seconds or none
+# One-digit hours have no minutes; minutes and seconds both follow colons, or neither does
 _OFFSET = re.compile(
     r"(?:UTC|GMT|UT)?(?P<offset>[+-](?:\d|\d\d(?::[0-5]\d(?::[0-5]\d)?|[0-5]\d(?:[0-5]\d)?)?))"
     r"|Z|UTC|GMT|UT",
@@ -112,7 +112,7 @@ def _one_by_one(
     is_rare: Any,
     function: Callable[[str], Any],
 ) -> pa.Array:
-    """Replace the results of rare texts by the values of a function, called once per text."""
+    """Replace the results of rare texts by a function, called once per distinct text."""
     is_rare = pc.fill_null(is_rare, False)
     if not pc.any(is_rare).as_py():
         return parsed

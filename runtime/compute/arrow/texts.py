@@ -1,4 +1,4 @@
-"""Functions of texts with Spark's results.
+"""Text functions with Spark's results.
 
 Texts are sequences of code points. Bytes that are not UTF-8 become replacement characters, as in
 Spark, where a function decodes them.

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-# Values of a column, or one value for all rows
+# A column's values, or one value for all rows
 Datum: TypeAlias = pa.Array | pa.Scalar
 
 INTEGER_TYPES = {
@@ -54,7 +54,7 @@ def arrow_type(spark_type: str) -> pa.DataType:
 
 
 def spark_type(type_: pa.DataType) -> str | None:
-    """Return the Spark type of an Arrow type, the inverse of `arrow_type`. None: it has no name."""
+    """Return the Spark type of an Arrow type, the inverse of `arrow_type`, or None if unnamed."""
     if pa.types.is_decimal128(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_list(type_):

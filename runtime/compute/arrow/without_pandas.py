@@ -16,7 +16,7 @@ class _NoPandas(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> None:
-        """Raise an error for pandas; return None otherwise, so that other finders are asked."""
+        """Raise an error for pandas. For other modules return None, to defer to other finders."""
         if name == "pandas":
             raise ModuleNotFoundError("pyarrow is to do without pandas", name=name)
 

@@ -78,8 +78,8 @@ class _Keys:
         numbers: int64[n], window numbers of these rows.
         row_starts: int64[k + 1], where the rows of each key begin.
         of_key: int64[k], position of a row with the columns of each key.
-        first: int64[k], number of the first window of each key to be there.
-        n_windows: int64[k], number of windows from the first to the last one to be there.
+        first: int64[k], number of each key's first window in the result.
+        n_windows: int64[k], number of each key's windows in the result, from first to last.
     """
 
     rows: Int64Array
@@ -212,7 +212,7 @@ def _filled(
         new_start, new_end = new_start[is_window], new_end[is_window]
     n_old = len(keys.rows)
     all_keys = np.concatenate((key_of_row, new_key))
-    # stable: rows of one window stay in order
+    # Sort stably: rows of one window stay in order.
     order = np.lexsort((np.concatenate((keys.numbers, new_number)), all_keys))
     old = rows.take(int64_array(keys.rows, None, pa.int64()))
     at = _Places(
@@ -259,7 +259,7 @@ def _has_instants(start_us: Int64Array, end_us: Int64Array, zone: str) -> BoolAr
 
 
 def _is_shown(local_us: Int64Array, zone: str) -> BoolArray:
-    """Return whether the clock of a zone ever shows each time."""
+    """Return whether a zone's clock ever shows each time."""
     is_shown = np.zeros(len(local_us), np.bool_)
     for apart in (-_STEADY_US, _STEADY_US):
         probe = local_us + apart
@@ -291,7 +291,7 @@ class _Places:
 
     Attributes:
         key: int64[n], key of each row.
-        is_old: bool[n], whether the row was there before.
+        is_old: bool[n], whether the row is an input row.
         x: Returns int64[n], the time of each row's window.
     """
 
@@ -305,7 +305,7 @@ class _Places:
         return np.where(self.key[place] == self.key, place, -1)
 
     def after(self, has_value: BoolArray) -> Int64Array:
-        """Return int64[n], the first row of the key with a value from each row on; -1 for none."""
+        """Return int64[n], the key's first row with a value from each row on; -1 for none."""
         n_rows = len(self.key)
         places = np.where(has_value, np.arange(n_rows), n_rows)
         place = np.minimum.accumulate(places[::-1])[::-1]
@@ -328,7 +328,7 @@ def _fill(filler: Filler, column: pa.Array, n_new: int, take: pa.Array, at: _Pla
     has_value = at.is_old if valid is None else at.is_old & valid
     before = at.before(has_value)
     if isinstance(filler, FillLocf):
-        # rows that were there keep their values
+        # input rows keep their values
         place = np.where(at.is_old, np.arange(len(before)), before)
         return values.take(int64_array(place, place >= 0, pa.int64()))
     assert isinstance(filler, FillLinear)

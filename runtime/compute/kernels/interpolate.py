@@ -38,7 +38,7 @@ def interpolate(left: pa.Array, right: pa.Array, x: Int64Array, length: Int64Arr
         share = x / length
         with np.errstate(over="ignore", invalid="ignore"):
             line = f0 + (f1 - f0) * share
-            # the difference of two huge values may be infinite
+            # The difference of two huge values can be infinite.
             apart = f0 * (1 - share) + f1 * share
         return float64_array(np.where(np.isfinite(line), line, apart), None, type_)
     if pa.types.is_decimal(type_):
@@ -65,7 +65,7 @@ def _rounded(y0: Any, y1: Any, x: Any, length: Any) -> Any:
     """Return the integers nearest to the line; halves are rounded away from zero."""
     if y0.dtype == object:
         x, length = x.astype(object), length.astype(object)
-    # y0 + (y1 - y0) * x / length as one fraction
+    # Compute y0 + (y1 - y0) * x / length as one fraction.
     numerator = y0 * (length - x) + y1 * x
     sign = np.where(numerator < 0, -1, 1)
     return sign * ((2 * np.abs(numerator) + length) // (2 * length))

@@ -29,7 +29,8 @@ def join_positions(
         right: Key columns of the right side, of the same types.
         n_left: Number of rows on the left.
         n_right: Number of rows on the right.
-        most_pairs: Approximate number of pairs to yield at a time, all of a left row together.
+        most_pairs: Approximate number of pairs to yield at a time. A left row's pairs stay
+            together.
     """
     if n_left == 0 or n_right == 0:
         return

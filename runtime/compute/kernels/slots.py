@@ -77,7 +77,7 @@ def check_windows_fit(earliest_us: int, latest_us: int, assigner: SliceAssigner)
     ends = assigner.slice_end(np.array([earliest_us, latest_us]))
     first_ends, last_ends = assigner.first_window_end(ends), assigner.last_window_end(ends)
     start = int(assigner.window_start(first_ends)[0])
-    # between windows, the first one begins after the time and the last one ends before it
+    # Between windows, the first one begins after the time and the last one ends before it.
     wraps_back = start > 0 or int(last_ends[0]) > 0
     wraps_on = min(int(first_ends[1]), int(last_ends[1])) < 0
     for is_outside, time_us, bound in (

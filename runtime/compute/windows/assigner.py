@@ -18,7 +18,7 @@ class SliceAssigner(ABC):
     """
 
     window_end_stride_us: int
-    """Distance between neighbouring window ends; the longest one if months make it vary."""
+    """Distance between neighbouring window ends, or the longest one if months make it vary."""
 
     is_shared: bool
     """True if a slice can belong to several windows; otherwise a window is exactly one slice."""

@@ -129,7 +129,8 @@ class CalendarStepSlices(SliceAssigner):
     """CUMULATE with a size in months and a step of fixed length.
 
     Windows are numbered so that the last window of each start has the same remainder. Where a
-    maximal window begins, numbers are skipped: as many as it has fewer steps than the longest one.
+    maximal window begins, numbers are skipped to make up for having fewer steps than the longest
+    one.
     """
 
     def __init__(self, window: CalendarCumulate) -> None:
@@ -198,7 +199,7 @@ class CalendarStepSlices(SliceAssigner):
         return f"TRANSFORM(SEQUENCE({first}, {last}), i -> {step_end})"
 
     def _period(self, time_us: Int64Array) -> Int64Array:
-        """Return the number of the maximal window with each time."""
+        """Return the number of the maximal window that contains each time."""
         return (self._months.of(time_us) - self._offset) // self._size
 
     def _bounds(self, period: Int64Array) -> tuple[Int64Array, Int64Array]:

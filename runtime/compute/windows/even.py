@@ -191,7 +191,7 @@ def _check_positive(function: str, parameter: str, length_us: int) -> None:
 
 
 def _floor(time_us: Int64Array, offset: int, width: int) -> Int64Array:
-    """Return the last k*width + offset that is not above the time."""
+    """Return the last k*width + offset at or below the time."""
     return time_us - (time_us - offset) % width
 
 

@@ -128,7 +128,7 @@ _NAMES: Mapping[pa.DataType, Any] = {
 
 
 class BrokenMessageError(Exception):
-    """A message cannot be decoded: its position in the input, and the reason."""
+    """Error for an undecodable message: its position in the input, and the reason."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -136,7 +136,7 @@ class BrokenMessageError(Exception):
 
 
 class _BrokenError(Exception):
-    """A message does not match its schema; the text gives the reason."""
+    """Error for a message that does not match its schema. The text gives the reason."""
 
 
 def decode_avro(values: Sequence[bytes | None], how: AvroDecoding) -> list[pa.Array]:

@@ -23,7 +23,7 @@ _PEM = (".pem", ".crt", ".cer", ".key")
 
 
 def avro_decoding(spec: TableSpec, columns: StructType, file_format: str) -> AvroDecoding:
-    """Return how messages of a table become its columns.
+    """Return the decoding of a table's messages into its columns.
 
     Raises:
         CatalogError: An option is wrong.

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from runtime.errors import ExecutionError
 from runtime.redaction import DEFAULT
 
-# Short timeouts, so that a query fails within seconds if the registry does not answer
+# Short timeouts, so that a query fails within seconds if the registry does not respond
 _CLIENT_OPTIONS = {
     "timeout": 3,
     "max.retries": 3,
@@ -117,7 +117,7 @@ def _without_login(url: str) -> str:
 
 
 def _answer(registry: Registry, what: str, ask: Any) -> Any:
-    """Send a request to the registry and return the answer.
+    """Send a request to the registry and return the response.
 
     Raises:
         ExecutionError: The registry rejects the request or does not answer.
@@ -158,7 +158,7 @@ def _answer(registry: Registry, what: str, ask: Any) -> Any:
 
 
 def _certificate_error(error: BaseException | None) -> str | None:
-    """Return why a certificate is not trusted, if that caused an error."""
+    """Return why a certificate is not trusted, if that caused an error, or None."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return error.verify_message

@@ -47,7 +47,7 @@ Named = Mapping[str, Any]
 
 
 class NoTypeError(Exception):
-    """A schema has no Arrow type because it is a union of several types."""
+    """Error for a schema without an Arrow type because it is a union of several types."""
 
 
 def kind_of(schema: Any, named: Named) -> tuple[str, Any]:
@@ -128,7 +128,7 @@ def _has_fields(schema: Any, named: Named, type_: pa.StructType) -> bool:
 
 
 def present(schema: Any, named: Named) -> tuple[str, Any]:
-    """Return the kind and schema of the non-null values, see `kind_of`."""
+    """Return the kind and schema of the non-null values; see `kind_of`."""
     kind, schema = kind_of(schema, named)
     while kind == "union":
         others = [branch for branch in schema if kind_of(branch, named)[0] != "null"]

@@ -51,7 +51,7 @@ def arrivals_check(
 
     Returns:
         Function of the number of a micro-batch about to run. It raises an ExecutionError if a file
-        is empty or truncated and stays so, or was written to after the micro-batch was planned.
+        stays empty or truncated, or was written to after the micro-batch was planned.
     """
     begun_ms = time.time_ns() // _NS_PER_MS
     tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
@@ -115,7 +115,7 @@ def _await_complete(path: str, spec: TableSpec) -> os.stat_result | None:
         Its status. None if it was removed.
 
     Raises:
-        ExecutionError: It is incomplete and no longer being written.
+        ExecutionError: The file is incomplete and no longer being written.
     """
     while True:
         status = _status(path, spec)

@@ -81,7 +81,7 @@ def validate(spec: TableSpec) -> None:
     names = format_option_names(file_format)
     for name, _ in spec.options:
         prefix = name.lower().split(".")[0]
-        # an option of another format is a mistake even if the format has one of that name
+        # An option of another format is a mistake, even if the table's format has one of that name.
         if prefix in FORMATS and prefix != file_format:
             valid = [n for n in (*format_options, *names) if n.startswith(file_format)]
             raise unknown_option(spec, name, valid)

@@ -119,7 +119,7 @@ class ListedFiles:
         """List the store periodically if the table has a monitor interval.
 
         Args:
-            failed: Called with the error that ends the listing.
+            failed: Called with an error that ends the listing.
             is_over: Whether the stream has ended.
         """
         every_us = monitor_interval_us(self._table)

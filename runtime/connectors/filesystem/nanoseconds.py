@@ -1,11 +1,11 @@
-"""Parquet timestamps of INT64 nanoseconds, which pandas and Arrow write and Spark does not read.
+"""Parquet timestamps of INT64 nanoseconds, as written by pandas and Arrow.
 
 Spark refuses to infer the schema of a file with such a column, but reads the column as BIGINT when
 the schema says so. Arrow infers the schema instead, and each value is floored to its microsecond.
 No setting of the session changes.
 
-INT96 times hold nanoseconds too, and Arrow gives them the same type. Spark reads them as
-instants, so they need no help: only the physical type in the footer tells both apart.
+INT96 times hold nanoseconds too, and Arrow gives them the same type. Spark reads them as instants
+without problems. Only the physical type in the footer distinguishes the two.
 """
 
 from __future__ import annotations

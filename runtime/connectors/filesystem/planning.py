@@ -1,4 +1,4 @@
-"""Answers about tables of files while a query is planned. They need neither PySpark nor Spark."""
+"""Answers about tables of files while a query is planned, without PySpark and Spark."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ METADATA = {
     "file.size": "file_size",
     "file.modification-time": "file_modification_time",
 }
-# Options that do not affect how a batch reads files. Spark's file stream source uses its options to
-# decide in which order, and how many at a time, a stream reads them.
+# Options that do not change how a batch reads files. Spark's file stream source uses its options to
+# decide the order and number of files that a stream reads at a time.
 PASSIVE_OPTIONS = frozenset(
     (
         "path",
@@ -95,7 +95,7 @@ def stream_scan(
 
 
 def may_be_unwritten(spec: TableSpec, path: str) -> bool:
-    """Return whether a missing path may be the directory of a table that nothing was written to.
+    """Return whether a missing path may be the directory of a table without any writes yet.
 
     Such a table has no rows. If columns are not declared, or if the path is a pattern or has a
     suffix such as `.csv`, it is more likely misspelt.

@@ -7,8 +7,8 @@ change, so a program that reads the directory as a stream gets the rows of a mic
 the files it saw first.
 
 A batch that replaces files deletes the old ones after its own are in place. The commit that marks
-its files as complete also lists the old ones; from that moment the new files count and the old ones
-do not.
+its files as complete also lists the old ones; from that moment the new files are committed and the
+old ones are not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from runtime.commits import (
 from runtime.errors import ExecutionError
 from runtime.files import Files, LocalFiles, for_each_file, is_local_path, lock_directory
 
-# Writers' entries at the top of a table's directory; column names may begin like that, too
+# Names of writers' entries in a table's directory; column names may begin like that, too
 _OF_A_WRITER = re.compile(r"[._][^=/]*(?:/|$)")
 _OF_BATCH = re.compile(rf"\.{{1,2}}sqlwin-({BATCH_WRITER.pattern})(?:\.json(?:\.tmp)?)?")
 # Minimum number of remote files whose footers are read by tasks
@@ -136,9 +136,9 @@ def publish(
         paths: Files to move, see `written_files`.
         hidden: Directory of the files.
         commit: Commit of their micro-batch, without the files. Its `held` micro-batches up to this
-            one are dropped because they are published now.
-        replacing: Directories below the table's whose other files no longer count and remain to be
-            deleted (`conclude`). An empty name is the table's own directory.
+            one are removed because they are published now.
+        replacing: Directories of the table whose other files are no longer committed and will be
+            deleted by `conclude`. An empty name is the table's own directory.
 
     Returns:
         The new commit of the writer.
@@ -156,7 +156,7 @@ def publish(
         files=tuple(names),
         sources=tuple(file.removeprefix(f"{writer.path}/") for file in paths),
     )
-    # before the first file is visible, so that no reader takes it for all of them
+    # Before the first file is visible, so that no reader takes it for the complete set.
     write_commit(writer.files, writer.path, writer.name, begun)
     moves = dict(zip(begun.sources, names, strict=True))
     return _move(writer, begun, moves, replacing)
@@ -229,7 +229,7 @@ def _lock_for_replacing(path: str) -> Iterator[None]:
 
 
 def _committed_files(writer: Writer, directories: Sequence[str]) -> tuple[str, ...]:
-    """Return the files below directories of a table that count now, and their Hadoop checksums.
+    """Return the committed files below directories of a table, and their Hadoop checksums.
 
     The writer's own files are not among them yet. See `publish`.
     """
@@ -314,7 +314,7 @@ def conclude(writer: Writer) -> None:
 
 
 def roll_back(writer: Writer) -> None:
-    """Remove the files of a failed batch, or if they are all published, the files it replaced."""
+    """Remove the files of a failed batch, or the replaced files if it is fully published."""
     files, path = writer.files, writer.path
     commit = read_commit(files, path, writer.name)
     if commit is not None:
@@ -349,7 +349,7 @@ def remove(files: Files, directory: str) -> None:
 
 
 def clear_batches(files: Files, path: str) -> None:
-    """Remove what killed batches have left in a table's directory.
+    """Remove leftovers of killed batches in a table's directory.
 
     On other file systems it is unknown whether a batch still runs. A completely published one is
     concluded anyway, even if it may be doing that itself at the same moment.
@@ -388,7 +388,8 @@ def finish_replacing(path: str) -> None:
             old = f"{new}.old"
             if files.exists(old) and not files.exists(path):
                 files.rename(new if files.exists(new) else old, path)
-            # leftovers of old directories do no harm, and another process may be removing them too
+            # Leftovers of old directories are harmless, and another process may be removing them
+            # too.
             with suppress(OSError):
                 files.delete(new)
                 files.delete(old)

@@ -58,7 +58,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.table import TableColumn, TableSpec
 
 _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
-# How often Spark may list a directory that streams write to at the same time
+# Number of attempts of Spark to list a directory that streams write to at the same time
 _ATTEMPTS = 3
 # Lines of a JSON file sampled for the spelling of its field names
 _SAMPLED_LINES = 100
@@ -104,7 +104,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             paths = _paths(spec, origin, files, values, options, every=every)
             first = next(filter(counting_files(origin, commits), data_files(origin, files)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
-            # a directory that nothing has been written to yet
+            # a directory without any writes yet
             return spark.createDataFrame([], declared_schema(spec, spec.physical_columns))
         load = partial(_read, spark, spec, origin, options, paths, first)
         if every:
@@ -238,7 +238,7 @@ def selection_filter(spec: TableSpec) -> Callable[[str], bool]:
 
 
 def incomplete_file_error(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
-    """Return the error for an incomplete file; `what` ends before the name of the format."""
+    """Return the error for an incomplete file. `what` is the message up to the format's name."""
     return ExecutionError(
         f"table `{spec.name}`: {what} {format_of(option_values(spec))}",
         subjects=(spec.name,),

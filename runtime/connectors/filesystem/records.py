@@ -61,8 +61,8 @@ def load_records(
     Args:
         spark: Spark session.
         reader: Its batch or stream reader, without options.
-        text: How values are read.
-        rules: How lines become records.
+        text: Rules for values.
+        rules: Rules for records.
         paths: Paths of the files.
         stream_options: Options of Spark's file stream source.
         is_empty: Whether no file exists yet.
@@ -106,7 +106,7 @@ def read_records(
 
     Args:
         reader: Spark's batch or stream reader, without options.
-        rules: How lines become records.
+        rules: Rules for records.
         options: Options of Spark's CSV reader.
         partitions: Columns that come from directories.
         paths: Paths of the files.
@@ -153,7 +153,7 @@ def load_objects(
 
     Args:
         reader: Spark's batch or stream reader for JSON, with its options.
-        text: How values are read.
+        text: Rules for values.
         schema: Schema of the objects, including the columns that come from directories.
         name: Name of the field.
         paths: Paths of the files.

@@ -64,7 +64,7 @@ def split_batches(
 
 @dataclass(frozen=True)
 class Directory:
-    """Directory that a stream reads.
+    """Directory read by a stream.
 
     Attributes:
         name: Name of the table.
@@ -80,7 +80,7 @@ class Directory:
 
 
 class PartialBatches:
-    """Tracks other writers' micro-batches that a stream has read only partly.
+    """Micro-batches of other writers that a stream has read only partly.
 
     Args:
         log: Spark's log of the files to read.

@@ -48,7 +48,7 @@ class _Unread(DataSourceStreamReader):
         raise ExecutionError(self._message)
 
     def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:
-        # of a stream that was started when Spark had the package
+        # for a stream that was started when Spark had the package
         raise ExecutionError(self._message)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

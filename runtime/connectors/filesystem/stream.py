@@ -55,7 +55,7 @@ from runtime.spec.table import TableSpec
 _MOVING_S = 10.0
 _POLL_S = 0.05
 
-# Only the path is read
+# Only the path is read.
 _FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
 
 

@@ -1,10 +1,10 @@
 """Write a stream to files: every row exactly once across crashes, in plain files for any reader.
 
 A micro-batch is first written to a hidden directory. Its files are then moved below the table's
-path, under names that identify stream and micro-batch; in the meantime `runtime.commits` says which
-of them count. Spark recomputes an interrupted micro-batch from the same input and state: files that
-had started to move are kept, others are written again. Readers need no log, unlike with Spark's own
-sink, so batch queries and several streams may write to the same directory.
+path, under names that identify stream and micro-batch; meanwhile `runtime.commits` tells which of
+them are committed. Spark recomputes an interrupted micro-batch from the same input and state: files
+that had started to move are kept, others are written again. Readers need no log, unlike with
+Spark's own sink, so batch queries and several streams may write to the same directory.
 
 With `auto-compaction` a micro-batch is held in Parquet files in a hidden directory. Several of them
 are published in common files when they are large together, old, or many. Published files are never
@@ -156,7 +156,7 @@ class FileSink(StreamSink):
         self._writer = Writer(files, path, writer.name)
         checkpoint = resolve(self._spark, writer.checkpoint)
         self._checkpoint = Progress(files_at(self._spark, checkpoint), checkpoint)
-        # also held by the timer that publishes held micro-batches
+        # The timer that publishes held micro-batches holds it too.
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._failure: Exception | None = None
@@ -165,7 +165,7 @@ class FileSink(StreamSink):
         # whether the files may differ from `_commit`
         self._is_stale = True
         with self._changes():
-            pass  # complete an interrupted move even if no micro-batch follows
+            pass  # Complete an interrupted move even if no micro-batch follows.
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Write one micro-batch and return its number of rows."""
@@ -175,7 +175,7 @@ class FileSink(StreamSink):
                 raise self._failure
             plan = self._checkpoint.plan(batch)
             if self._is_first:
-                # only the first micro-batch after a start may have been interrupted before
+                # Only the first micro-batch after a start can have been interrupted before.
                 is_there = self._resume(batch, plan)
                 self._is_first = False
                 if is_there:
@@ -198,10 +198,10 @@ class FileSink(StreamSink):
             self._publish_held(self._checkpoint.committed())
 
     def _resume(self, batch: int, plan: str) -> bool:
-        """Continue from an earlier run. Return whether this micro-batch is already published."""
+        """Continue after an earlier run. Return whether this micro-batch is already published."""
         writer, commit = self._writer, self._commit
         if commit is not None and any(held_batch.batch >= batch for held_batch in commit.held):
-            # no reader has seen them, and they are recomputed
+            # No reader has seen them, and they are recomputed.
             commit = replace(commit, held=tuple(h for h in commit.held if h.batch < batch))
             write_commit(writer.files, writer.path, writer.name, commit)
         is_there = (
@@ -332,7 +332,7 @@ class FileSink(StreamSink):
 
     @contextmanager
     def _changes(self) -> Iterator[None]:
-        """Allow changes of the files in this block. After a failure, read their state first.
+        """Mark a block that changes files. After a failure, their state is read again first.
 
         Raises:
             ExecutionError: The file system rejects a change.
@@ -363,7 +363,7 @@ class Progress:
         self._directory = directory
 
     def plan(self, batch: int) -> str:
-        """Return a hash that tells a micro-batch's plan from others of the same number."""
+        """Return a hash that distinguishes a micro-batch's plan from others of the same number."""
         path = f"{self._directory}/offsets/{batch}"
         if not self._files.exists(path):
             return ""

@@ -39,7 +39,7 @@ from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
 from runtime.spec.table import TableColumn, TableSpec
 
-# Spark options about the notation of values; with them Spark converts the values
+# Spark options about the notation of values, with which Spark converts the values itself
 _SPARKS_OWN = (
     "columnNameOfCorruptRecord",
     "locale",
@@ -261,7 +261,7 @@ class TextReading:
 
 
 def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> TextReading | None:
-    """Return how a table's text is converted, or None if Spark's reader does it.
+    """Return the rules for converting a table's text, or None if Spark's reader converts it.
 
     Args:
         spec: Table specification with columns.

@@ -1,4 +1,4 @@
-"""Describe CSV and JSON files that a process reads without Spark, or why only Spark reads them.
+"""Sources of CSV and JSON files for reading without Spark, or reasons why only Spark can.
 
 Imports no PySpark. `runtime.text` reads the files.
 """
@@ -53,14 +53,14 @@ _TYPES = frozenset(
 )
 _ALIASES = {"integer": "int", "timestamp_ltz": "timestamp"}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
-# Bytes of a file in which its first lines must end
+# Maximum bytes of a file's first lines
 _HEAD_BYTES = 1 << 20
-# Lines of JSON whose field names Spark reads
+# Number of JSON lines whose field names Spark samples
 _SAMPLED_LINES = 100
 
 
 class _OnlySpark(Exception):
-    """Only Spark reads a table. The message is the reason."""
+    """Only Spark can read a table. The message is the reason."""
 
 
 def text_source(
@@ -218,7 +218,7 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
 
 
 def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
-    """Return how CSV is split, with the number of fields still unknown."""
+    """Return the CSV rules, with the number of fields still unknown."""
     delimiter = options.get("sep", options.get("delimiter", ","))
     quote, comment = options.get("quote", '"'), options.get("comment", "")
     for name, sign in (("delimiter", delimiter), ("quote", quote), ("comment", comment)):
@@ -318,7 +318,7 @@ def _shown_type(type_: str) -> str:
 def _file_reading(
     spec: TableSpec, file_format: str, options: Mapping[str, str], notation: Notation
 ) -> FileReading:
-    """Return what messages need to find a line; see `text.TextReading`."""
+    """Return the rules by which messages locate a line; see `text.TextReading`."""
     get = options.get
     fields = tuple((c.name, _shown_type(_spark_type(c))) for c in _stored_columns(spec))
     return FileReading(

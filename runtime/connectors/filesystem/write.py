@@ -58,9 +58,9 @@ from runtime.spec.table import TableSpec
 # Spark's marker that all files of a directory are complete
 _SUCCESS = "_SUCCESS"
 _TEXT_FORMATS = ("csv", "json")
-# Types of partition columns whose values have one form in names of directories
+# Types of partition columns whose values have a unique form in directory names
 _PARTITION_TYPES = frozenset("STRING TINYINT SMALLINT INT INTEGER BIGINT BOOLEAN DATE".split())
-# Options of the reader with no meaning or another one for the writer
+# Reader options that mean nothing or something else to the writer
 _READER_ONLY = frozenset(
     "mode basePath enforceSchema inferSchema maxNumLen maxStringLen mergeSchema "
     "pathGlobFilter".split()
@@ -165,7 +165,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
 
 
 def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return why rows that this process computes have to be written by Spark, or None."""
+    """Return why Spark has to write rows computed in this process, or None."""
     values = option_values(spec)
     file_format = format_of(values)
     if file_format not in ("parquet", *_TEXT_FORMATS):
@@ -295,7 +295,7 @@ def check_directory(path: str, spec: TableSpec, files: Files) -> None:
 
 
 def _can_swap(path: str, files: Files) -> bool:
-    """Whether the path is a directory that can be replaced by another one."""
+    """Return whether a path is a directory that another one can replace."""
     above = path.rpartition("/")[0]
     is_root = not above or above.endswith("/")
     return not is_root and files.is_directory(path)
@@ -372,6 +372,6 @@ def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
         with suppress(OSError):
             remove(files, new)
         raise
-    # the rows are published: leftovers of the old directory do no harm
+    # The rows are published, so leftovers of the old directory are harmless.
     with suppress(OSError):
         files.delete(old)

@@ -44,7 +44,7 @@ _ROW_GROUP_BYTES = 64 << 20
 # Bytes of rows that are turned into text at a time
 _TEXT_BYTES = 16 << 20
 _TIME_OPTIONS = dict.fromkeys(("timestampFormat", "timestampNTZFormat", "partitionOverwriteMode"))
-# Options with which this process writes text, and their only value if there is one
+# Options with which this process writes text, and their only supported value if there is one
 _CSV_OPTIONS: Mapping[str, str | None] = {
     **_TIME_OPTIONS,
     **dict.fromkeys(("sep", "delimiter", "header", "nullValue")),
@@ -193,7 +193,7 @@ class ProcessTextFiles:
 def text_files(
     rows: BatchRows, file_format: str, options: Mapping[str, str], partitions: Sequence[str]
 ) -> ProcessTextFiles | None:
-    """Return the writer of rows of this process as text, or None if Spark writes them.
+    """Return the writer of this process's rows as text, or None if Spark writes them.
 
     Args:
         rows: Rows to write.
@@ -208,7 +208,7 @@ def text_files(
 
 
 def text_form(spark: SparkSession, file_format: str, options: Mapping[str, str]) -> TextForm | str:
-    """Return how text is written, or the option for which Spark writes it.
+    """Return the rules for writing text, or the option that requires Spark.
 
     Args:
         spark: Session with the time zone.
@@ -353,7 +353,7 @@ def _stage(
             with _writing_errors():
                 writer.close()
         except _NotWritten as error:
-            # returned as data, because a retry of the task would fail likewise
+            # Return the error as data, because a retry of the task would fail in the same way.
             yield report(None, 0, error.errno)
             return
         yield report(name, n_rows, None)

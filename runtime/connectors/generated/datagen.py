@@ -80,7 +80,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the rows are unbounded: no number of rows is given, and no sequence ends."""
+    """Return whether the rows are unbounded: no number of rows is given, and no sequence ends."""
     values = option_values(spec)
     return "number-of-rows" not in values and not any(
         name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"

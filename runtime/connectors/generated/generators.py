@@ -124,7 +124,7 @@ def expression(field: Field, rows: GeneratedRows) -> str:
 
 
 def sequence_length(field: Field) -> int | None:
-    """Return the length of a sequence. None for random fields and sequences without fixed length.
+    """Return the length of a sequence. None for random fields and unbounded sequences.
 
     Raises:
         CatalogError: Start and end are missing, not numbers, or in the wrong order.

@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 
 class Client:
-    """A consumer or producer that records the errors of its brokers.
+    """Consumer or producer that records the errors of its brokers.
 
     Args:
         config: Configuration of librdkafka.
@@ -73,7 +73,7 @@ class Client:
         self._timeout_seconds = None if timeout_ms is None else int(timeout_ms) / 1_000
 
     def ask(self, question: Callable[[float], Answer]) -> Answer:
-        """Return the answer to a question, a function of a timeout that is retried if necessary.
+        """Return the answer to `question`, a function of a timeout, with retries.
 
         Raises:
             ExecutionError: No answer within the time limit.
@@ -119,7 +119,7 @@ class Client:
                 hint="check 'properties.security.protocol', 'properties.ssl.*', and the "
                 "user's permissions on the brokers",
             )
-        # the reason why no connection was made is more useful than the timeout
+        # The reason for a failed connection is more useful than the timeout.
         why = (
             self._errors.get(KafkaError._RESOLVE)
             or self._errors.get(KafkaError._TRANSPORT)

@@ -152,7 +152,7 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is unbounded, which is so unless `scan.bounded.mode` is set."""
+    """Return whether the table is unbounded, which is the default without `scan.bounded.mode`."""
     return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
 
 

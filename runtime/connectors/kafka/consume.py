@@ -33,7 +33,7 @@ _ONE_CALL = 1_000
 _CALL_SECONDS = 0.5
 _PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
-# Columns of a message: type, and value of a message; `at_ms` is its time in milliseconds
+# Columns of a message: type and function of the message; `at_ms` is its time in milliseconds
 _VALUES: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
     "key": (pa.binary(), lambda m: m.key()),
     "value": (pa.binary(), lambda m: m.value()),
@@ -86,7 +86,7 @@ class ConsumedMessages:
 
 
 class _Buffer:
-    """Consumed messages of a range that were not returned yet."""
+    """Consumed messages of a range that have not been returned yet."""
 
     def __init__(self, reading: Reading, source: Range) -> None:
         self._source = source
@@ -111,7 +111,7 @@ class _Buffer:
         self._offsets.append([message.offset() for message in messages] if has_gaps else between)
 
     def take(self, *, all_of_it: bool = False) -> Iterator[ConsumedMessages]:
-        """Yield the buffered messages if they fill a record batch, or all of them on request."""
+        """Yield the buffered messages if they fill a record batch, or always if `all_of_it`."""
         is_enough = len(self._rows) >= _BATCH_MESSAGES or self._n_bytes >= _BATCH_BYTES
         if self._rows and (is_enough or all_of_it):
             messages = ConsumedMessages(self._source, self._rows, self._offsets or None)
