@@ -220,7 +220,7 @@ POSTGRES: Options = {
         "attempts to write a micro-batch again while the database is away; default 3", integer(0)
     ),
     # Flink's options for its driver, buffers and caches. Here a micro-batch is one transaction, and
-    # a stream that is joined with the table reads it anew in each micro-batch.
+    # a stream that is joined with the table reads it again in each micro-batch.
     **{
         f"lookup.{name}": without_effect()
         for name in (

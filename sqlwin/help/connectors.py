@@ -69,7 +69,7 @@ STREAM_OPTIONS_HELP = (
     ),
     OptionHelp(
         LOOKUP_CACHE,
-        "cache of a bounded table that is joined to a stream; each micro-batch reads it anew",
+        "cache of a bounded table that is joined to a stream; each micro-batch reads it again",
         ("NONE",),
     ),
 )
