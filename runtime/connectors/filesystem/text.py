@@ -150,6 +150,7 @@ class TextReading:
         """Return the records, with an error for a broken one."""
         if not self.checks_records:
             return dataframe
+        _check_before_filters(dataframe.sparkSession, self.format)
         # Spark would not read records for the check column alone
         first = dataframe[quote_name(dataframe.columns[0])]
         message = F.concat(
@@ -294,6 +295,17 @@ def allow_encoding(spark: SparkSession, options: Mapping[str, str]) -> None:
     name = options.get("encoding", options.get("charset", ""))
     if name and name.lower() not in _SPARKS_ENCODINGS:
         spark.conf.set(_ALL_ENCODINGS, "true")
+
+
+def _check_before_filters(spark: SparkSession, file_format: str) -> None:
+    """Let Spark's reader of CSV or JSON return each record, before a query filters them.
+
+    The reader applies filters while it parses, and drops a broken record whose first fields do
+    not pass them. The setting is read when a plan runs, so it stays set for the session. It
+    changes the speed of other queries over text files, never their rows.
+    """
+    if file_format in ("csv", "json"):
+        spark.conf.set(f"spark.sql.{file_format}.filterPushdown.enabled", "false")
 
 
 _ALL_ENCODINGS = "spark.sql.legacy.javaCharsets"
