@@ -413,7 +413,7 @@ class WindowDeduplicate(UnaryNode):
 
 @dataclass(frozen=True)
 class GapFill(UnaryNode):
-    """The input's rows, and a row for every window that a key has no row for.
+    """The input's rows, with a row added for every window of a key without rows.
 
     Attributes:
         filling: Columns, windows and values.

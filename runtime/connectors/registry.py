@@ -503,7 +503,7 @@ def _without_stream_options(spec: TableSpec) -> TableSpec:
             spec,
             LOOKUP_CACHE,
             cache,
-            "it must be NONE: a bounded table that is joined to a stream is read anew in each "
+            "it must be NONE: a bounded table that is joined to a stream is read again in each "
             "micro-batch",
         )
     if connector_of(spec).stream is None:

@@ -98,9 +98,9 @@ def duplicate_key(spec: TableSpec, key: str, batch: int | None) -> ExecutionErro
     order = "" if batch is None else ", or order the rows: ORDER BY window_end"
     return ExecutionError(
         f"table `{spec.name}`: several rows of {where} have the PRIMARY KEY ({names}) = ({shown}), "
-        "and no order says which one counts",
+        "and no order determines which one is kept",
         subjects=(spec.name,),
-        hint=f"add the columns that tell them apart, such as window_end, to the PRIMARY KEY{order}",
+        hint=f"add columns that distinguish them, such as window_end, to the PRIMARY KEY{order}",
     )
 
 

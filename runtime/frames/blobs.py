@@ -106,7 +106,7 @@ def map_in_arrow(
 
 
 def number_columns(rows: DataFrame) -> DataFrame:
-    """Rename columns to `_0`, `_1` and so on, for names that SQL cannot tell apart."""
+    """Rename columns to `_0`, `_1` and so on, for names that SQL cannot distinguish."""
     return rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
 
 

@@ -217,7 +217,8 @@ POSTGRES: Options = {
     "scan.fetch-size": without_effect(integer(0)),
     "scan.auto-commit": without_effect(),
     "sink.max-retries": Option(
-        "attempts to write a micro-batch again while the database is away; default 3", integer(0)
+        "attempts to write a micro-batch again while the database is unavailable; default 3",
+        integer(0),
     ),
     # Flink's options for its driver, buffers and caches. Here a micro-batch is one transaction, and
     # a stream that is joined with the table reads it again in each micro-batch.

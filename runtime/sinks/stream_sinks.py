@@ -118,7 +118,7 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
 def check_update_key(
     spec: TableSpec, identity: Sequence[IdentityColumn], names: Sequence[str]
 ) -> None:
-    """Check that the PRIMARY KEY of a table tells apart the rows that a stream updates.
+    """Check that the PRIMARY KEY of a table distinguishes the rows that a stream updates.
 
     Args:
         spec: Table that is updated by key.
@@ -133,8 +133,8 @@ def check_update_key(
         targets = [names[place] for place in column.positions if place < len(names)]
         if not any(name.lower() in key for name in targets):
             raise AnalysisError(
-                f"PRIMARY KEY ({', '.join(spec.primary_key)}) of `{spec.name}` does not tell apart "
-                f"the rows that this query updates, because it lacks `{column.name}`",
+                f"PRIMARY KEY ({', '.join(spec.primary_key)}) of `{spec.name}` does not "
+                f"distinguish the rows that this query updates, because it lacks `{column.name}`",
                 subjects=(spec.name, column.name),
                 hint=f"add `{targets[0] if targets else column.name}` to the PRIMARY KEY"
                 + ("" if targets else " and to the columns of the query"),

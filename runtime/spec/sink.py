@@ -36,7 +36,7 @@ class SinkMode(StrEnum):
 
 @dataclass(frozen=True)
 class IdentityColumn:
-    """Column that tells apart the rows that a stream updates.
+    """Column that distinguishes the rows that a stream updates.
 
     Attributes:
         name: Name of the grouping key or window column.

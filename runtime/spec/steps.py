@@ -70,7 +70,7 @@ Filler: TypeAlias = FillConstant | FillLocf | FillLinear
 
 @dataclass(frozen=True)
 class GapFilling:
-    """Adds a row for every window that a key has no row for. Rows that exist are unchanged.
+    """Adds a row for every window of a key without rows. Rows that exist are unchanged.
 
     Windows are added from the first to the last window of a key, or up to the bounds. A row whose
     window end is NULL only declares its key and is removed.
@@ -105,7 +105,7 @@ class GapFilling:
 
 @dataclass(frozen=True)
 class GapFillStep(Step):
-    """The input's rows, and a row for every window that a key has no row for."""
+    """The input's rows, with a row added for every window of a key without rows."""
 
     input: Step
     filling: GapFilling

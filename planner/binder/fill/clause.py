@@ -128,14 +128,15 @@ class _FilledBlock:
         select, group = self.select, self.select.args["group"]
         if has_groupings(group) or group.args.get("totals"):
             raise self._error(
-                "FILL does not go with grouping sets, CUBE or ROLLUP: their rows have other keys",
-                hint="fill each grouping in a SELECT of its own, and combine them with UNION ALL",
+                "FILL cannot be combined with grouping sets, CUBE or ROLLUP, whose rows have "
+                "other keys",
+                hint="fill each grouping in a separate SELECT, and combine them with UNION ALL",
             )
         for key, text in (("qualify", "QUALIFY"), ("distinct", "SELECT DISTINCT")):
             if select.args.get(key):
                 raise self._error(
-                    f"FILL does not go with {text} in one SELECT",
-                    hint=f"use {text} in a query around it: SELECT ... FROM (SELECT ... FILL ...)",
+                    f"FILL cannot be combined with {text} in one SELECT",
+                    hint=f"use {text} in an outer query: SELECT ... FROM (SELECT ... FILL ...)",
                 )
         for item in select.expressions:
             if item.find(exp.Window):
@@ -144,7 +145,7 @@ class _FilledBlock:
                     "a function with OVER would be computed before FILL adds windows",
                     item,
                     self.clause,
-                    hint="use it in a query around it: SELECT ..., LAG(n) OVER (...) FROM (SELECT "
+                    hint="use it in an outer query: SELECT ..., LAG(n) OVER (...) FROM (SELECT "
                     "... FILL ...)",
                 )
 
@@ -158,7 +159,7 @@ class _FilledBlock:
             inner, attached = self._inner(keys, has_end=True)
         if isinstance(attached.spec, SessionWindow):
             raise self._error(
-                "FILL does not go with SESSION: a session ends where rows are missing",
+                "FILL cannot be combined with SESSION: a session ends where rows are missing",
                 hint="use TUMBLE, HOP or CUMULATE",
             )
         names = [c.name for c in inner.schema]

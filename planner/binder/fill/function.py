@@ -201,7 +201,7 @@ def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql:
     if isinstance(window, SessionWindow):
         raise error_at(
             sql,
-            "GAP_FILL does not go with SESSION: a session ends where rows are missing",
+            "GAP_FILL cannot be combined with SESSION: a session ends where rows are missing",
             function.args["timecol"],
             hint="use TUMBLE, HOP or CUMULATE",
         )
@@ -214,7 +214,7 @@ def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql:
     text = render_months(months) if months else render_duration(us)
     raise error_at(
         sql,
-        f"the rows are in windows every {text}, which the step of GAP_FILL must be",
+        f"the step of GAP_FILL must be {text}, the distance between the windows of the rows",
         function.args["step"],
         function.this,
     )

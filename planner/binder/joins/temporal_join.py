@@ -121,7 +121,7 @@ def _read_versions(
         raise error_at(
             sql,
             f"{_CLAUSE} of a stream is not supported: all versions of `{table.name}` would be "
-            "kept for ever",
+            "kept forever",
             time,
             hint="join a bounded table of its rows; or join both streams within an interval: "
             f"{to_sql(time)} BETWEEN {name}.{of} AND {name}.{of} + INTERVAL '1' HOUR",

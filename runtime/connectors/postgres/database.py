@@ -197,7 +197,7 @@ def translate_error(spec: TableSpec, error: Any) -> SqlwinError:
         return DatabaseAwayError(
             f"{table}: the database cannot be reached: {message}",
             subjects=(spec.name,),
-            hint="check the option 'url', and that the server runs",
+            hint="check the option 'url', and that the server is running",
         )
     return _statement_error(spec, state, message, diagnostics)
 

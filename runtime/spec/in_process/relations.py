@@ -307,7 +307,7 @@ class RepeatedRows(Rows):
 
 @dataclass(frozen=True)
 class FilledRows(Rows):
-    """Rows, and a row for every window that a key has no row for.
+    """Rows, with a row added for every window of a key without rows.
 
     Attributes:
         input: Relation.
