@@ -33,7 +33,7 @@ _MAPPINGS = (dict, Mapping)
 
 
 class MalformedRecordError(ValueError):
-    """JSON that does not have the fields or the types of its dataclass. One line.
+    """JSON without the fields or types of its dataclass, described in one line.
 
     Args:
         problem: Description, such as `expected an object, not 1`.
@@ -70,7 +70,7 @@ def to_json(record: object) -> Any:
 
 
 def from_json(type_: type[T], value: object) -> T:
-    """Return the dataclass that `to_json` was given.
+    """Return the dataclass for the result of `to_json`.
 
     Raises:
         MalformedRecordError: A field is unknown, missing or of another type.
@@ -81,7 +81,7 @@ def from_json(type_: type[T], value: object) -> T:
 
 
 def round_trip(record: T) -> T:
-    """Return a dataclass as it would be read from its JSON, to compare it with such a one."""
+    """Return a dataclass as read back from its JSON, for comparison with such a dataclass."""
     return from_json(type(record), json.loads(json.dumps(to_json(record))))
 
 
@@ -102,7 +102,8 @@ def from_text(type_: type[T], text: str, version: int | None = None) -> T:
 
     Raises:
         OtherVersionError: The text is of another version.
-        MalformedRecordError: It is no JSON, or a field is unknown, missing or of another type.
+        MalformedRecordError: The text is not JSON, or a field is unknown, missing or of another
+            type.
     """
     try:
         content = json.loads(text)

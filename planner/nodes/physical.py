@@ -84,7 +84,7 @@ class SliceScan(LocalWindowAggregate):
 
 @dataclass(frozen=True)
 class Exchange(UnaryNode):
-    """Sends partials to the task that owns their key. Empty `keys` means one task.
+    """Exchange of partials to the task that owns their key. Empty `keys` means one task.
 
     `partitions` tasks process `buckets` buckets of keys, one after another. None leaves the number
     to the runtime.
@@ -97,7 +97,7 @@ class Exchange(UnaryNode):
 
 @dataclass(frozen=True)
 class SharedExchange(UnaryNode):
-    """Sends partials that several window aggregates read to the task that owns their key.
+    """Exchange of partials that several window aggregates read.
 
     A node with several parents, within a plan or across the plans of a statement set. `number`
     identifies it in a statement. `accumulators` say how partials are rolled up to wider slices,
@@ -127,7 +127,7 @@ class SharedSlices(UnaryNode):
 
 @dataclass(frozen=True)
 class GlobalWindowAggregate(UnaryNode):
-    """Merges the partials of slices into windows.
+    """Merge of the partials of slices into windows.
 
     With `filling`, on a stream, the input are windows, and windows without rows are added. `fill`
     describes their values, as in FILL.

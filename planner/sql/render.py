@@ -66,7 +66,7 @@ def _as_written(generator: Any, node: exp.Expr) -> str:
 
 
 class SparkSqlGenerator(SparkGenerator):
-    """Renders trees of `sqlwin.parser.parser.SqlWinQueries` as Spark 4 SQL."""
+    """Generator that renders trees of `sqlwin.parser.parser.SqlWinQueries` as Spark 4 SQL."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
     # Do not hoist CTEs: the same name may refer to different queries inside and outside.

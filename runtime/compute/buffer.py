@@ -259,7 +259,7 @@ class _Run:
 
 
 class _CostControl:
-    """Decides whether to attempt a reduction, from the effect of the last one."""
+    """Rule that decides whether to attempt a reduction, from the effect of the last one."""
 
     def __init__(self) -> None:
         self._skips = 0

@@ -171,7 +171,7 @@ def same_type(left: DataType, right: DataType) -> bool:
 
 
 def is_widening(actual: DataType, declared: DataType) -> bool:
-    """Whether every value of `actual` is also a value of `wanted`, unchanged."""
+    """Return whether every value of `actual` is also a value of `wanted`, unchanged."""
     if isinstance(actual, _INTEGERS) and isinstance(declared, _INTEGERS):
         return _INTEGERS.index(type(actual)) <= _INTEGERS.index(type(declared))
     match actual, declared:

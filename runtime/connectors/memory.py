@@ -46,7 +46,7 @@ class MemoryRows:
             self._tables = (table,) if overwrite else (*self._tables, table)
 
     def add_batch(self, table: pa.Table, writer: str, batch: int) -> bool:
-        """Add the rows of a micro-batch. False if they were already added."""
+        """Add the rows of a micro-batch. Return False if they were added before."""
         with self._lock:
             if self._batches.get(writer, -1) >= batch:
                 return False

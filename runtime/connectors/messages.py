@@ -66,7 +66,7 @@ def decode_fields(
         parsed = F.from_csv(text, _ddl(read), options)
     # Spark decodes an empty message as NULL
     name = f"_sqlwin_{len(messages.columns)}"
-    # a column of its own, so that a message is parsed once for all its fields
+    # Use a separate column, so that a message is parsed once for all its fields.
     messages = messages.withColumn(name, parsed)
     parsed = F.col(name)
     is_whole = text.isNull() | (parsed.isNotNull() & parsed[_BROKEN].isNull())

@@ -114,7 +114,7 @@ _DATA_SOURCES = (
 
 
 def _replacement_for(connector: str) -> str | None:
-    """Return what to use instead of a Flink connector, or None if it is not known."""
+    """Return the replacement for a Flink connector, or None if it is unknown."""
     if connector.endswith("-cdc"):
         return (
             "write the changes to a topic with Debezium, and read them with 'connector' = 'kafka'"
@@ -145,7 +145,7 @@ def connector_of(spec: TableSpec) -> Connector:
 
 
 def brings_columns(spec: TableSpec) -> bool:
-    """Whether a table itself defines its columns, as lake tables do."""
+    """Return whether a table itself defines its columns, as lake tables do."""
     return connector_of(spec).brings_columns
 
 
@@ -155,7 +155,7 @@ def scan_of(
     columns: Sequence[Column],
     filters: Sequence[Expression] = (),
 ) -> ScanSource | SplitTable | str:
-    """Return what tasks read of a table in batch without Spark, or the reason why they cannot.
+    """Return a table's batch scan for tasks to read without Spark, or the reason why they cannot.
 
     Args:
         spark: Session, whose settings matter.
@@ -181,7 +181,7 @@ def text_of(
 
 
 def is_read_here(spec: TableSpec) -> bool:
-    """Whether this process can read a table without Spark; files have roads of their own."""
+    """Return whether this process can read a table without Spark; files are handled separately."""
     return connector_of(spec).read_here is not None
 
 
@@ -199,7 +199,7 @@ def read_here(source: SplitTable) -> Iterator[pa.RecordBatch]:
 def stream_scan_of(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
 ) -> SplitTable | str:
-    """Return what tasks read of a stream without Spark, or why they cannot; see `scan_of`."""
+    """Return a stream's scan for tasks to read without Spark, or why they cannot; see `scan_of`."""
     scan = connector_of(spec).stream_scan
     if scan is None:
         return f"Spark reads streams of connector '{spec.connector}'"
@@ -207,14 +207,14 @@ def stream_scan_of(
 
 
 def split_source(spark: SparkSession, spec: TableSpec) -> SplitSource:
-    """Return how tasks read a table split by split. The connector must support it."""
+    """Return the splits of a table for tasks. The connector must support it."""
     splits = connector_of(spec).splits
     assert splits is not None, "stream_scan_of() has accepted the table"
     return splits(spark, spec)
 
 
 def message_source(spark: SparkSession, spec: TableSpec) -> MessageSource:
-    """Return how tasks read a table of messages. The connector must support it."""
+    """Return the message source of a table for tasks. The connector must support it."""
     return cast(MessageSource, split_source(spark, spec))
 
 
@@ -285,7 +285,7 @@ def open_storage(spec: TableSpec) -> tuple[TableSpec, object]:
 
 
 def knows_types(spec: TableSpec) -> bool:
-    """Whether the declared types are known without asking Java."""
+    """Return whether the declared types are known without asking Java."""
     return all(map(is_known_type, spec.physical_columns))
 
 
@@ -296,7 +296,7 @@ def idle_options(spec: TableSpec) -> tuple[str, ...]:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is unbounded, unless the run is set to batch."""
+    """Return whether the table is unbounded, unless the run is set to batch."""
     return connector_of(spec).is_unbounded(spec)
 
 
@@ -311,12 +311,12 @@ def split_sql(spec: TableSpec) -> str | None:
 
 
 def has_splits(spec: TableSpec) -> bool:
-    """Whether tasks that read a table themselves know the split number of a row."""
+    """Return whether tasks that read a table themselves know the split number of a row."""
     return connector_of(spec).has_splits(spec)
 
 
 def streams_bounded(spec: TableSpec) -> bool:
-    """Whether the table is bounded and can be read as a stream that ends."""
+    """Return whether the table is bounded and can be read as a stream that ends."""
     return connector_of(spec).streams_bounded and not is_unbounded(spec)
 
 
@@ -424,7 +424,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
 
 
 def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return why rows that this process computes have to be written by Spark, or None."""
+    """Return why Spark has to write rows computed in this process, or None."""
     needs_spark = connector_of(spec).needs_spark
     if needs_spark is None:
         return f"Spark writes tables of connector '{spec.connector}'"
@@ -432,19 +432,19 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
 
 
 def note_on(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return a note about a table that a query reads, None without one."""
+    """Return a note about a table that a query reads, or None."""
     return connector_of(spec).note(spark, spec)
 
 
 def takes_as_is(schema: StructType, spec: TableSpec) -> bool:
-    """Whether a table takes rows without casts: they have the declared names and types."""
+    """Return whether a table takes rows without casts: they have the declared names and types."""
     from runtime.connectors.writing import is_declared
 
     return is_declared(schema, spec)
 
 
 def has_sink(spec: TableSpec) -> bool:
-    """Whether the micro-batches of a stream can be written one by one, not only by Spark."""
+    """Return whether the micro-batches of a stream can be written one by one, not only by Spark."""
     return connector_of(spec).open_sink is not None
 
 
@@ -470,7 +470,7 @@ def sink_mode(spec: TableSpec) -> SinkMode:
 
 
 def updated_by_key(spec: TableSpec) -> bool:
-    """Whether the rows of a stream replace those with the same PRIMARY KEY in a table."""
+    """Return whether the rows of a stream replace those with the same PRIMARY KEY in a table."""
     return sink_mode(spec) is SinkMode.UPSERT and bool(spec.primary_key)
 
 

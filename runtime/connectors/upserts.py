@@ -1,8 +1,8 @@
 """Changes of rows, folded to one upsert or delete per key.
 
-A stream that updates its results emits changes: `+I` and `+U` bring a row, `-U` and `-D` take back
-one that was emitted before. Per micro-batch and key, the row that was brought counts. If rows were
-only taken back, the row of the key is deleted.
+A stream that updates its results emits changes: `+I` and `+U` add a row, `-U` and `-D` retract one
+that was emitted before. Per micro-batch and key, the added row is kept. If rows were only
+retracted, the key's row is deleted.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def fold_changes(
     """Return the upserts and deletes of a micro-batch.
 
     Args:
-        changes: Rows of the table, with ROW_KIND if rows may be taken back. Names are unique.
+        changes: Rows of the table, with ROW_KIND if rows may be retracted. Names are unique.
         spec: Table with a PRIMARY KEY.
         batch: Number of the micro-batch, for messages. None outside a stream.
-        is_ordered: Whether the last of several rows with the same key counts.
+        is_ordered: Whether the last of several rows with the same key is kept.
 
     Raises:
         ExecutionError: A key is NULL, or several rows have the same key and no order.
@@ -73,7 +73,7 @@ def refuse_null_keys(rows: pa.Table, key: Sequence[str], spec: TableSpec) -> Non
     """Check that no column of a key is NULL.
 
     Raises:
-        ExecutionError: One is.
+        ExecutionError: A column of a key is NULL.
     """
     for name in key:
         if rows[name].null_count:

@@ -1,4 +1,4 @@
-"""Code that connectors share for writing rows."""
+"""Shared code of connectors for writing rows."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequen
     """Check that a table has columns other than its partition columns.
 
     Raises:
-        CatalogError: It does not.
+        CatalogError: All columns are partition columns.
     """
     if partitions and len(partitions) == len(columns):
         raise CatalogError(
@@ -96,7 +96,7 @@ def check_partitions(spec: TableSpec, partitions: Sequence[str], columns: Sequen
 def is_declared(
     schema: StructType, spec: TableSpec, types: Sequence[DataType] | None = None
 ) -> bool:
-    """Whether columns have the names and types declared in `spec`, if there are any.
+    """Return whether columns have the names and types declared in `spec`, if there are any.
 
     Args:
         schema: Schema of the columns.

@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.spec.expressions import RankOrder
 
-# NaN is equal to itself
+# NaN equals itself
 _NAN = "NaN"
 
 

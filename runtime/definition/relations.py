@@ -28,7 +28,7 @@ from runtime.spec.in_process.relations import (
 )
 from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
-# Rows that are copied into windows, and pairs of a join: more take minutes
+# Maximum rows copied into windows and pairs of a join; more take minutes
 _MOST_ROWS = 200_000
 _INPUT = "$input"
 _BOUND = pa.timestamp("us")
@@ -188,7 +188,7 @@ def _ranks(below: DefinedRows, of: RankedRows, ties: list[str]) -> DefinedRows:
 
 
 def _join(left: DefinedRows, right: DefinedRows, of: JoinedRows) -> DefinedRows:
-    """Return the pairs of rows that match, and rows without a match where the join has them."""
+    """Return the pairs of rows that match, and the unmatched rows that the join keeps."""
     left_keys = left.columns([name for name, _ in of.keys])
     right_keys = right.columns([name for _, name in of.keys])
     pairs = [
@@ -269,7 +269,7 @@ def _from_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> Defin
 
 
 def _storage(type_: pa.DataType) -> pa.DataType:
-    """Return the type whose values Python has: times as integers, because years end at 9999."""
+    """Return the type of a column's Python values. Times are integers, as years may pass 9999."""
     if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
         return pa.int64()
     return pa.int32() if pa.types.is_date32(type_) else type_

@@ -19,7 +19,7 @@ from runtime.spec.windows import (
     Tumble,
 )
 
-# Start and end of a window in microseconds since 1970 on the wall clock
+# Start and end of a window, in microseconds since 1970 on the wall clock
 Bounds = tuple[int, int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,7 +47,7 @@ def _candidates(window: AlignedWindow, time_us: int) -> Iterator[Bounds]:
             number = (time_us - offset) // size
             yield number * size + offset, (number + 1) * size + offset
         case Hop(slide, size, offset):
-            # the last window that begins at or before the time, and those before it
+            # The last window that begins at or before the time, and the windows before it.
             number = (time_us - offset) // slide
             for k in range(number, number - -(-size // slide) - 1, -1):
                 yield k * slide + offset, k * slide + offset + size

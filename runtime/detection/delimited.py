@@ -57,7 +57,7 @@ def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> Deli
     """Detect the columns and options of files of delimited text.
 
     Args:
-        samples: Samples of the files. The first one decides about dialect and header.
+        samples: Samples of the files. The first one determines dialect and header.
         declared: Declared options under Spark's names (`sep`, `quote`, `escape`, `header`,
             `nullValue`, `comment`), and `decimal`, `thousands`, `nulls`, `symbols`, `skip`,
             `below`, `repeats`.

@@ -1,6 +1,6 @@
 """Detect the table in the files at a path: everything that CREATE TABLE would declare.
 
-Modules for texts are imported when a file is one: a query over Parquet needs none of them.
+Modules for text are imported when a file is text, because a query over Parquet needs none of them.
 """
 
 from __future__ import annotations

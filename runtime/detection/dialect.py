@@ -96,7 +96,7 @@ def find_dialect(
 
 
 def _opens_fields(text: str, quote: str) -> bool:
-    """Whether a character occurs at the edges of fields and so may be a quote."""
+    """Return whether a character occurs at the edges of fields and so may be a quote."""
     return any(f"{d}{quote}" in text and f"{quote}{d}" in text for d in DELIMITERS)
 
 

@@ -35,7 +35,7 @@ class Head:
 
 
 def has_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line is a header: its fields differ in kind from those below."""
+    """Return whether the first line is a header: its fields differ in kind from those below."""
     cells = [cell.strip() for cell in first]
     if not _are_names(cells):
         return False
@@ -60,7 +60,7 @@ def _are_names(cells: Sequence[str]) -> bool:
 
 
 def _stands_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a plain name is above a column of numbers or times."""
+    """Return whether a plain name is above a column of numbers or times."""
     for cell, values in zip(cells, zip(*rows, strict=False), strict=False):
         full = [value for value in values if value]
         if full and _NAME.fullmatch(cell) and all(map(_is_value, full)):
@@ -69,7 +69,7 @@ def _stands_above_values(cells: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def _is_value(text: str) -> bool:
-    """Whether a text is a time or a number, optionally with a unit or symbol."""
+    """Return whether a text is a time or a number, optionally with a unit or symbol."""
     return is_typed(text) or bool(affixes_of(text.strip()))
 
 
@@ -125,7 +125,7 @@ def _is_preamble(
     *,
     by_blank: bool,
 ) -> bool:
-    """Whether the lines above a line are not records.
+    """Return whether the lines above a line are not records.
 
     They have other numbers of fields or, with `by_blank`, a blank line follows them.
     """
@@ -158,7 +158,7 @@ def _n_single(
 
 
 def _is_units(row: Sequence[str], values: Sequence[Sequence[str]]) -> bool:
-    """Whether a row holds units or types: words above columns of numbers and times."""
+    """Return whether a row holds units or types: words above columns of numbers and times."""
     n_words = n_certain = 0
     for cell, column in zip(row, zip(*values, strict=False), strict=False):
         word = cell.strip()

@@ -1,4 +1,4 @@
-"""Parse JSON in Python, and find what exceeds the limits of Spark's reader."""
+"""Parsing of JSON in Python, and detection of text beyond the limits of Spark's reader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def excess_of(text: str) -> tuple[str, str] | None:
-    """Return what exceeds the limits of Spark's reader, and the option that allows it."""
+    """Return the limit of Spark's reader that a text exceeds, and the option that raises it."""
     depth = nesting_depth(text)
     if depth > MOST_LEVELS:
         return _too_deep(text), f"'json.maxNestingDepth' = '{depth}'"

@@ -45,7 +45,7 @@ class LineRules:
     pattern: str = ""
 
     def is_spark_enough(self) -> bool:
-        """Whether Spark's CSV reader alone can apply the rules."""
+        """Return whether Spark's CSV reader alone can apply the rules."""
         special = self.skip or self.skip_below or self.drops_repeated or self.pattern
         return not special and len(self.comment) <= 1
 

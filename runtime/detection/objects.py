@@ -211,7 +211,7 @@ def _column(
 
 
 def _spans_lines(sample: Sample) -> bool:
-    """Whether a text is not one object per line: an array, or an object that spans lines."""
+    """Return whether a text is not one object per line: an array, or an object that spans lines."""
     text = sample.text.lstrip()
     if not text or text[0] == "[":
         return bool(text)

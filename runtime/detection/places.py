@@ -1,4 +1,4 @@
-"""Find the line of a text file whose value does not fit the declared column.
+"""Location of the line in a text file whose value does not fit the declared column.
 
 Spark's readers do not count lines. An error in a task carries only the file and the value, so the
 driver searches that one file for the line.
@@ -81,7 +81,7 @@ class FileReading:
 
 
 def explain_message(message: str) -> tuple[str, str | None] | None:
-    """Return error text and hint for a task's message, or None for other kinds of messages."""
+    """Return error text and hint for a task's message, or None for messages of other kinds."""
     kind, *parts = message.split(BETWEEN)
     if kind not in (VALUE, RECORD) or len(parts) != 3:
         return None
@@ -121,7 +121,7 @@ def _misfit_error(
 
 
 def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
-    """Return the options that would read a value that does not fit its column."""
+    """Return the options with which a value that does not fit its column could be read."""
     name, is_csv = reading.column, reading.format == "csv"
     is_text = reading.format in ("csv", "text")
     is_word = not any(c.isdigit() for c in value)
@@ -227,7 +227,7 @@ def _object_error(
 
 
 def _is_of(value: Any, type_: str) -> bool:
-    """Whether Spark reads a JSON value as a type, as far as this module knows."""
+    """Return whether Spark reads a JSON value as a type, as far as this module knows."""
     match type_.partition("(")[0].partition("<")[0].upper():
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return isinstance(value, int) and not isinstance(value, bool)

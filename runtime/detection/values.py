@@ -152,7 +152,7 @@ def without_symbols(text: str, symbols: Sequence[str]) -> str:
 
 
 def is_typed(text: str) -> bool:
-    """Whether a text alone is recognizable as a number, a time, a boolean or NULL."""
+    """Return whether a text alone is recognizable as a number, a time, a boolean or NULL."""
     return (
         not text
         or text in NULL_WORDS
@@ -239,7 +239,7 @@ def _number(name: str, values: Sequence[str], habits: Habits) -> ValueKind | Non
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number in some notation."""
+    """Return whether a text is a number in some notation."""
     return bool(
         (text.isascii() and text.isdigit())
         or text in _DOUBLE_WORDS
@@ -284,7 +284,7 @@ def values_text(values: Sequence[str]) -> str:
 
 
 def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
-    """Return a text column's kind, with what keeps it from being numbers or times."""
+    """Return a text column's kind, with the values that keep it from being numbers or times."""
     others = [value for value in values if not (is_number(value) or time_format([value]))]
     affixes = {affix for value in others for affix in affixes_of(value)}
     if affixes and len(affixes) <= _MOST_SYMBOLS:

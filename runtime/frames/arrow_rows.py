@@ -1,7 +1,7 @@
 """Result rows of a query that Python workers hold as Arrow, before they enter the JVM.
 
-A consumer that runs in the same task saves up to three copies: into the JVM and, if it is Python
-too, out of the JVM and back in as bytes.
+A consumer in the same task saves up to three copies: into the JVM and, for Python consumers, out of
+the JVM and back in as bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class ArrowRows:
     """Rows produced by the last Python stage of a query.
 
     Attributes:
-        input: Returns Spark's input for the stage. If it gets a function, local-stage tasks use it
-            to emit windows whose rows they hold completely. With None they emit nothing.
+        input: Returns Spark's input for the stage. With a function, local-stage tasks use it to
+            emit windows whose rows they hold completely. With None they emit nothing.
         make: Turns the input of a task into batches of the schema.
         schema: Columns of the rows, possibly with duplicate names. Instants are in UTC.
         make_whole: Turns all partials of a window into rows within the local stage. None if no
@@ -137,7 +137,7 @@ class BatchRows:
         schema: Spark schema of the rows.
         make: Creates the DataFrame, which takes Spark some ten milliseconds.
         arrow: The same rows as Python workers hold them. None if Spark computes them.
-        here: The same rows as this process computes them. None if Spark does.
+        here: The same rows computed in this process. None if Spark computes them.
     """
 
     spark: SparkSession

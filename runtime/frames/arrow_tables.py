@@ -84,7 +84,7 @@ def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
         return column
     if not (_repeats_field_name(data_type) or _repeats_field_name(column.type)):
         return column.cast(data_type)
-    # Arrow casts the fields of a struct by name
+    # Arrow casts the fields of structs by name.
     return column.view(_number_fields(column.type)).cast(_number_fields(data_type)).view(data_type)
 
 

@@ -1,4 +1,4 @@
-"""Local properties of Spark jobs with which the driver informs the tasks of a micro-batch."""
+"""Local properties of Spark jobs, by which the driver informs the tasks of a micro-batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 
 def batch_number() -> int | None:
-    """Return the number of the micro-batch of this task. None outside of Spark's streams."""
+    """Return the number of this task's micro-batch, or None outside of Spark's streams."""
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(_OF_MICRO_BATCH[1])
     return int(number) if number else None
@@ -30,7 +30,7 @@ def hold_watermarks(context: SparkContext, is_held: bool) -> None:
 
 
 def watermarks_are_held() -> bool:
-    """Whether watermarks are held back in the micro-batch of this task."""
+    """Return whether watermarks are held back in the micro-batch of this task."""
     return bool(_property(_HELD))
 
 
@@ -40,13 +40,13 @@ def set_closed_until(context: SparkContext, closed_us: Mapping[int, int]) -> Non
     Args:
         context: Spark context.
         closed_us: End of the last closed window by operator number: windows ending at or before it
-            take no rows. For other operators any row may be late.
+            accept no rows. For other operators any row may be late.
     """
     _set(context, _CLOSED_UNTIL, list(closed_us.items()))
 
 
 def known_closed_us(operator: int) -> int | None:
-    """Return what `set_closed_until` set for an operator in this task's micro-batch, if it did."""
+    """Return an operator's value of `set_closed_until` in this task's micro-batch, or None."""
     closed_us: dict[int, int] = dict(_property(_CLOSED_UNTIL) or ())
     return closed_us.get(operator)
 
@@ -60,7 +60,7 @@ def current_watermark_us() -> int | None:
     """Return the watermark before the micro-batch of this task. None: none yet.
 
     Raises:
-        ExecutionError: It is not set, because sqlwin does not run the stream.
+        ExecutionError: The watermark is not set, because sqlwin does not run the stream.
     """
     value = _property(_WATERMARK)
     if value is None:

@@ -76,7 +76,7 @@ class Measured:
 
 
 class Meter:
-    """Measures the operators of one query.
+    """Measurement of the operators of one query.
 
     Args:
         spark: Embedded or cluster session. Spark Connect has no accumulators.
@@ -203,7 +203,7 @@ else:
 
 
 class LastWins(_RecordsParam):
-    """Merges reports of tasks. A retried task replaces its earlier report."""
+    """Merge of task reports, in which a retried task replaces its earlier report."""
 
     def zero(self, value: _Records) -> _Records:
         """Return an empty report."""

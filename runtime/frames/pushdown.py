@@ -73,7 +73,7 @@ def _protect_column(name: str, type_: DataType, only_floats: bool) -> Column:
 
 
 def _is_protected(type_: DataType, only_floats: bool) -> bool:
-    """Whether a column of the type, or a field in it, must be replaced."""
+    """Return whether a column of the type, or a field in it, must be replaced."""
     if isinstance(type_, StructType):
         return any(_is_protected(field.dataType, only_floats) for field in type_.fields)
     if isinstance(type_, _NOT_PUSHED):
@@ -95,5 +95,5 @@ def _protect(value: Column, type_: DataType, only_floats: bool) -> Column:
 
 
 def _has_distinct_names(type_: StructType) -> bool:
-    """Whether no two names differ only in case, which Spark could not resolve."""
+    """Return whether no two names differ only in case, which Spark could not resolve."""
     return len({name.lower() for name in type_.names}) == len(type_.names)

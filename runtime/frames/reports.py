@@ -21,12 +21,12 @@ READ_METRIC = "sqlwin.read."
 
 @dataclass(frozen=True)
 class SourceReport:
-    """What a source of Spark's did in a micro-batch.
+    """Progress of one of Spark's sources in a micro-batch.
 
     Attributes:
         description: Spark's description.
         n_rows: Number of rows, each time that the source is read.
-        has_moved: Whether its offset is another one after the micro-batch.
+        has_moved: Whether its offset changed in the micro-batch.
     """
 
     description: str
@@ -36,7 +36,7 @@ class SourceReport:
 
 @dataclass(frozen=True)
 class WindowReport:
-    """What a window operator reports at the end of a micro-batch. Times in microseconds.
+    """Report of a window operator at the end of a micro-batch. Times are in microseconds.
 
     Attributes:
         watermark_us: Watermark. None before the first row.

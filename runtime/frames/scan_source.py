@@ -22,7 +22,8 @@ from runtime.spec.table import Column
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Finds the files of a path, below some roots, for some columns, in a store or on this machine
+# Function that finds the files of a path, below some roots, for some columns, in a store or on this
+# machine
 Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
 
 # Settings that change how Spark reads Parquet files, with the values that the scan implements.

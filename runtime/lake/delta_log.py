@@ -45,7 +45,7 @@ def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[Partitio
 def partition_texts(
     names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
 ) -> dict[str, str | None]:
-    """Return the values of partition columns as a log stores them, by column name."""
+    """Return the values of partition columns as stored in a log, by column name."""
     return {
         name: partition_text(value, type_)
         for name, type_, value in zip(names, types, values, strict=True)
@@ -53,7 +53,7 @@ def partition_texts(
 
 
 def partition_text(value: PartitionValue, type_: str) -> str | None:
-    """Return a value as a log stores it, where NULL and the empty text are the same."""
+    """Return a value as stored in a log, where NULL and the empty text are the same."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""Write rows to Parquet files of a table in Spark tasks; a log later records which files count.
+"""Write rows to Parquet files of a table in Spark tasks; a log later records the committed files.
 
-File names are unique to each task attempt, so a retried task does no harm. Files of a failed job
-are removed.
+File names are unique to each task attempt, so a retried task is harmless. Files of a failed job are
+removed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from runtime.spec.scan import PartitionValue
 _ROW_GROUP_BYTES = 64 << 20
 # Types with statistics. Floats are missing because statistics ignore NaN and readers differ
 _RANGED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
-# Longer texts are not worth their space in a log
+# Maximum length of texts in statistics; longer ones are not worth their space in a log
 _MOST_BYTES = 32
 
 _NAME = re.compile(r"part-[0-9a-f]{32}-[0-9a-f]{12}\.parquet")
 
-# Returns the directory for partition values of a file, relative to the table's directory
+# Function that returns the directory of a file's partition values, relative to the table's
+# directory
 DirectoryOf = Callable[[Sequence[PartitionValue]], str]
 
 
@@ -129,7 +130,7 @@ def remove_files(directory: str, mark: str, store: Store | None = None) -> None:
 
 
 def is_unfinished(directory: str, log: str) -> bool:
-    """Whether all files below a directory come from jobs killed before their commit.
+    """Return whether all files below a directory come from jobs killed before their commit.
 
     Args:
         directory: Directory that the jobs wrote to.

@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class UnreadableError(Exception):
-    """The table or version uses something that sqlwin cannot read or write correctly.
+    """Error for a table or version with a feature that sqlwin cannot read or write correctly.
 
     Args:
         reason: The unsupported property of the table.

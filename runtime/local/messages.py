@@ -2,7 +2,8 @@
 
 A task reads its splits into Arrow. Rows that Arrow and Spark may decode differently are left to
 Spark, a record batch at a time: they leave the task along with its partials, Spark SQL decodes
-them, and a second pass aggregates them. Most tasks leave none, and their partials pass unchanged.
+them, and a second pass aggregates them. Most tasks leave no rows to Spark, and their partials pass
+unchanged.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def message_partials(
     portions: Sequence[tuple[str, ...]],
     counter: ScanCounter | None,
 ) -> tuple[Callable[[Cut], ArrowFunction], Callable[[list[str], Cut], ArrowFunction]]:
-    """Return what tasks of a batch query run in the first and in the second pass.
+    """Return the functions that tasks of a batch query run in the first and in the second pass.
 
     Args:
         step: What to evaluate.

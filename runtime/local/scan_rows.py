@@ -24,7 +24,7 @@ _TIMESTAMP = "$time"
 
 
 class ScanRows:
-    """Filters and evaluates the rows that a step reads, before they are aggregated.
+    """Filters and expressions over the rows that a step reads, before they are aggregated.
 
     Args:
         step: Step.

@@ -40,7 +40,7 @@ def exclusive_time_column(step: FileLocalStep) -> str | None:
 
 @dataclass(frozen=True)
 class SplitWindows:
-    """Handles the partials of a split once it has been read.
+    """Output of a split's partials once the split has been read.
 
     Attributes:
         step: Step of the partials.

@@ -33,9 +33,9 @@ from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Window, local_window
 
-# Converts a table of partials to output batches of the task
+# Function that converts a table of partials to output batches of the task
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
-# The same for all tables that remain at the end, given the slice ends that were sent before
+# The same for all remaining tables at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
 _MOST_DECIMAL_DIGITS = 38

@@ -175,7 +175,7 @@ def option_values(spec: TableSpec) -> dict[str, str]:
 
 
 def is_monitored(spec: TableSpec) -> bool:
-    """Whether new files or versions of a table are monitored, which makes it unbounded."""
+    """Return whether new files or versions of a table are monitored, which makes it unbounded."""
     return "source.monitor-interval" in option_values(spec)
 
 

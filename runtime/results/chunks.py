@@ -80,7 +80,7 @@ def _compression_stage(piece_bytes: int) -> Stage:
 
 
 def _part_starts(computed: DataFrame) -> tuple[list[int], int]:
-    """Return how many bytes are in front of each partition, and in all."""
+    """Return the number of bytes before each partition, and the total."""
     sizes = computed.select("part", "n_bytes").toArrow()
     totals: dict[int, int] = {}
     for part, n_bytes in zip(*(column.to_pylist() for column in sizes.columns), strict=True):

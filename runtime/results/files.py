@@ -36,7 +36,8 @@ from runtime.temporary import new_directory
 
 NAMES_DDL = "part int, name string"
 _NAMES = pa.schema([("part", pa.int32()), ("name", pa.string())])
-# Runs two stages on the rows in their tasks: the first per source of rows, the second per task
+# Function that runs two stages on rows in their tasks: the first per source of rows, the second per
+# task
 RunStages = Callable[[Stage, Stage], DataFrame]
 # (run number, partition) -> names of the partition's files
 _Names = dict[tuple[int, int], list[str]]
@@ -44,7 +45,7 @@ _Names = dict[tuple[int, int], list[str]]
 _Report = tuple[int, list[str]]
 # A consumer that keeps only its current batch refers to one file, and the next one is open
 _FILES_IN_MEMORY = 2
-# How often to check that the thread of the job is alive
+# Interval between checks that the job's thread is alive
 _CHECK_S = 1.0
 # Numbers of this process's files, and of this process's runs
 _file_numbers = count()

@@ -1,4 +1,4 @@
-"""Choose how the rows of a batch query reach this process."""
+"""Choice of the way by which the rows of a batch query reach this process."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ _Partitions = dict[str, tuple[tuple[str, str], ...]]
 
 
 class _OwnLayoutError(Exception):
-    """A directory layout that only Spark handles."""
+    """Error for a directory layout that only Spark handles."""
 
 
 def _below(

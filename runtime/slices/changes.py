@@ -126,14 +126,14 @@ def union_of(pairs: Iterable[tuple[int | None, int | None]]) -> Intervals:
 
 
 def overlaps(intervals: Intervals, first: int | None, last: int | None) -> bool:
-    """Whether any slice from `first` to `last` is in the intervals. False without bounds."""
+    """Return whether any slice from `first` to `last` is in the intervals. False without bounds."""
     if first is None or last is None:
         return False
     return any(low <= last and first <= high for low, high in intervals)
 
 
 def covers(intervals: Intervals, first: int, last: int) -> bool:
-    """Whether one interval contains all slices from `first` to `last`."""
+    """Return whether one interval contains all slices from `first` to `last`."""
     return any(low <= first and last <= high for low, high in intervals)
 
 

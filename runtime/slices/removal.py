@@ -38,7 +38,7 @@ def remove_slices(place: TablePlace) -> None:
 
 
 def is_half_removed(place: TablePlace) -> bool:
-    """Whether a removal at this place was started and not completed.
+    """Return whether a removal at this place was started and not completed.
 
     Raises:
         OSError: The store does not answer.

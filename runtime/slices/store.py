@@ -187,7 +187,7 @@ def stored_schema(form: LocalForm) -> StructType:
 
 
 def is_table(place: TablePlace, name: str = "") -> bool:
-    """Whether a Delta table exists at a place.
+    """Return whether a Delta table exists at a place.
 
     Args:
         place: Directory to check.
@@ -275,7 +275,7 @@ def _table_place(where: TablePlace | str) -> TablePlace:
 
 
 def _is_taken(place: TablePlace, name: str) -> bool:
-    """Whether a place holds anything except the rest of an interrupted removal."""
+    """Return whether a place holds anything except the rest of an interrupted removal."""
     if place.store is None:
         path = place.path
         return os.path.exists(path) and (not os.path.isdir(path) or bool(os.listdir(path)))

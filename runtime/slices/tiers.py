@@ -37,7 +37,7 @@ class TierRules:
     retention_us: int | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is any rule."""
+        """Return whether there is any rule."""
         return bool(self.widths) or self.retention_us is not None
 
 
@@ -75,7 +75,7 @@ def due_tiers(
 
 
 def is_touched(first_us: int, last_us: int, before: Reached, after: Reached) -> bool:
-    """Whether any slice between two ends is merged or dropped between two states."""
+    """Return whether any slice between two ends is merged or dropped between two states."""
     if after.since_us is not None and first_us <= after.since_us:
         return True
     until_us = {tier.width_us: tier.until_us for tier in before.tiers}

@@ -221,7 +221,7 @@ def other_hosts(hosts: Iterable[str]) -> list[str]:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Whether a host name or address belongs to this machine, which can then bind to it."""
+    """Return whether a host name or address belongs to this machine, which can then bind to it."""
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM)
     except OSError:

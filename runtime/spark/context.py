@@ -23,7 +23,7 @@ def active_context() -> SparkContext | None:
 
 
 def has_java() -> bool:
-    """Whether this process is connected to a JVM."""
+    """Return whether this process is connected to a JVM."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark import SparkContext

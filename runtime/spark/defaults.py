@@ -46,7 +46,7 @@ _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 
 
 def is_local_master(master: str) -> bool:
-    """Whether a master URL means that tasks run in the driver."""
+    """Return whether a master URL means that tasks run in the driver."""
     return _LOCAL_MASTER.fullmatch(master) is not None
 
 

@@ -186,7 +186,7 @@ def translate_spark_errors(to: Callable[[Exception], SqlwinError] = translate) -
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether an error may result only from a cancellation.
+    """Return whether an error may result only from a cancellation.
 
     The answer is meaningful only after a cancellation: some file systems report a timeout as an
     interruption.
@@ -338,7 +338,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
 
 
 def _is_bare_await(chain: Sequence[Failure]) -> bool:
-    """Whether an error only says that waiting for a result failed.
+    """Return whether an error only says that waiting for a result failed.
 
     An OutOfMemoryError ends the thread that should have given the result, and is in Spark's log
     only. Other errors are causes in the chain.

@@ -143,7 +143,7 @@ def writable_files_at(spark: SparkSession, path: str) -> Files:
 
 
 def spark_reads(spark: SparkSession, path: str) -> bool:
-    """Whether Spark's own readers and writers have a file system for a resolved path.
+    """Return whether Spark's own readers and writers have a file system for a resolved path.
 
     Object stores need packages that PySpark does not include.
     """
@@ -229,17 +229,17 @@ class HadoopFiles:
         self._systems: dict[str, Any] = {}
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory exists."""
+        """Return whether a file or directory exists."""
         with _os_errors(path):
             return self._exists(path) or self._recover(path)
 
     def is_file(self, path: str) -> bool:
-        """Whether the path is a file."""
+        """Return whether the path is a file."""
         with _os_errors(path):
             return self._exists(path) and bool(self._status(path).isFile())
 
     def is_directory(self, path: str) -> bool:
-        """Whether the path is a directory."""
+        """Return whether the path is a directory."""
         with _os_errors(path):
             return self._exists(path) and bool(self._status(path).isDirectory())
 

@@ -240,7 +240,7 @@ def _remote_of_environment() -> str | None:
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit has started this process and Java."""
+    """Return whether spark-submit has started this process and Java."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -328,12 +328,12 @@ def build(settings: Mapping[str, str]) -> SparkSession:
 
 
 def is_local_mode(spark: SparkSession) -> bool:
-    """Whether the tasks of `spark` run on this machine, in its driver."""
+    """Return whether the tasks of `spark` run on this machine, in its driver."""
     return not is_remote(spark) and is_local_master(str(spark.sparkContext.master))
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether `spark` is a Spark Connect session, which has no SparkContext."""
+    """Return whether `spark` is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

@@ -78,7 +78,7 @@ _OVER = ("done", "failed", "skipped")
 
 
 class TaggedJobs:
-    """Finds the jobs with a tag and the progress of their stages.
+    """Finder of the jobs with a tag and of their stages' progress.
 
     Spark returns its records as JSON, as in its REST API, with one call for each job and each
     unfinished stage.

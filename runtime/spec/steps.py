@@ -70,7 +70,7 @@ Filler: TypeAlias = FillConstant | FillLocf | FillLinear
 
 @dataclass(frozen=True)
 class GapFilling:
-    """Adds a row for every window of a key without rows. Rows that exist are unchanged.
+    """Step that adds a row for every window of a key without rows. Existing rows are unchanged.
 
     Windows are added from the first to the last window of a key, or up to the bounds. A row whose
     window end is NULL only declares its key and is removed.

@@ -28,7 +28,7 @@ _BLOBS = StructType([StructField("blob", BinaryType())])
 
 
 class WindowProcessor(StatefulProcessor):
-    """Runs the operator of each key group on state in Spark.
+    """Processor that runs the operator of each key group on state in Spark.
 
     Args:
         spec: Spec of the tasks.

@@ -70,7 +70,7 @@ _OfTask = tuple[Sequence[Progress], int | None]
 
 
 class KeyGroupTask:
-    """Runs the operator of each key group of one task, in one micro-batch.
+    """Run of the operators of one task's key groups in one micro-batch.
 
     Args:
         spec: Spec of the task.

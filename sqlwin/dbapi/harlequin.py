@@ -108,7 +108,9 @@ class SqlwinConnection(HarlequinConnection):  # type: ignore[misc]
 
 
 class SqlwinAdapter(HarlequinAdapter):  # type: ignore[misc]
-    """Opens a session. Its argument is a file with CREATE TABLE statements.
+    """Harlequin's adapter, which opens a session.
+
+    The argument is a file with CREATE TABLE statements.
 
     Args:
         conn_str: The file, if any.

@@ -50,14 +50,14 @@ _NO_TABLE = (ErrorKind.UNKNOWN_TABLE, ErrorKind.CATALOG, ErrorKind.UNKNOWN_DATAB
 
 
 class SqlwinIdentifiers(IdentifierPreparer):
-    """Quotes names with backticks."""
+    """Writer of names, in backticks."""
 
     def __init__(self, dialect: DefaultDialect) -> None:
         super().__init__(dialect, initial_quote="`", escape_quote="`")
 
 
 class SqlwinCompiler(SQLCompiler):
-    """Writes OFFSET without LIMIT as such."""
+    """Writer of queries, with OFFSET without LIMIT as sqlwin spells it."""
 
     def limit_clause(self, select: Select[Any], **kw: Any) -> str:
         """Return the LIMIT and OFFSET of a query."""
@@ -67,7 +67,7 @@ class SqlwinCompiler(SQLCompiler):
 
 
 class SqlwinTypes(GenericTypeCompiler):
-    """Writes types of CAST as sqlwin names them."""
+    """Writer of types in CAST, under sqlwin's names."""
 
     def visit_string(self, type_: Any, **kw: Any) -> str:
         """Write STRING for types of text."""

@@ -49,7 +49,7 @@ class AccumulatorState:
 
 
 class ColumnarAccumulator(ABC):
-    """Merges partial columns. `combine` is associative and commutative.
+    """Merge of partial columns. `combine` is associative and commutative.
 
     Only states from the same `from_arrow` call can be combined, because codes and the width of sums
     are chosen for the data at hand.

@@ -15,7 +15,7 @@ from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
 
 class UserAccumulator(ColumnarAccumulator):
-    """Calls the aggregate's own `merge`, for many groups at once.
+    """Accumulator that calls the aggregate's own `merge` for many groups at once.
 
     `AccumulatorState.lookup` contains the fields of states, `values` the index of each row's state.
     So selecting rows does not copy states; they are copied when they are merged.

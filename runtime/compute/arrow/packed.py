@@ -76,7 +76,7 @@ def unpack(blob: bytes | memoryview) -> pa.Table:
 
 
 class _Packer:
-    """Writes columns.
+    """Writer of columns.
 
     Attributes:
         notes: Numbers for the reader.

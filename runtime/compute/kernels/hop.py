@@ -30,7 +30,7 @@ from runtime.compute.kernels.slices import Slices, row_changes
 
 
 class HopCombiner:
-    """Combines slices to the windows of a HOP.
+    """Combination of slices to the windows of a HOP.
 
     Args:
         slices: Slices of a bucket.
@@ -85,7 +85,7 @@ class _RunningDifference:
 
 
 class _PrefixAndSuffix:
-    """Combines from a slice to the end of its block, and from the start of a block to a slice.
+    """Combined slices from a slice to its block's end, and from a block's start to a slice.
 
     The row after the last slice is the identity.
     """

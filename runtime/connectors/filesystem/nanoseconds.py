@@ -24,7 +24,7 @@ from runtime.names import quote_name
 
 
 def has_nanoseconds(file: str) -> bool:
-    """Whether a Parquet file has a timestamp column of INT64 nanoseconds, on any level.
+    """Return whether a Parquet file has a timestamp column of INT64 nanoseconds, on any level.
 
     False for files of other file systems and for files that cannot be read: Spark reports those.
     """

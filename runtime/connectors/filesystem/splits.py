@@ -26,7 +26,7 @@ from runtime.spec.table import Column, TableSpec
 
 @dataclass(frozen=True)
 class FileReader:
-    """Reads files of a stream in a task: see `SplitReader`.
+    """Reader of a stream's files in a task; see `SplitReader`.
 
     Attributes:
         source: Columns to read; it lists no files.

@@ -78,7 +78,7 @@ class Compaction:
     n_batches: int = 256
 
     def is_due(self, held: tuple[HeldBatch, ...], now_s: float) -> bool:
-        """Whether any limit is reached."""
+        """Return whether any limit is reached."""
         return bool(held) and (
             sum(batch.n_bytes for batch in held) >= self.n_bytes
             or now_s - held[0].since_s >= self.wait_s
@@ -121,7 +121,7 @@ class _DeclaredSink(StreamSink):
 
 
 class FileSink(StreamSink):
-    """Writes the micro-batches of one stream below the path of a table.
+    """Writer of one stream's micro-batches below the path of a table.
 
     Args:
         dataframe: Stream, for its session and columns.

@@ -120,7 +120,7 @@ class TextReading:
         return {**self.options, **pruning, **broken}
 
     def converts(self, column: TableColumn) -> bool:
-        """Whether a column is read as text and cast here."""
+        """Return whether a column is read as text and cast here."""
         if column.computed is not None or column.metadata is not None:
             return False
         if column.name.lower() in self.formats:

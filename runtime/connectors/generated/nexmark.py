@@ -81,7 +81,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the events are unbounded."""
+    """Return whether the events are unbounded."""
     return _n_events(spec) is None
 
 

@@ -69,7 +69,7 @@ class _NumberRange(InputPartition):
 
 
 class _NumberReader(DataSourceStreamReader):
-    """Reads rows by number. An offset holds the number of rows read and when the last was due."""
+    """Reader of numbered rows. An offset holds the rows read and when the last one was due."""
 
     def __init__(self, pace: Pace, partitions: int) -> None:
         self._pace = pace

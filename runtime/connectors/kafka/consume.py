@@ -229,7 +229,7 @@ def messages_of(
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
-    """Whether these are all messages of the range without errors. Most chunks are."""
+    """Return whether these are all messages of the range without errors. Most chunks are."""
     if not arrived or any(map(Message.error, arrived)):
         return False
     return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)

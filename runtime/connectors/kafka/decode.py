@@ -27,7 +27,7 @@ _NUMBERS: Mapping[str, pa.DataType] = {
 _INTEGER = r"^-?(?:0|[1-9]\d{0,18})$"
 _DATE = r"[1-9]\d{3}-\d{2}-\d{2}"
 _TIMESTAMP = rf"{_DATE}[ T]\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?"
-# Texts that Arrow and Spark read identically, by Spark type
+# Texts that Arrow and Spark read in the same way, by Spark type
 _TEXTS: Mapping[str, str] = {
     "tinyint": _INTEGER,
     "smallint": _INTEGER,
@@ -73,7 +73,7 @@ def column_of(position: int) -> str:
 
 
 def can_decode(how: Decoding) -> bool:
-    """Whether Arrow can decode such messages at all."""
+    """Return whether Arrow can decode messages with these rules."""
     is_one_byte = how.delimiter.isascii() and len(how.delimiter) == 1
     if how.file_format == CSV and (not is_one_byte or how.delimiter in '"\\\r\n\0 '):
         return False
@@ -105,7 +105,7 @@ def _decode_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array
     try:
         text = b"\n".join(lines)
     except TypeError:
-        # an object without fields is also a row of NULLs
+        # An object without fields is also a row of NULLs.
         lines = [b"{}" if value is None else value for value in values]
         text = b"\n".join(lines)
     # Arrow reads one object after another, ignoring line ends. Every message must therefore start

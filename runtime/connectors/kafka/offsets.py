@@ -25,7 +25,7 @@ Place = tuple[str, int]
 Offsets = dict[Place, int]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
 # With up to _FEW messages a task takes longer to start than to read. More than _MANY are too many
-# for one, because a failed task starts over.
+# for one task, because a failed task starts over.
 _FEW, _MANY = 20_000, 2_000_000
 # Special timestamps in Kafka's request for offsets
 FIRST, NEXT = -2, -1
@@ -329,7 +329,7 @@ def _ranges(start: Offsets, end: Offsets) -> list[Range]:
 
 
 def spread(ranges: list[Range], least: int) -> list[Range]:
-    """Split ranges until there are at least `least`, if they have enough messages."""
+    """Split ranges until there are at least `least`, as far as they have enough messages."""
     if len(ranges) >= least:
         return ranges
     total = sum(range_.end - range_.start for range_ in ranges)

@@ -85,11 +85,11 @@ def consumer_config(spec: TableSpec) -> dict[str, str]:
     ours = {
         "group.id": "sqlwin",
         "isolation.level": "read_uncommitted",
-        # retry soon after a full queue
+        # Retry soon after the queue was full.
         "fetch.queue.backoff.ms": "10",
-        # the messages to read exist already: brokers need not wait for more
+        # The messages to read exist already, so brokers need not wait for more.
         "fetch.wait.max.ms": "20",
-        # a task has two consumers that each prefetch this much
+        # A task has two consumers, and each prefetches this much.
         "queued.max.messages.kbytes": "32768",
     }
     config = _translate(spec)
@@ -106,7 +106,7 @@ def producer_config(spec: TableSpec) -> dict[str, str]:
     config = _translate(spec)
     if (memory := config.pop("buffer.memory", None)) is not None:
         config["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
-    # the partition of a key must be the same as with a Java producer
+    # The partition of a key must be the same as with a Java producer.
     ours = {"partitioner": "murmur2_random", "linger.ms": "20"}
     if config.get("acks", "all") in ("all", "-1"):
         ours["enable.idempotence"] = "true"

@@ -1,4 +1,4 @@
-"""Kafka tables as tasks read them: ranges of messages, and messages left to Spark."""
+"""Scans of Kafka tables in tasks: ranges of messages, and messages left to Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AS_THEY_ARE = {
 def scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: object = ()
 ) -> SplitTable | str:
-    """Return how tasks read the messages of a table, or the reason why they cannot.
+    """Return the scan of a table's messages in tasks, or the reason why tasks cannot read it.
 
     `columns` are the required ones, with the types that Spark reports.
     """
@@ -61,7 +61,7 @@ def scan(
 
 @dataclass(frozen=True)
 class MessageReader:
-    """Reads ranges of messages in a task: see `SplitReader`.
+    """Reader of ranges of messages in a task; see `SplitReader`.
 
     Attributes:
         reading: What to read, with `wanted`.

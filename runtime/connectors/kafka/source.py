@@ -176,7 +176,7 @@ def available_ranges(reading: Reading) -> list[Range]:
 
 
 class _BatchReader(DataSourceReader):
-    """Reads the messages that exist when the batch is planned."""
+    """Reader of the messages that exist when the batch is planned."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -189,7 +189,7 @@ class _BatchReader(DataSourceReader):
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads messages as they arrive. For its offsets see `runtime.connectors.kafka.offsets`."""
+    """Reader of messages as they arrive; for offsets see `runtime.connectors.kafka.offsets`."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -258,7 +258,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Sender:
-    """Sends the rows of a task. The option is a Writing as JSON."""
+    """Sender of a task's rows. The option is a Writing as JSON."""
 
     def __init__(self, option: str) -> None:
         self._option = option

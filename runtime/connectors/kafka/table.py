@@ -41,7 +41,7 @@ OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
 def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
-    """Return what librdkafka reads for a table.
+    """Return librdkafka's settings for reading a table.
 
     Raises:
         CatalogError: A property has no equivalent in librdkafka.
@@ -106,7 +106,7 @@ def _message_columns(spec: TableSpec) -> tuple[str, ...]:
 
 
 def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
-    """Return how workers decode values. None if Spark must, due to types or table options."""
+    """Return the rules for decoding values in workers, or None if only Spark can."""
     file_format = value_format(spec)
     if file_format in AVRO_FORMATS:
         return avro_decoding(spec, declared_fields(spec, value_fields(spec)), file_format)
@@ -127,7 +127,7 @@ def decoding_of(spec: TableSpec) -> Decoding | AvroDecoding | None:
 
 
 def _for_errors(spec: TableSpec) -> tuple[str, ...]:
-    """Return the message columns that are not needed once the value is decoded."""
+    """Return the message columns that are not needed once the value has been decoded."""
     key_format = option_values(spec).get("key.format", "").lower()
     if key_fields(spec) and key_format != "raw":
         return ("value",)
@@ -136,7 +136,7 @@ def _for_errors(spec: TableSpec) -> tuple[str, ...]:
 
 
 def writing_of(spec: TableSpec) -> Writing:
-    """Return where librdkafka sends the rows of a table.
+    """Return librdkafka's settings for writing to a table.
 
     Raises:
         CatalogError: There is not exactly one topic, or a property has no equivalent in librdkafka.
@@ -148,7 +148,7 @@ def writing_of(spec: TableSpec) -> Writing:
 
 
 def is_exactly_once(spec: TableSpec) -> bool:
-    """Whether messages are written in transactions."""
+    """Return whether messages are written in transactions."""
     guarantee = option_values(spec).get("sink.delivery-guarantee", "")
     return guarantee.lower() == "exactly-once"
 

@@ -1,8 +1,8 @@
 """Connector 'upsert-kafka': a topic that holds the latest row of each key.
 
-The PRIMARY KEY is the key of the messages. A row that replaces another one is a message with the
-same key, a row that is deleted a tombstone: a message without a value. Brokers keep the last
-message of each key if the topic has 'cleanup.policy' = 'compact'.
+The PRIMARY KEY is the key of the messages. A replaced row is a new message with the same key, and a
+deleted row is a tombstone, a message without a value. Brokers keep the last message of each key if
+the topic has 'cleanup.policy' = 'compact'.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from runtime.spec.table import TableSpec
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-# Options of 'kafka' that a topic with one row per key does not have
+# Options of 'kafka' that do not apply to a topic with one row per key
 _OF_KAFKA = ("key.fields", "topic-pattern", "scan.startup.mode", "scan.bounded.mode")
 _WITHOUT_EFFECT = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
@@ -68,7 +68,7 @@ def as_kafka(spec: TableSpec) -> TableSpec:
 def upsert_messages(
     rows: DataFrame, spec: TableSpec, batch: int | None, *, is_ordered: bool = False
 ) -> DataFrame:
-    """Return one message per key: the row that was brought, or a tombstone if it was taken back.
+    """Return one message per key: the new row, or a tombstone if the row was retracted.
 
     Spark folds the changes, because the messages are in its tasks. Rows of one key without an
     order, and NULL in a key, are errors.
@@ -77,7 +77,7 @@ def upsert_messages(
         rows: Rows with the declared columns, and ROW_KIND first if they are changes.
         spec: Table as one of connector 'kafka'.
         batch: Number of the micro-batch, for messages. None outside a stream.
-        is_ordered: Whether the last of several rows with the same key counts.
+        is_ordered: Whether the last of several rows with the same key is kept.
     """
     has_kinds = ROW_KIND in rows.columns
     kind = F.col(quote_name(ROW_KIND)).isin("+I", "+U") if has_kinds else F.lit(True)
@@ -135,7 +135,7 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the latest row of each key, as of now. Keys whose last message has no value are gone.
+    """Return the latest row of each key at present, except for deleted keys.
 
     The messages of a key are in one partition, so that the highest offset is the last one.
     """

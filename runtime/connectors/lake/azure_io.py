@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 
 class AzureFileIO(PyArrowFileIO):
-    """Reads `abfss://container@account.host/path` with Arrow, where the account is a setting."""
+    """Reader of `abfss://container@account.host/path`, with the account as a setting."""
 
     @staticmethod
     def parse_location(

@@ -57,8 +57,8 @@ def _scan(
 ) -> ScanSource | str:
     """Return a table for the Arrow scan, or the reason why it cannot read it.
 
-    `columns` are the required ones, with the names and types that Spark reports. A row counts only
-    if all filters are true.
+    `columns` are the required ones, with the names and types that Spark reports. Files without rows
+    that satisfy all filters may be left out.
     """
     derived_names = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
     for column in columns:
@@ -95,7 +95,7 @@ def _scan(
 
 
 def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()) -> LakeTable:
-    """Load a table with at least those files in which all filters can be true."""
+    """Load a table with at least the files in which all filters can be true."""
     if spec.connector.lower() == "iceberg":
         return load_iceberg(spark, spec, filters)
     return load_delta(

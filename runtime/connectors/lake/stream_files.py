@@ -51,7 +51,7 @@ class VersionFile(InputPartition):
 
 
 class VersionReader(DataSourceStreamReader):
-    """Reads a table version by version; Iceberg snapshots count as versions.
+    """Reader of a table version by version. Iceberg snapshots count as versions.
 
     Args:
         connector: Connector of the table.
@@ -60,7 +60,7 @@ class VersionReader(DataSourceStreamReader):
     """
 
     unit = "version"
-    # how the columns are found in files
+    # Rules by which columns are found in files.
     _columns: tuple[LakeColumn, ...]
 
     def __init__(self, connector: str, options: Mapping[str, str], schema: StructType) -> None:

@@ -168,7 +168,7 @@ def _join_partition_values(spark: SparkSession, rows: DataFrame, table: LakeTabl
         fields.append(StructField(name, field.dataType))
     values_of = spark.createDataFrame(pa.table(data), schema=StructType(fields))
     is_there = values_of[_PATH].isNotNull()
-    # rows of a file that is not found must be neither lost nor put in a wrong partition
+    # A missing file must neither lose its rows nor put them in a wrong partition.
     all_columns = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
     missing = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
     return all_columns.select(
@@ -188,7 +188,7 @@ def _stored_fields(table: LakeTable) -> list[StructField]:
 
 
 def has_fields(actual: pa.DataType, expected: DataType) -> bool:
-    """Whether nested fields of a file's column have the names that Spark looks for."""
+    """Return whether nested fields of a file's column have the names that Spark looks for."""
     if isinstance(expected, StructType):
         if not pa.types.is_struct(actual):
             return False

@@ -1,4 +1,4 @@
-"""Columns of a table in the database, and which of sqlwin's types fit them."""
+"""Columns of a table in the database, and the types of sqlwin that fit them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEW = {
 }
 _INTEGERS = ("smallint", "integer", "bigint", "numeric")
 _FLOATS = ("real", "double precision")
-# Types that hold every value of a type of Spark
+# Database types that hold every value of a Spark type
 _WIDER: dict[str, Sequence[str]] = {
     "boolean": ("boolean",),
     "tinyint": (*_INTEGERS, *_FLOATS),
@@ -47,7 +47,7 @@ _WIDER: dict[str, Sequence[str]] = {
     "timestamp_ntz": ("timestamp without time zone",),
     "timestamp": ("timestamp with time zone",),
 }
-# Types that the database does not read from any text
+# Database types that cannot be read from arbitrary text
 _NOT_TEXT = frozenset(
     (*(type_ for types in _WIDER.values() for type_ in types), "bit", "interval", "money", "oid")
 )

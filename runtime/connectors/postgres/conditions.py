@@ -1,7 +1,7 @@
-"""Conditions of a query as SQL of PostgreSQL, where both mean the same.
+"""Conditions of a query as PostgreSQL's SQL, where the meaning is the same.
 
 Only comparisons of a column with a constant are sent to the database. The query checks all
-conditions again, so that one that is not sent only costs time.
+conditions again, so a condition that is not sent only costs time.
 """
 
 from __future__ import annotations

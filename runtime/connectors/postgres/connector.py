@@ -51,7 +51,7 @@ def validate(spec: TableSpec) -> None:
 def scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
 ) -> SplitTable | str:
-    """Return how tasks or this process read a table, or the reason why Spark has to.
+    """Return the scan for tasks or this process to read a table, or the reason for using Spark.
 
     `columns` are the required ones, with the types that Spark reports.
     """
@@ -66,7 +66,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """Return the rows, which tasks read in partitions.
 
     Raises:
-        SqlwinError: The database is away, or the table or a column does not fit.
+        SqlwinError: The database is unavailable, or the table or a column does not fit.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 

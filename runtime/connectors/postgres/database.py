@@ -29,7 +29,7 @@ _COLUMN_OF_COPY = re.compile(r"column ([^:]+)(?:: (.*))?", re.DOTALL)
 
 
 class DatabaseAwayError(ExecutionError):
-    """The database cannot be reached, or the connection to it was lost."""
+    """Error for a database that cannot be reached or a lost connection."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def connect(spec: TableSpec) -> Connection:
 
     Raises:
         DatabaseAwayError: The server does not answer, or has no free connection.
-        ExecutionError: It refuses the login.
+        ExecutionError: The server refuses the login.
         CatalogError: The URL is wrong.
         SetupError: The package is missing.
     """

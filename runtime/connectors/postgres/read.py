@@ -1,8 +1,8 @@
 """Read a table or a query of PostgreSQL as Arrow, in partitions by ranges of a key.
 
-The database sends CSV text, which Arrow parses in C++. A partition is a condition on the key.
-This process reads all partitions in one snapshot. Tasks of Spark read each partition in a
-transaction of its own, because Spark does not say when the last one has begun.
+The database sends CSV text, which Arrow parses in C++. A partition is a condition on the key. This
+process reads all partitions in one snapshot. Tasks of Spark read each partition in its own
+transaction, because Spark does not report when the last one has begun.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 # Bytes of CSV text that become one batch
 _BATCH_BYTES = 4 << 20
-# With fewer rows, by the statistics of the database, a table is read in one partition
+# Estimated number of rows up to which a table is read in one partition
 _FEW_ROWS = 100_000
-# Types of the database whose values each type of Spark holds. STRING holds the text of every type.
+# Database types whose values each Spark type can hold. STRING holds the text of every type.
 _READS: dict[str, tuple[str, ...]] = {
     "boolean": ("boolean",),
     "tinyint": (),
@@ -110,7 +110,7 @@ def _source_of(spec: TableSpec, column: Column, actual: Sequence[DatabaseColumn]
     """Return the SQL that reads a column.
 
     Raises:
-        CatalogError: It does not exist, or holds values that the declared type does not.
+        CatalogError: The column does not exist, or has values outside the declared type.
     """
     names = [c.name for c in actual]
     exact = [c for c in actual if c.name == column.name]
@@ -144,7 +144,7 @@ def _source_of(spec: TableSpec, column: Column, actual: Sequence[DatabaseColumn]
 
 @dataclass(frozen=True)
 class PostgresReader:
-    """Reads partitions: see `SplitReader`. A split is an SQL condition, empty for all rows.
+    """Reader of partitions; see `SplitReader`. A split is an SQL condition, empty for all rows.
 
     Attributes:
         spec: Table specification.
@@ -161,7 +161,7 @@ class PostgresReader:
         """Read partitions one after the other, over one connection.
 
         Raises:
-            ExecutionError: The database is away, or a value does not fit its type.
+            ExecutionError: The database is unavailable, or a value does not fit its type.
         """
         with closing(connect(self.spec)) as connection:
             for split in splits:
@@ -171,7 +171,7 @@ class PostgresReader:
     def read_split(self, connection: Connection, split: str) -> Iterator[pa.RecordBatch]:
         """Read a partition within the current transaction."""
         where = f" WHERE {split}" if split else ""
-        # a row without columns would be no line
+        # A row without columns would not be a line.
         selected = ", ".join(self.sources) or "1"
         query = f"SELECT {selected} FROM {relation_sql(self.spec)}{where}"
         names = [(c.name, arrow_type(c.type)) for c in self.columns]
@@ -288,10 +288,10 @@ def read_here(
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a table in this process, all partitions in one snapshot.
 
-    Partitions are read by threads, each over a connection of its own.
+    Partitions are read by threads, each over its own connection.
 
     Raises:
-        SqlwinError: The database is away, or the table or a column does not fit.
+        SqlwinError: The database is unavailable, or the table or a column does not fit.
     """
     n_cores = len(os.sched_getaffinity(0))
     with closing(connect(spec)) as connection:
@@ -342,11 +342,11 @@ class PostgresSplits:
             return [(part,) for part in parts]
 
     def stream(self, directory: str | None) -> SplitStream:
-        """Refuse: the table is bounded."""
+        """Refuse, because the table is bounded."""
         raise AssertionError("PostgreSQL is not read as a stream")
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
-        """Refuse: readers leave no rows to Spark."""
+        """Refuse, because readers leave no rows to Spark."""
         raise AssertionError("all rows are decoded")
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 BATCHES = "sqlwin_batches"
 # Temporary table of new rows, and the table of keys to delete
 _ROWS, _DELETED = '"pg_temp"."sqlwin_rows"', '"pg_temp"."sqlwin_deleted"'
-# Rows of a micro-batch with at most this size are kept until it is committed, for another attempt
+# Maximum bytes of a micro-batch's rows that are kept for another attempt until it is committed
 _MOST_KEPT = 256 << 20
 _FIRST_WAIT_S = 0.5
 
@@ -143,7 +143,7 @@ def write_rows(
         connection: Connection with an open transaction.
         target: Table.
         batches: Rows, with ROW_KIND first if they are changes of earlier rows.
-        is_ordered: Whether the last of several rows with the same key counts.
+        is_ordered: Whether the last of several rows with the same key is kept.
         batch: Number of the micro-batch, for messages. None outside a stream.
 
     Raises:
@@ -258,14 +258,14 @@ def insert_rows(
 
 @dataclass
 class BatchWriter:
-    """Writes the micro-batches of a stream, each in one transaction with its number.
+    """Writer of a stream's micro-batches, each in one transaction with its number.
 
     Attributes:
         spec: Table specification.
         columns: Columns of the rows.
         writer: Identifies the stream in BATCHES.
         is_ordered: Whether the last of several rows with the same key counts.
-        max_retries: Maximum number of attempts after the first one, if the database is away.
+        max_retries: Maximum number of retries while the database is unavailable.
     """
 
     spec: TableSpec
@@ -279,7 +279,7 @@ class BatchWriter:
         """Connect, and check the table.
 
         Raises:
-            SqlwinError: The database is away, or the table cannot be written.
+            SqlwinError: The database is unavailable, or the table cannot be written.
         """
         connection = connect(self.spec)
         try:
@@ -390,7 +390,7 @@ class _KeptRows:
             self._n_bytes += rows.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, those beyond the limit only once."""
+        """Yield all rows. Rows beyond the limit can be read only once."""
         yield from self._kept
         for rows in self._source:
             self._has_begun_rest = True

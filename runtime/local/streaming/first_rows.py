@@ -22,7 +22,7 @@ from runtime.spec.windows import AlignedWindow
 
 
 class FirstRowsOfSlices:
-    """Selects rows of one task, as they arrive and again when they are emitted.
+    """Selection of one task's rows, as they arrive and again when they are emitted.
 
     A dropped row is added to the count of a remaining row of its slice, because late rows are
     counted.

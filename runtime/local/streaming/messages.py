@@ -78,7 +78,7 @@ class SourceProgress:
 
 @dataclass(frozen=True)
 class EndOfInput:
-    """No source will have another row: all windows close."""
+    """Message that no source will have another row, so all windows close."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class TaskProgress:
     def __init__(self, n_sources: int, numbers: Sequence[int], heads: Sequence[int]) -> None:
         self._numbers = numbers
         self._heads = heads
-        # by the value in SOURCE: splits have their own
+        # By the value in SOURCE, because splits have their own.
         self._highest: dict[int, int] = {}
         self._lowest: dict[int, int] = {}
         self._n_rows = dict.fromkeys(range(n_sources), 0)
@@ -72,7 +72,7 @@ class TaskProgress:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing was recorded."""
+        """Return whether nothing was recorded."""
         is_silent = not any(self._n_rows.values()) and not self._highest
         return is_silent and not (self._n_null_times or self._has_ended or self._now_us)
 

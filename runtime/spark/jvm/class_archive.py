@@ -70,7 +70,7 @@ def archive_path(java: JavaRuntime, class_path: Sequence[str]) -> Path | None:
 
 
 def is_usable(archive: Path) -> bool:
-    """Whether the archive is complete, matches its seal, and only this user can write it."""
+    """Return whether the archive is complete, matches its seal, and only this user can write it."""
     try:
         return seal_path(archive).read_text() == seal_of(archive) and all(
             map(_is_ours, (archive, archive.parent))
@@ -129,7 +129,7 @@ def make_missing() -> bool:
 
 @contextmanager
 def making_lock(directory: Path) -> Iterator[bool]:
-    """Whether this process alone creates archives. The lock ends with the process."""
+    """Return whether this process alone creates archives. The lock ends with the process."""
     import fcntl
 
     # Never removed: a process waiting for a removed file would not exclude others.
@@ -216,7 +216,7 @@ def seal_of(archive: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether only this user can write the path, because Java runs the classes in it."""
+    """Return whether only this user can write the path, because Java runs the classes in it."""
     status = path.stat()
     return status.st_uid == os.geteuid() and status.st_mode & 0o022 == 0
 

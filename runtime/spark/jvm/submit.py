@@ -183,7 +183,7 @@ def _conf_directory() -> Path:
 
 
 def _has_spark_env(java: JavaRuntime) -> bool:
-    """Whether the user's spark-env.sh applies, which only spark-submit reads."""
+    """Return whether the user's spark-env.sh applies, which only spark-submit reads."""
     return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
 
 

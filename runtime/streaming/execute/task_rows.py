@@ -38,7 +38,7 @@ OUTPUT_DDL = f"reader int, windows binary, watermark_us bigint, `{STATUS}` {STAT
 
 
 class TaskRows:
-    """Runs the operators of the key groups of a task in one micro-batch.
+    """Run of the operators of a task's key groups in one micro-batch.
 
     Args:
         spec: Spec of the task.

@@ -16,7 +16,7 @@ from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
 
 
 class Assigner(ABC):
-    """Assigns rows to windows.
+    """Assigner of rows to windows.
 
     Attributes:
         merges: Whether windows of a key that touch are merged into one.
@@ -35,7 +35,7 @@ class Assigner(ABC):
 
 
 class AlignedAssigner(Assigner):
-    """Assigns rows to TUMBLE, HOP or CUMULATE windows.
+    """Assigner of rows to TUMBLE, HOP or CUMULATE windows.
 
     Args:
         window: The window definition.
@@ -57,7 +57,7 @@ class AlignedAssigner(Assigner):
 
 @dataclass(frozen=True)
 class SessionAssigner(Assigner):
-    """Opens a window as long as the gap for every row; windows that touch are merged.
+    """Assigner of a window as long as the gap to every row. Windows that touch are merged.
 
     Attributes:
         gap_us: The gap in microseconds, or a function that returns the gap of a row.

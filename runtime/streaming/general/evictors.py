@@ -14,7 +14,7 @@ Row = tuple[Any, int]
 
 
 class Evictor(ABC):
-    """Removes rows from a window when it fires. Removed rows are gone for good.
+    """Rule that permanently removes rows from a window when it fires.
 
     Attributes:
         after: Whether rows are removed after the function has run instead of before.
@@ -29,7 +29,7 @@ class Evictor(ABC):
 
 @dataclass(frozen=True)
 class CountEvictor(Evictor):
-    """Keeps the last `n_rows` rows."""
+    """Evictor that keeps the last `n_rows` rows."""
 
     n_rows: int
     after: bool = False
@@ -40,7 +40,7 @@ class CountEvictor(Evictor):
 
 @dataclass(frozen=True)
 class TimeEvictor(Evictor):
-    """Keeps rows that are less than `size_us` older than the newest one."""
+    """Evictor that keeps rows less than `size_us` older than the newest one."""
 
     size_us: int
     after: bool = False
@@ -52,7 +52,7 @@ class TimeEvictor(Evictor):
 
 @dataclass(frozen=True)
 class DeltaEvictor(Evictor):
-    """Keeps rows that are closer than `threshold` to the last row.
+    """Evictor that keeps rows closer than `threshold` to the last row.
 
     Attributes:
         threshold: Distance at which a row is removed.

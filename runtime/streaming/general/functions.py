@@ -16,7 +16,7 @@ Process = Callable[[Any, TimeWindow, Any], Iterable[Any]]
 
 
 class WindowFunction(ABC):
-    """Collects rows into the contents of a window and computes its results.
+    """Function that collects rows into a window's contents and computes its results.
 
     `add` and `merge` may modify their arguments.
     """
@@ -40,7 +40,7 @@ class WindowFunction(ABC):
 
 @dataclass(frozen=True)
 class ReduceFunction(WindowFunction):
-    """Reduces the rows of a window to one row. A window keeps one row.
+    """Function that reduces the rows of a window to one row, which is all that a window stores.
 
     Attributes:
         reduce: Called with the value so far and the next row; returns the new value. Associative.
@@ -100,7 +100,7 @@ class AggregateFunction(WindowFunction):
 
 @dataclass(frozen=True)
 class WholeWindowFunction(WindowFunction):
-    """Computes results from all rows of a window at once. A window keeps all its rows.
+    """Function of all rows of a window at once. A window stores all its rows.
 
     Attributes:
         process: Called with the key, the window and the list of rows; returns the results.
@@ -125,7 +125,7 @@ class WholeWindowFunction(WindowFunction):
 
 @dataclass(frozen=True)
 class EvictingFunction(WindowFunction):
-    """Wraps a function to keep rows with their times, so that an evictor can remove some."""
+    """Wrapper that stores rows with their times, so that an evictor can remove some."""
 
     inner: WindowFunction
 

@@ -157,7 +157,7 @@ class OperatorState:
 
 
 class GeneralWindowOperator:
-    """Runs a window job over rows of any keys.
+    """Operator that runs a window job over rows of any keys.
 
     Args:
         job: What to compute.

@@ -62,7 +62,7 @@ class TriggerContext:
 
 
 class Trigger(ABC):
-    """Decides when a window emits.
+    """Rule that decides when a window emits.
 
     Subclasses override `on_row` and, as needed, the other methods. By default `on_event_time` and
     `on_processing_time` do nothing, `on_merge` refuses sessions, and `clear` clears the memory.
@@ -110,7 +110,7 @@ class Trigger(ABC):
 
 
 class _TimeTrigger(Trigger):
-    """Fires at the end of the window and, in event time, for every later row at once.
+    """Trigger at the end of the window and, in event time, at every later row.
 
     Attributes:
         processing_time: Whether the end is in processing time instead of event time.
@@ -168,20 +168,20 @@ class _TimeTrigger(Trigger):
 
 
 class EventTimeTrigger(_TimeTrigger):
-    """Fires when the watermark reaches the window's last time, and for every later row at once."""
+    """Trigger when the watermark reaches the window's last time, and at every later row."""
 
     processing_time = False
 
 
 class ProcessingTimeTrigger(_TimeTrigger):
-    """Fires when processing time reaches the window's last time."""
+    """Trigger when processing time reaches the window's last time."""
 
     processing_time = True
 
 
 @dataclass(frozen=True)
 class CountTrigger(Trigger):
-    """Fires for every `n_rows`-th row, and at no other time."""
+    """Trigger at every `n_rows`-th row only."""
 
     n_rows: int
 
@@ -201,7 +201,7 @@ class CountTrigger(Trigger):
 
 @dataclass(frozen=True)
 class DeltaTrigger(Trigger):
-    """Fires when a row is further than `threshold` from the row of the last firing.
+    """Trigger when a row is further than `threshold` from the row of the last firing.
 
     Attributes:
         threshold: Distance that must be exceeded.
@@ -227,7 +227,7 @@ class DeltaTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ContinuousTrigger(_TimeTrigger):
-    """Fires at every multiple of an interval while there are rows, and at the end of the window.
+    """Trigger at every multiple of an interval while there are rows, and at the window's end.
 
     Attributes:
         interval_us: Interval in microseconds.
@@ -286,7 +286,7 @@ class ContinuousTrigger(_TimeTrigger):
 
 @dataclass(frozen=True)
 class EarlyAndLateTrigger(Trigger):
-    """Fires when the watermark passes the window, and by other triggers before and after that.
+    """Trigger when the watermark passes the window, and by other triggers before and after that.
 
     Attributes:
         early: Trigger until the watermark has passed the window. Its PURGE is ignored.
@@ -354,7 +354,7 @@ class EarlyAndLateTrigger(Trigger):
 
 @dataclass(frozen=True)
 class PurgingTrigger(Trigger):
-    """Fires when another trigger does, and purges the contents each time."""
+    """Trigger that fires when another one does, and purges the contents each time."""
 
     inner: Trigger
 

@@ -20,7 +20,7 @@ from runtime.streaming.state.ranges import Range
 
 
 class PlainSlices:
-    """Implements `SliceStore`.
+    """Plain `SliceStore`.
 
     Args:
         spec: Window aggregations and their partials.

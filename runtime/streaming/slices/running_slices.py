@@ -27,7 +27,7 @@ from runtime.streaming.state.ranges import Range
 
 
 class RunningSlices:
-    """Implements `SliceStore`, with running aggregates for HOP and totals for CUMULATE.
+    """`SliceStore` with running aggregates for HOP and totals for CUMULATE.
 
     A reader without spans is read like in `PlainSlices`.
 

@@ -56,7 +56,7 @@ def n_positions(n_groups: int) -> int:
 
 
 class Cells:
-    """Maps positions to cells.
+    """Map of positions to cells.
 
     Args:
         cells: Existing cells; none contains another.

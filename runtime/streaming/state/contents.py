@@ -138,7 +138,7 @@ def _results(metadata: UpdateMetadata) -> Iterator[Blob]:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Decodes the blobs of an operator into rows.
+    """Decoder of an operator's blobs into rows.
 
     Attributes:
         operator: Description of the operator in the checkpoint, if it has one.

@@ -38,7 +38,7 @@ def changes_of(
         schema: Columns of the table.
         spec: Table with a PRIMARY KEY.
         batch: Number of the micro-batch, for messages. None outside a stream.
-        is_ordered: Whether the last of several rows with the same key counts.
+        is_ordered: Whether the last of several rows with the same key is kept.
 
     Raises:
         ExecutionError: A key is NULL, or several rows have the same key.

@@ -222,12 +222,12 @@ def delta_schema(table: DeltaTable) -> StructType:
 
 
 def mapping_mode(table: DeltaTable) -> str:
-    """Return how columns are found in files: `none`, `name` or `id`."""
+    """Return the rule by which columns are found in files: `none`, `name` or `id`."""
     return table.metadata().configuration.get(MAPPING + "mode") or "none"
 
 
 def lake_column(field: StructField, mode: str) -> LakeColumn:
-    """Return how a column is found in files."""
+    """Return the rule by which a column is found in files."""
     type_ = field.dataType.simpleString()
     if mode == "none":
         return LakeColumn(field.name, type_, (field.name,))

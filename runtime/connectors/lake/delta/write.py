@@ -57,7 +57,7 @@ _KNOWN_FEATURES = frozenset(
         "vacuumProtocolCheck",
     )
 )
-# Up to this version features have no names; unsupported ones are looked for in the table
+# Up to this version features have no names, so the table is searched for unsupported ones
 _NAMELESS_VERSION = 6
 # Files of a log: versions and checkpoints
 _LOGGED = re.compile(r"\d{20}\.(?:.+\.)?(?:json|parquet)|_last_checkpoint")
@@ -83,7 +83,7 @@ def write_delta(
         overwrite: Whether to replace existing rows.
         batch: Stream identifier and micro-batch number, which the version records: a recorded
             micro-batch is not written again. None outside a stream.
-        is_ordered: Whether the last of several rows with the same key counts.
+        is_ordered: Whether the last of several rows with the same key is kept.
 
     Raises:
         CatalogError: The columns do not fit the table.
@@ -160,7 +160,7 @@ def _transaction(writer: str) -> str:
 
 
 def is_committed(path: str, mark: str) -> bool:
-    """Whether files with a mark are in a table, even if a step after their commit failed."""
+    """Return whether files with a mark are in a table, even if a step after their commit failed."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
@@ -264,7 +264,7 @@ def _check_writable(table: DeltaTable, overwrite: bool) -> None:
     """Check that writing the table needs no unsupported features.
 
     Raises:
-        UnreadableError: It does.
+        UnreadableError: Writing needs an unsupported feature.
     """
     configuration = table.metadata().configuration
     protocol = table.protocol()
@@ -290,7 +290,8 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
     """Return the names of the table's partition columns.
 
     Raises:
-        CatalogError: They differ from the declared ones, or no other column exists.
+        CatalogError: The partition columns differ from the declared ones, or no other column
+            exists.
     """
     names = [match for p in spec.partitioned_by for match in find_column(schema.names, p)]
     if table is not None:

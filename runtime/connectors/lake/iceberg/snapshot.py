@@ -50,7 +50,7 @@ def load_iceberg(
 ) -> LakeTable:
     """Load a table in the snapshot chosen by its options, or the newest.
 
-    A row counts only if all filters are true: files that cannot contain such a row are left out.
+    Files without rows that satisfy all filters are left out.
 
     Raises:
         ExecutionError: The table or the snapshot does not exist.
@@ -221,7 +221,7 @@ def iceberg_table(
 
 
 def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:
-    """Return how the columns of a table are found in its files."""
+    """Return the rules by which the columns of a table are found in its files."""
     mapping = table.name_mapping()
     mapped_names = {
         field.field_id: tuple(field.names)

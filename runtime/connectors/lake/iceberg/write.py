@@ -187,7 +187,7 @@ def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[
 
 
 def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
-    """Whether files with a mark are in a table, even if a step after their commit failed."""
+    """Return whether files with a mark are in a table, even if a step after their commit failed."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
