@@ -129,7 +129,7 @@ class _StoredFile:
                     where = open_stored(self._store, part.file.path)
                     self._found = where, pq.read_metadata(where)
             _check_same(part, self._found[1])
-            # use a separate reader, because readers keep the data they requested
+            # Use a separate reader, because readers keep the data they requested.
             with _open_part(part, source, dictionaries, *self._found) as file:
                 yield from _group_batches(file, row_group, part, source, dictionaries)
 
@@ -282,7 +282,7 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         n_bytes += batch.nbytes
         del batch
         if n_pending >= _ENOUGH_ROWS:
-            # release the batches before the next ones are read
+            # Release the batches before the next ones are read.
             yield _concat_batches(pending)
             pending, n_pending, n_bytes = [], 0, 0
     if pending:

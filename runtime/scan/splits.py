@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LEAST_BYTES = 4 << 20
 # Maximum bytes per task: larger tasks are slow to retry and delay the stage.
 SPLIT_BYTES = 128 << 20
-# Before and after all times
+# Earlier and later than all times
 _FIRST_US, _LAST_US = -(1 << 63), (1 << 63) - 1
 
 
@@ -57,8 +57,7 @@ Split = tuple[FilePart, ...]
 class FileRange:
     """Row groups of a file whose middle is within a byte range.
 
-    Thus tasks can read parts of a file without its footer having been read before, and without
-    coordinating.
+    Tasks can therefore read parts of a file without coordination and before its footer is read.
     """
 
     file: ScanFile
@@ -141,7 +140,7 @@ class RowGroupCriteria:
     time: str | None = None
 
 
-# Selects the row groups of files, in this process or in tasks
+# Function that selects the row groups of files, in this process or in tasks
 SelectRowGroups = Callable[[Sequence[ScanFile], RowGroupCriteria], Sequence[FileGroups]]
 
 
@@ -230,7 +229,7 @@ class ExclusiveTimes:
 
 
 def exclusive_times(splits: Sequence[Split]) -> list[ExclusiveTimes | None]:
-    """Return the exclusive times of each split; None if it has none or they are unknown.
+    """Return the exclusive times of each split, or None if it has none or they are unknown.
 
     Splits hardly overlap if rows were written in order of time.
     """

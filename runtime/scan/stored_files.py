@@ -171,7 +171,7 @@ class StoredFiles:
         return False
 
     def _is_bucket(self) -> bool:
-        """Return whether the bucket or container exists, or the store does not tell."""
+        """Return whether the bucket or container exists, or True if the store does not tell."""
         try:
             file_info = filesystem_of(self.store).get_file_info(self.store.top)
         except OSError as error:

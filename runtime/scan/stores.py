@@ -28,7 +28,7 @@ from runtime.scan.azure import AZURE_REASONS, azure_options, credentials_text
 if TYPE_CHECKING:
     from pyarrow import fs
 
-# Returns the value of a Hadoop setting, or None
+# Function that returns the value of a Hadoop setting, or None
 Setting = Callable[[str], str | None]
 Options = dict[str, Any]
 
@@ -287,7 +287,7 @@ def _seconds(text: str | None) -> float | None:
 
 @contextmanager
 def _key_file(path: str | None) -> Iterator[None]:
-    """Set the environment variable that Google's client reads key files from; it has no option."""
+    """Set the environment variable with Google's key file, because its client has no option."""
     with _environment:
         before = os.environ.get(_KEY_FILE)
         if path is not None:

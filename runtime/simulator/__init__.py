@@ -1,4 +1,4 @@
-"""Runs streaming queries without Spark, through histories that a seed decides.
+"""Runs streaming queries without Spark, through histories determined by a seed.
 
 Takes a `SimulatedQuery` and the rows of its tables. A history is the order in which rows
 arrive, the micro-batches and tasks that get them, the clock, and the moments at which the stream

@@ -1,11 +1,11 @@
-"""Write rows that were too late for a stream's windows to a table of their own.
+"""Write rows that were too late for a stream's windows to a separate table.
 
 Late rows arrive with the results of their micro-batch, so a micro-batch that is run again after a
 crash produces the same late rows: each sink writes both under the number of the micro-batch.
 
 The state of the window operator alone decides which rows are late. But tasks need not send every
-row to it if they know which rows can be late. From the second micro-batch of a run on the driver
-knows: Spark's progress of the previous one says which windows are closed.
+row to it if they know which rows can be late. From the second micro-batch of a run on, the driver
+knows this: Spark's progress report of the previous one tells which windows are closed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
         for name in type_.names
         if name.lower() not in (MISSED, LATE_FOR)
     ]
-    # kept rows have LATE_ROW too if no window operator has consumed it
+    # Counted rows have LATE_ROW too, unless a window operator has consumed it.
     is_late = ~F.col(quote_name(KEEP)) & row.isNotNull()
     return rows.where(is_late).select(
         *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
@@ -104,7 +104,7 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
 def send_closed_windows(
     spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
 ) -> Iterator[None]:
-    """Send the tasks of a micro-batch the closed windows, as far as the driver knows them.
+    """Send the closed windows to a micro-batch's tasks, as far as the driver knows them.
 
     Args:
         spark: Session.
@@ -123,7 +123,7 @@ def send_closed_windows(
 
 
 def closed_window_ends(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
-    """Return the window ends up to which operators' windows were closed before a micro-batch.
+    """Return the window ends up to which operators had closed windows before a micro-batch.
 
     Operators for which this is unknown are left out. For the arguments see `send_closed_windows`.
     """

@@ -1,4 +1,4 @@
-"""The latest rows of a stream, for the status page."""
+"""Latest rows of a stream, for the status page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.names import quote_name
 
 # Maximum number of rows, from the latest windows
 MOST_ROWS = 200
-# A page that is open asks at least this often
+# Maximum interval between requests of an open page
 _WATCHED_SECONDS = 10.0
 # Minimum interval between fetches of rows that do not pass through this process
 _FETCH_SECONDS = 2.0
@@ -27,7 +27,7 @@ class LatestRows:
     """The latest rows of a stream, by the table that they went to.
 
     Rows that pass through this process are always recorded. Rows that tasks write are fetched by a
-    separate job, but only while someone views them, so that other streams do not pay for it.
+    separate job, but only while a page shows them, so that other streams have no extra cost.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class LatestRows:
         self._fetched: dict[str, float] = {}
 
     def watch(self) -> None:
-        """Record that someone is viewing the rows."""
+        """Record that a page shows the rows."""
         self._watched_until = time.monotonic() + _WATCHED_SECONDS
 
     def is_due(self, into: str) -> bool:
@@ -54,7 +54,7 @@ class LatestRows:
         try:
             latest = arrow_table(ordered.limit(MOST_ROWS))
         except (PySparkException, pa.ArrowException) as error:
-            # the rows are written; only the view of them is missing
+            # The rows are written, so only their display is missing.
             self.problem = f"rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
             return
         self.take(into, latest)

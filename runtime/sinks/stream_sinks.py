@@ -56,8 +56,8 @@ class StreamRun:
         query: The stream, once it is known.
         at_end: Functions to call when the stream has ended.
         checks: Checks of the input of a micro-batch before it runs. None if there are none.
-        find_watermark: Returns, for a micro-batch, the watermark before it in microseconds, or None
-            before the first one. None if no row asks for it.
+        find_watermark: Function that returns the watermark before a micro-batch in microseconds, or
+            None before the first watermark. None if the query does not use it.
         incomplete: Tables with missing files as of the last micro-batch.
         latest: Latest rows.
     """
@@ -84,8 +84,9 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
     """Check that a table can accept the rows of a stream, before anything starts.
 
     Raises:
-        CatalogError: Its declaration is wrong, or it is only a source.
-        AnalysisError: It cannot be overwritten, does not accept updates, or lacks a key for them.
+        CatalogError: The declaration is wrong, or the table is only a source.
+        AnalysisError: The table cannot be overwritten, does not accept updates, or lacks a key for
+            them.
     """
     check_writable(spec, overwrite=False)
     if overwrite:
@@ -154,7 +155,7 @@ def start_writing(
         run: How to start the stream.
 
     Raises:
-        SqlwinError: Spark or the sink refuses it.
+        SqlwinError: Spark or the sink refuses the stream.
     """
     if run.order and not has_sink(spec):
         raise AnalysisError(
@@ -219,8 +220,8 @@ def _start_arranged(
 def _persisting(write: WriteBatch) -> WriteBatch:
     """Return a write function that computes the rows of a micro-batch once.
 
-    Spark sorts by ranges, for which it reads a sample in a job of its own. The state of the stream
-    must be written by only one job.
+    Spark sorts by ranges, for which it reads a sample in a separate job. Only one job may write the
+    stream's state.
     """
 
     def write_persisted(rows: DataFrame, batch: int) -> int | None:
@@ -278,20 +279,20 @@ def open_table(dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str 
 def fetching_latest(
     run: StreamRun, spec: TableSpec, write: WriteBatch, *, persists: bool = False
 ) -> WriteBatch:
-    """Return a write function that also fetches the latest rows while someone views the stream.
+    """Return a write function that also fetches the latest rows while a page shows the stream.
 
     Args:
         run: Run of the stream.
         spec: Table that is written.
         write: Writes the rows of a micro-batch.
-        persists: Whether the rows must be persisted for that because no one else does.
+        persists: Whether this function has to persist the rows because no other code does.
     """
 
     def write_and_fetch(rows: DataFrame, batch: int) -> int | None:
         if not run.latest.is_due(spec.name):
             return write(rows, batch)
         if persists:
-            # two jobs read the rows, but the state must be written by only one
+            # Two jobs read the rows, but only one may write the state.
             rows.persist()
         try:
             n_rows = write(rows, batch)
@@ -309,12 +310,12 @@ def _start_with_late_rows(rows: DataFrame, run: StreamRun, write: WriteBatch) ->
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     late = run.late
     assert late is not None
-    # separate from the results, in case both tables are in one directory
+    # Separate from the results, in case both tables are in one directory.
     write_late = open_table(late.rows(rows), late.spec, run, "late")
 
     def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
         with send_closed_windows(rows_of_batch.sparkSession, late, batch, run.query):
-            # two jobs read the rows, but the state must be written by only one
+            # Two jobs read the rows, but only one may write the state.
             rows_of_batch.persist()
             try:
                 n_rows = write(results_among(rows_of_batch), batch)
@@ -398,7 +399,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     Raises:
         SqlwinError: Spark or a sink refuses it.
     """
-    # separate writers, in case some tables are in one directory
+    # Separate writers, in case some tables are in one directory.
     writers = [
         fetching_latest(run, part.spec, open_table(part.none, part.spec, run, f"i{number}"))
         for number, part in enumerate(parts)
@@ -410,10 +411,10 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     def write(rows_of_batch: DataFrame, batch: int) -> int | None:
         nonlocal is_first
         is_late = F.col("watermark_us").isNotNull().alias("is_late")
-        # several jobs read the rows, but the state must be written by only one
+        # Several jobs read the rows, but only one may write the state.
         rows_of_batch.persist()
         try:
-            # a row is a blob of windows, so there are few rows
+            # A row is a blob of windows, so there are few rows.
             kinds = (
                 rows_of_batch.where(F.col("windows").isNotNull())
                 .select("reader", is_late)
@@ -422,7 +423,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
             with_rows = {row.reader for row in kinds if not row.is_late}
             with_late = {row.reader for row in kinds if row.is_late}
             counts = [
-                # the first micro-batch may be one that was interrupted: replace its leftovers
+                # The first micro-batch may have been interrupted before: replace its leftovers.
                 writer(part.rows(rows_of_batch), batch) if is_first or number in with_rows else 0
                 for number, (part, writer) in enumerate(zip(parts, writers, strict=True))
             ]

@@ -66,7 +66,7 @@ def append(
     """Append rows to a slice table as one version and return the number of rows read.
 
     A version written by a stream records its micro-batch as a Delta transaction identifier, and a
-    micro-batch that is already recorded is skipped. So each counts exactly once, even after a
+    micro-batch that is already recorded is skipped. So each is added exactly once, even after a
     crash. Readers merge the new partials with existing ones of the same slice, so late rows need no
     special treatment.
 

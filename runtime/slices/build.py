@@ -99,7 +99,7 @@ class Inputs:
         again: Base files. Only their rows in `intervals` are read.
         slice_files: Files of the slice table. Only their partials outside `intervals` are read.
         intervals: Slices to recompute.
-        reached: How far old slices are merged and dropped.
+        reached: Extent to which old slices are merged and dropped.
     """
 
     added: BaseRows | None = None
@@ -261,14 +261,14 @@ def write_partials(
 
 @dataclass(frozen=True)
 class TimeCuts:
-    """Splits partials into time buckets.
+    """Splitter of partials into time buckets.
 
     Attributes:
         form: Form of the stored slices.
         n_buckets: Number of buckets.
         bounds: Last slice end of each bucket except the last one. Empty if times are unknown:
             stretches of slices then go to the buckets in turn.
-        reached: How far old slices are merged and dropped.
+        reached: Extent to which old slices are merged and dropped.
     """
 
     form: LocalForm

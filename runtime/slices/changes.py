@@ -68,8 +68,8 @@ class Changes:
         again: Unchanged files with rows in the intervals to recompute.
         unchanged: All unchanged files, including `again`.
         intervals: Slices to recompute because some of their rows changed or were removed.
-        n_changed: Number of files in the slices that changed.
-        n_gone: Number of files in the slices that no longer exist.
+        n_changed: Number of changed files with rows in the slices.
+        n_gone: Number of removed files with rows in the slices.
     """
 
     added: tuple[BaseFile, ...]

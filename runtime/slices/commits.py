@@ -27,7 +27,7 @@ _COMMIT = "sqlwin.commit"
 
 
 class ChangedMeanwhile(Exception):
-    """Another writer has committed a version since the table was opened."""
+    """Error when another writer has committed a version since the table was opened."""
 
 
 def commit(
@@ -47,7 +47,8 @@ def commit(
         manifest: Base files of the next version. None if they are unchanged because the rewritten
             slices hold the same rows.
         batch: Stream identifier and number of the micro-batch whose rows are in the files.
-        moved: How far old slices are merged and dropped in the next version. None if unchanged.
+        moved: Extent to which old slices are merged and dropped in the next version. None if
+            unchanged.
 
     Raises:
         ChangedMeanwhile: Another writer committed first.
@@ -94,7 +95,7 @@ def commit(
         transactions += [Transaction(f"{TIER}{t.width_us}", t.until_us) for t in moved.tiers]
         if moved.since_us is not None:
             transactions.append(Transaction(SINCE, moved.since_us))
-    # the token identifies the writer if the store never answers
+    # The token identifies the writer if the store never responds.
     token = uuid.uuid4().hex
     properties = CommitProperties(
         max_commit_retries=0,
@@ -110,7 +111,7 @@ def commit(
             commit_properties=properties,
         )
     except (DeltaError, OSError) as error:
-        # a step after the commit, such as a checkpoint of the log, may have failed
+        # A step after the commit, such as a checkpoint of the log, may have failed.
         entry = _next_version(table, error)
         if entry is None or token not in entry:
             if number is not None:
@@ -125,7 +126,7 @@ def _next_version(table: StoredSlices, failed: Exception) -> str | None:
     """Return the log entry of the version after the table's, or None if it does not exist.
 
     Raises:
-        UnknownOutcome: The store does not answer.
+        UnknownOutcome: The store does not respond.
     """
     path = f"{table.path}/_delta_log/{table.version + 1:020}.json"
     files = table.place.files

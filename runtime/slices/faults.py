@@ -10,7 +10,7 @@ from runtime.lake.places import TablePlace
 
 
 class UnknownOutcome(ExecutionError):
-    """The store did not say whether it wrote a version, so the version's files stay."""
+    """Error when the store did not report whether it wrote a version. Its files stay."""
 
 
 def table_error(name: str, place: TablePlace, error: Exception) -> ExecutionError:

@@ -1,4 +1,4 @@
-"""Manifests: the base files that a version of the slices was built from.
+"""Manifests: the base files from which a version of the slices was built.
 
 Each manifest is an immutable file with a random number in its name. A version refers to one
 manifest.
@@ -85,7 +85,7 @@ def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> i
 
 
 def remove_manifest(place: TablePlace, number: int) -> None:
-    """Remove a manifest that no version refers to. Failures are ignored: an orphan does no harm."""
+    """Remove a manifest without references, ignoring failures because an orphan is harmless."""
     path = manifest_path(place, number)
     with suppress(OSError):
         if place.store is None:

@@ -89,7 +89,7 @@ def refresh(
 ) -> RefreshResult:
     """Add the rows of new files, and recompute slices of files that changed or no longer exist.
 
-    Every file counts exactly once, with concurrent refreshes and after a crash, because slices and
+    Every file is added exactly once, despite concurrent refreshes and crashes, because slices and
     the list of their files become visible together (see `runtime.slices.store`). If another refresh
     commits first, this one is planned again on the new version.
 
@@ -118,7 +118,7 @@ def refresh(
             if todo.is_nothing:
                 return RefreshResult(table.version)
             replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
-            # the files are still valid after a commit that does not concern them
+            # The files are still valid after a commit that does not concern them.
             if done is not None and (
                 todo.intervals or done[0].added != todo.added or done[2] != table.reached
             ):
@@ -164,7 +164,7 @@ def compact(
     name: str,
     jobs_run: JobsRun = nullcontext,
 ) -> int:
-    """Merge small data files of similar size and return by how many their number fell.
+    """Merge small data files of similar size, and return how many fewer files remain.
 
     If a refresh commits at the same time, nothing is done until the next call.
 
@@ -255,7 +255,7 @@ def check_form(table: StoredSlices, form: LocalForm) -> None:
     """Check that a definition still matches the stored slices.
 
     Raises:
-        CatalogError: It does not match.
+        CatalogError: The definition does not match.
     """
     if form == table.form:
         return

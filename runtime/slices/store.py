@@ -7,8 +7,8 @@
 Partials and the manifest of their base files become visible together: a version stores the
 manifest's number as the version of the transaction identifier `sqlwin.manifest`, and manifests
 never change. A commit succeeds only directly after the version it was planned on, so two concurrent
-writers never count a file twice. Files that no version refers to have no effect and are removed
-after a week.
+writers never add a file twice. Files that no version refers to have no effect and are removed after
+a week.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NO_RULES = TierRules()
 _FORMAT, _DEFINITION, _FORM = "sqlwin.format", "sqlwin.definition", "sqlwin.form"
 _SUSPENDED, _RULES = "sqlwin.suspended", "sqlwin.rules"
 MANIFEST = "sqlwin.manifest"
-# Transaction identifiers whose versions store how far old slices are merged and dropped
+# Transaction identifiers whose versions record the merged and dropped slices
 TIER, SINCE = "sqlwin.tier.", "sqlwin.since"
 # Age at which unreferenced files are removed; longer than any write takes
 RETENTION_HOURS = 168
@@ -392,7 +392,7 @@ def remove_leftovers(table: StoredSlices) -> None:
     """Remove week-old files that no recent version refers to, and week-old manifests."""
     from deltalake.exceptions import DeltaError
 
-    # leftovers that cannot be removed do no harm
+    # Leftovers that cannot be removed are harmless.
     with suppress(DeltaError, OSError):
         table.delta.vacuum(retention_hours=RETENTION_HOURS, dry_run=False, full=True)
     current = table.delta.transaction_version(MANIFEST)

@@ -44,12 +44,12 @@ class TierRules:
 def due_tiers(
     rules: TierRules, grid: SliceGrid, reached: Reached, first_us: int, newest_us: int
 ) -> Reached:
-    """Return how far old slices should be merged and dropped now.
+    """Return the extent to which old slices should be merged and dropped now.
 
     Args:
         rules: Rules of the table.
         grid: Finest slices.
-        reached: How far slices are merged and dropped already.
+        reached: Extent to which slices are already merged and dropped.
         first_us: End of the oldest stored slice.
         newest_us: End of the newest stored slice, from which ages count.
     """

@@ -1,4 +1,4 @@
-"""Inspect clusters: cores, hosts, and the Python packages of workers."""
+"""Inspection of clusters: cores, hosts, and the Python packages of workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MODULES = {"pyarrow": "pyarrow", "numpy": "numpy", "protobuf": "google.protobuf.descriptor"}
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
-# Executors register one by one: after this long without a new one, no more are expected
+# Executors register one by one: no more are expected after this long without a new one
 _SETTLED_SECONDS = 3.0
 _OLD_SECONDS = 30.0
 _MOST_SECONDS = 15.0
@@ -66,7 +66,7 @@ def _cores(context: SparkContext) -> int | None:
 
 
 def configured_cores(master: str, conf: Mapping[str, str]) -> int | None:
-    """Return the number of cores that the settings ask for, or None if they leave it open.
+    """Return the number of cores that the settings request, or None if they leave it open.
 
     Args:
         master: Spark master URL.
@@ -166,7 +166,7 @@ def check_seen_by_all(
     what: str,
     hint: str,
 ) -> None:
-    """Check that what tasks write below a path is where the driver looks for it.
+    """Check that the driver can see the files that tasks write below a path.
 
     Args:
         spark: Spark session.

@@ -1,4 +1,4 @@
-"""Connect to a Spark Connect server within seconds, or fail with its address.
+"""Connection to a Spark Connect server within seconds, or an error with its address.
 
 Spark's own client retries silently for ten minutes. The private APIs used here were checked with
 PySpark 4.3.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 5.0
 # Settings that do not belong to the server: its address, and the progress bar of a local driver
 _ELSEWHERE = ("spark.remote", "spark.ui.showConsoleProgress")
-# Retry for about one minute. Spark's own policy waits ten for a server that has gone away.
+# Retry for about one minute. Spark's own policy waits ten minutes for a server that is gone.
 _RETRIES: Mapping[str, Any] = {"max_retries": 8, "max_backoff": 15_000}
 
 
@@ -53,7 +53,7 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
 
     try:
         with warnings.catch_warnings(action="ignore"):
-            # a new builder has none of the options that the caller left in the shared one
+            # A new builder has none of the options that the caller set in the shared one.
             session = SparkSession.builder.remote(remote).create()
             retries: Any = import_module("pyspark.sql.connect.client.retries")
             client: Any = getattr(session, "client")  # noqa: B009  # a remote session has one

@@ -32,7 +32,7 @@ def has_java() -> bool:
 
 
 def connect_to_java() -> None:
-    """Connect to the JVM that the environment names, or start one, unless connected."""
+    """Connect to the JVM given in the environment, or start one, unless connected."""
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()

@@ -1,4 +1,4 @@
-"""Defaults for a Spark started by sqlwin, where neither user nor configuration files decide."""
+"""Defaults for a Spark started by sqlwin, which users and configuration files override."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_EACH_SESSION: Mapping[str, str] = MappingProxyType(
     }
 )
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
-# Settings that determine the memory of an executor's container besides the heap
+# Settings that determine the memory of an executor's container, besides the heap
 _CONTAINER_MEMORY = (
     "spark.executor.memoryOverhead",
     "spark.executor.memoryOverheadFactor",

@@ -1,4 +1,4 @@
-"""Translate Spark's exceptions into errors that users can act on, without stack traces.
+"""Translation of Spark's exceptions into errors that users can act on, without stack traces.
 
 Uses private APIs, checked with PySpark 4.3: `_origin` of JVM exceptions, and the details of
 exceptions about JSON fields. Without them the exception's text is used.
@@ -73,8 +73,8 @@ _VERSIONS = re.compile(
     r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver: "
     r"([\d.]+\d)"
 )
-# Texts that mean that a JVM has too little memory. A task's result is lost when its executor is, or
-# when the driver has no memory to fetch it
+# Texts about a JVM with too little memory. A task's result is lost when its executor is, or when
+# the driver has no memory to fetch it
 _NO_MEMORY = (
     "OutOfMemoryError",
     "UNABLE_TO_ACQUIRE_MEMORY",
@@ -155,7 +155,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
 
 
 def why_unwritable(error: BaseException) -> str | None:
-    """Return why a query's output cannot be written, or None if that is not why it failed."""
+    """Return why a query's output cannot be written, or None if it failed for another reason."""
     if isinstance(error, SqlwinError):
         return error.message if error.kind is ErrorKind.OUTPUT else None
     if isinstance(error, KeyboardInterrupt):
@@ -186,7 +186,7 @@ def translate_spark_errors(to: Callable[[Exception], SqlwinError] = translate) -
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Return whether an error may result only from a cancellation.
+    """Return whether an error may result merely from a cancellation.
 
     The answer is meaningful only after a cancellation: some file systems report a timeout as an
     interruption.
@@ -338,7 +338,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
 
 
 def _is_bare_await(chain: Sequence[Failure]) -> bool:
-    """Return whether an error only says that waiting for a result failed.
+    """Return whether an error reports only that waiting for a result failed.
 
     An OutOfMemoryError ends the thread that should have given the result, and is in Spark's log
     only. Other errors are causes in the chain.

@@ -28,5 +28,5 @@ def java_error() -> type[Exception]:
 
 
 def spark_or_java_error() -> tuple[type[Exception], type[PySparkException]]:
-    """Return the classes of all errors that a call to Spark raises."""
+    """Return the classes of all errors that a call to Spark can raise."""
     return java_error(), spark_error()

@@ -212,7 +212,7 @@ class HadoopFiles:
 
     Small files are first written under a temporary name. If the file system cannot replace a file
     atomically, the old file is deleted before the new one, already complete, gets its name. A
-    reader that finds this half done completes it.
+    reader that finds an incomplete replacement completes it.
 
     Args:
         spark: Spark session.
@@ -341,7 +341,7 @@ class HadoopFiles:
             return [] if statuses is None else sorted(self._paths(statuses))
 
     def _replace_atomically(self, path: str, new: str) -> bool:
-        """Rename a file over another one atomically. False if the file system cannot."""
+        """Rename a file over another one atomically. Return False if the file system cannot."""
         fs = self._jvm.org.apache.hadoop.fs
         try:
             context = fs.FileContext.getFileContext(self._path(new).toUri(), self._conf)

@@ -1,4 +1,4 @@
-"""Run groups of Spark jobs concurrently, and cancel them separately."""
+"""Concurrent groups of Spark jobs that can be cancelled separately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def begin_group(spark: Any, group: str) -> None:
 
 
 def tag_statement(spark: Any, tag: str) -> None:
-    """Give jobs that this thread starts from now on the tag of a statement, and no other one.
+    """Tag jobs that this thread starts from now on with a statement, and with no other tag.
 
     Does nothing over Spark Connect, which provides no job statistics.
     """
@@ -71,7 +71,7 @@ def _job_tags(context: Any) -> list[str]:
 
 
 def cancel_group(spark: Any, group: str) -> bool:
-    """Cancel the running jobs of `group`. False if Spark cannot be reached."""
+    """Cancel the running jobs of `group`. Return False if Spark cannot be reached."""
     context = getattr(spark, "sparkContext", None)
     try:
         if context is None:
@@ -98,7 +98,7 @@ def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
 
 
 def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
-    """Run code that starts Spark jobs in its own thread. Interrupting this thread cancels them.
+    """Run code that starts Spark jobs in another thread. Interrupting this one cancels the jobs.
 
     The interruption (Ctrl-C, a signal) is raised once the work has ended: Spark has then removed
     what it had written, and a later call cannot receive its answer. See `run_side_by_side`.
@@ -259,7 +259,7 @@ class _SideBySide(Generic[T]):
 
 
 class BackgroundWork(Generic[T]):
-    """Code that starts Spark jobs, running in a thread of its own.
+    """Code that starts Spark jobs, running in its own thread.
 
     The thread inherits job group, description and tags of the thread that creates the object.
 
@@ -288,7 +288,7 @@ class BackgroundWork(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether the work has ended, however it ended."""
+        """Return whether the work has ended, for any reason."""
         # a thread that Spark has failed before the work never sets the event
         return self._ended.is_set() or not self._thread.is_alive()
 

@@ -36,7 +36,7 @@ class ErrorText(NamedTuple):
 
 # Found in names that Spark or sqlwin gives to unnamed columns: `count(1)`, `w$start`
 _INTERNAL = re.compile(r"[$(]")
-# Minimum ratio of common letters for a name to count as a misspelling of another
+# Minimum ratio of common letters between a misspelling and the name
 _ALIKE = 0.5
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]\s*")
@@ -59,7 +59,7 @@ def condition_in(text: str) -> str | None:
 _COLUMN_NUMBER = re.compile(r"(?<=\w)#\d+L?\b")
 
 
-# Reference to the Jackson setting behind a limit, which users cannot change
+# Reference to the Jackson setting of a limit, which users cannot change
 _JACKSON = re.compile(r", from `Stream(?:Read|Write)Constraints\.\w+\(\)`")
 
 

@@ -1,8 +1,8 @@
-"""A Spark session that starts when something first uses it.
+"""A Spark session that starts on first use.
 
-Planning asks few questions of Spark, and the answers are known before it runs: its settings, and
-the meaning of local paths. `runtime.spark.settings` and `runtime.spark.files` answer them for a
-session that has not started. Everything else starts it.
+Planning needs little from Spark, and most of it is known before Spark runs: its settings, and the
+meaning of local paths. `runtime.spark.settings` and `runtime.spark.files` answer them for a session
+that has not started. Everything else starts it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def start_spark(spark: SparkSession) -> SparkSession:
 
 
 class NotStartedError(SqlwinError):
-    """Work that must not start Spark needs it."""
+    """Error when work that must not start Spark needs it."""
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def without_start() -> Iterator[None]:
 
 
 def when_started(spark: SparkSession, action: Callable[[SparkSession], object]) -> None:
-    """Call an action with the session once it has started; now if it has."""
+    """Call an action with the session once it has started, or now if it has."""
     if isinstance(spark, SparkOnDemand):
         with spark_lock:
             if spark._demand.session is None:

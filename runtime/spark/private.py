@@ -1,4 +1,4 @@
-"""Guards around private Spark APIs: without one, a figure is missing but queries still work."""
+"""Guards around private Spark APIs: without one, a figure is missing but queries work."""
 
 from __future__ import annotations
 

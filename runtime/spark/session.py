@@ -59,7 +59,7 @@ _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Variables that point Spark and Hadoop to more configuration
 _CONFIGURED = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
 
-# Number of users by SparkContext or Spark Connect session, for those started by sqlwin itself
+# Number of users by SparkContext or Spark Connect session, for those that sqlwin started
 _n_users: dict[object, int] = {}
 
 
@@ -148,7 +148,7 @@ def is_stopped(spark: SparkSession) -> bool:
 
 
 def _key(spark: SparkSession | None) -> object:
-    """Return what identifies the Spark of a session. Spark Connect sessions share nothing."""
+    """Return an identifier of a session's Spark. Spark Connect sessions share nothing."""
     if spark is None:
         return None
     return spark.session_id if is_remote(spark) else spark.sparkContext  # type: ignore[attr-defined]
@@ -314,12 +314,12 @@ def build(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    # PySpark would prefer this variable to an explicit master
+    # PySpark would prefer this variable to an explicit master.
     remote = os.environ.pop("SPARK_REMOTE", None)
-    # left behind by a closed Spark Connect session
+    # Left behind by a closed Spark Connect session.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        # about an old pandas or Arrow, which users need not care about
+        # Warnings about old versions of pandas or Arrow, which are irrelevant to users.
         with warnings.catch_warnings(action="ignore"):
             return builder.getOrCreate()
     finally:

@@ -1,4 +1,4 @@
-"""Settings of a Spark session, read from Java once as long as none of them changes.
+"""Settings of a Spark session, read from Java only after one of them changes.
 
 A query reads dozens of settings, each a call to Java. All explicit settings can be fetched as one
 text in two calls; while that text is unchanged, cached values are valid.
@@ -56,7 +56,7 @@ class SparkSettings:
         return self._read[key_and_default]
 
     def holds(self, fact: str, judge: Callable[[], bool]) -> bool:
-        """Return a fact derived from the settings; `judge` computes it once."""
+        """Return a value derived from the settings, which `judge` computes once."""
         if fact not in self._verdicts:
             self._verdicts[fact] = judge()
         return self._verdicts[fact]

@@ -87,7 +87,7 @@ def code_archive() -> Path:
 
 
 def _is_installed(spark: SparkSession) -> bool:
-    """Whether another interpreter of this environment imports this copy, in any directory."""
+    """Return whether other interpreters of this environment import this copy of sqlwin."""
     places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     places += (spark.sparkContext.getConf().get(PYTHON_PATH, "") or "").split(os.pathsep)
     roots = {Path(place).resolve() for place in places if os.path.isabs(place)}

@@ -1,4 +1,4 @@
-"""Set up a Python worker of Spark before it computes."""
+"""Setup of a Python worker of Spark before it computes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Writes a micro-batch with its number, and returns the number of rows, if known
+# Function that writes a micro-batch with its number, and returns the number of rows, if known
 WriteBatch = Callable[["DataFrame", int], int | None]
 
 
@@ -54,8 +54,8 @@ class StreamWriter:
     Attributes:
         name: Identifies the stream among writers to the same place; stable across restarts.
         checkpoint: URI of Spark's part of its checkpoint.
-        is_ordered: Whether the rows of a micro-batch have an order. Then the last row of a
-            PRIMARY KEY counts; otherwise several are an error.
+        is_ordered: Whether the rows of a micro-batch have an order. Then the last row of a PRIMARY
+            KEY is kept; otherwise several are an error.
     """
 
     name: str
@@ -64,7 +64,7 @@ class StreamWriter:
 
 
 class StreamSink(Protocol):
-    """A table that is open for one run of a stream."""
+    """Table opened for one run of a stream."""
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: int) -> int | None:

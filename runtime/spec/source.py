@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-# In rows left to Spark, the number of the watermark split that a row belongs to
+# Column of rows left to Spark with the number of their watermark split
 WATERMARK_SPLIT = "$split"
 # Option of a Spark source whose rows name splits; tasks count the rows of the splits
 BRINGS_SPLITS = "sqlwinBringsSplits"

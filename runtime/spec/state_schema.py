@@ -24,7 +24,7 @@ from runtime.spec.aggregates import (
 )
 from runtime.spec.windows import AlignedWindow, Tumble, Window
 
-# As they occur in the names of tables and of their views
+# As these characters occur in the names of tables and of their views
 _OPTIONS = re.compile(
     r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
 )
@@ -130,7 +130,7 @@ class RowOrigin:
     Attributes:
         base: Source of the rows, as a JSON value; see `planner.streams.plan_form`.
         where: Conditions that all rows meet, sorted.
-        first: Ranks that rows have in their slice, as a JSON value. None if all rows count.
+        first: Ranks that rows have in their slice, as a JSON value. None if all rows are included.
     """
 
     base: Any = None

@@ -11,7 +11,7 @@ from runtime.spec.windows import AlignedWindow, Window
 
 @dataclass(frozen=True)
 class Step:
-    """Base class of steps. A step yields rows; its inputs are steps; the last one is the result."""
+    """Base class of steps. A step yields rows and reads its inputs. The last step is the result."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Thresholds: the sizes at which operators change how they store and compute.
+"""Thresholds: sizes at which operators change their way of storing and computing.
 
 Results do not depend on them, only memory and time do. They are one object, so tests can pass small
 values and reach both sides of a threshold with a few rows.
@@ -14,9 +14,9 @@ class Thresholds:
     """Thresholds of the state of window operators.
 
     Attributes:
-        merge_size_ratio: When similar runs or chunks are merged, one with more than this many times
-            the rows of all smaller ones is left alone.
-        slices_max_small_chunks: Small chunks of a slab from which on they are merged.
+        merge_size_ratio: Runs or chunks with more than this many times the rows of all smaller ones
+            are not merged with them.
+        slices_max_small_chunks: Number of small chunks in a slab from which they are merged.
         slices_small_chunk_bytes: Maximum size of a small chunk.
         slices_slab_rows: If slices are read one by one, a slab with this many rows takes no further
             slices.
@@ -24,8 +24,8 @@ class Thresholds:
             merge, plus this.
         spans_min_rows: Minimum partials in state for spans. Merging fewer costs less than storing
             spans.
-        spans_min_slices_per_key: Slices per key from which on spans are stored. They are dropped
-            below half of that.
+        spans_min_slices_per_key: Slices per key from which spans are stored. Below half of that,
+            they are dropped.
         spans_max_patches: Maximum number of patches. With more, they are merged into the spans.
             Also the maximum number of fired windows whose spans are kept.
         running_min_blocks: Minimum number of blocks per HOP window. With more blocks there are
@@ -34,7 +34,8 @@ class Thresholds:
         running_max_list_suffixes: Maximum number of suffixes of a block of lists.
         running_min_stride_windows: Blocks with at least this many windows have a suffix for every
             second window: a window in between reads one more slice, and half as much is written.
-        sessions_max_runs: Runs of chunks from which on some are merged before the next is written.
+        sessions_max_runs: Number of runs of chunks from which some are merged before the next is
+            written.
         sessions_n_marks: Number of marks of partitions, a power of two. Few enough for one array
             over all marks.
         results_part_rows: A part of emitted results ends with the first window after which it has

@@ -1,4 +1,4 @@
-"""How a stream's SQL may differ from its checkpoint's, and how operators then resume.
+"""Allowed differences between a stream's SQL and its checkpoint's, and resumption of operators.
 
 State holds keys, slices and accumulators, so the results computed from them when windows close may
 change. The windows may change too if they consist of the same slices: they are then computed from
@@ -155,7 +155,7 @@ def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> Re
 
 
 def first_complete(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:
-    """Return where windows computed from the slices of other windows begin to be complete.
+    """Return the first complete window among windows computed from other windows' slices.
 
     Args:
         was: Window whose slices are stored.
@@ -180,7 +180,7 @@ def first_complete(was: Window, is_: Window, closed_us: int) -> tuple[int, int] 
 
 
 def may_change(operators: Sequence[OperatorSchema]) -> str:
-    """Return what may change in a stream, for a hint."""
+    """Return the allowed changes of a stream, for a hint."""
     all_slices = [_slices(operator.window) for operator in operators]
     words = "HAVING, the selected columns and ranks, and removed aggregates"
     if any(slices is not None for slices in all_slices):
@@ -222,7 +222,7 @@ def _other_state(old: StateAccumulator, new: StateAccumulator) -> str | None:
 
 
 def _source_name(base: Any) -> str | None:
-    """Return the name of what rows are read from, or None if it has no short name."""
+    """Return the name of the source of rows, or None if it has no short name."""
     name = (base or {}).get("sql") or (base or {}).get("table")
     return None if name is None else f"`{name}`"
 

@@ -1,4 +1,4 @@
-"""The directory of a stream's checkpoint: Spark's files, and what sqlwin adds to them.
+"""Directory of a stream's checkpoint: Spark's files and sqlwin's.
 
     sqlwin.json     identity of the stream, number of key groups, whether the input has ended; after
                     a start with other SQL also the new identity and its first micro-batch
@@ -49,7 +49,7 @@ _WRITABLE = "SET 'execution.checkpointing.dir' to a directory with write permiss
 
 @dataclass(frozen=True)
 class _Next:
-    """A change of a stream that counts once its first micro-batch is committed.
+    """A change of a stream that takes effect once its first micro-batch is committed.
 
     Attributes:
         batch: Number of that micro-batch.
@@ -67,7 +67,7 @@ class _Content:
     Attributes:
         identity: Identity of the stream.
         spark: Name of Spark's directory. It changes when the checkpoint is rescaled.
-        next: Change of the stream that may not count yet.
+        next: Change of the stream that may not be in effect yet.
         key_groups, partitions, writer, spark_id, has_ended: See `Checkpoint`.
     """
 
@@ -83,7 +83,7 @@ class _Content:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that can be used.
+    """A usable checkpoint.
 
     Attributes:
         directory: Directory.
@@ -93,7 +93,7 @@ class Checkpoint:
         has_ended: Whether the input ended and all windows were closed in an earlier run.
         spark_id: Id of the query in Spark's part of the checkpoint.
         spark_name: Name of Spark's directory in the checkpoint's.
-        operators: How each operator continues with the existing state, by operator number.
+        operators: Each operator with the existing state, by operator number.
     """
 
     directory: str
@@ -178,7 +178,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
     directory = new.directory
     path = f"{directory}/{FILE}"
     if not files.exists(path):
-        # a run that was killed right at its start may have left the id
+        # A run that was killed right at its start may have left the id.
         if _below_but_id(files, new):
             raise ExecutionError(
                 f"{directory} is not a checkpoint of sqlwin: {FILE} does not exist", hint=ANOTHER
@@ -190,7 +190,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
     if isinstance(change, str):
         if not _has_begun(files, checkpoint):
             _check_spark_files(files, checkpoint)
-            # in an order that leaves a usable checkpoint if the process is killed
+            # Write in an order that leaves a usable checkpoint if the process is killed.
             for leftover in [
                 *_below_but_id(files, checkpoint),
                 path,
@@ -277,7 +277,7 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
 def preview_checkpoint(
     files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
 ) -> str | tuple[ResumedOperator, ...] | None:
-    """Return what `open_checkpoint` would do, without changing anything.
+    """Return the outcome of `open_checkpoint` without changing anything.
 
     Returns:
         None for a new checkpoint; a text that says why the checkpoint is refused; or how each

@@ -27,7 +27,7 @@ from runtime.files import Files
 _RESTORE = (
     "restore the directory from a backup, or start over with another 'execution.checkpointing.dir'"
 )
-# Damage of a file that was copied from another checkpoint
+# Description of a file that was copied from another checkpoint
 OF_ANOTHER = "belongs to another checkpoint"
 # Spark's file with the id of the query
 METADATA = "metadata"
@@ -127,13 +127,13 @@ class _SparkFiles:
         self._id(spark_id)
         if not offsets and not commits:
             if any(map(_STATE.fullmatch, self._names)):
-                # Spark would start over and write its output a second time
+                # Otherwise Spark would start over and write its output a second time.
                 raise self._damaged("offsets", "is missing")
             return
         started, committed = max(offsets, default=-1), max(commits, default=-1)
         if committed > started:
             raise self._damaged(f"offsets/{committed}", "is missing")
-        # Spark begins with the last but one, and runs the last one again
+        # Spark begins with the last but one, and runs the last one again.
         for number in range(max(0, started - 1), started + 1):
             lines = self._log(f"offsets/{number}")
             if number < started:

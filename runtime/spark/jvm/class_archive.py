@@ -32,10 +32,10 @@ _DAY = 24 * 3600
 _KEPT_SECONDS = 30 * _DAY
 # Linux allows 128 KiB for one argument.
 _LONGEST_CLASS_PATH = 100_000
-# These would make the new process connect elsewhere, load more, or write to this run's log.
+# Variables that would make the new process connect elsewhere, load more, or write to this run's log
 _NOT_PASSED_ON = ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SQLWIN_LOG_FILE")
 
-# Archive that the JVM of this process would have used, had it existed.
+# Archive that the JVM of this process would have used if it had existed
 _missing: Path | None = None
 
 
@@ -81,13 +81,14 @@ def is_usable(archive: Path) -> bool:
 
 def use_options(archive: Path) -> list[str]:
     """Return JVM options that use the archive, silently ignoring it if it does not match."""
-    with suppress(OSError):  # on failure it counts as unused and is created again some day
+    # after a failure the archive counts as unused, and is created again later
+    with suppress(OSError):
         os.utime(seal_path(archive))
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
 
 
 def discard(archive: Path) -> None:
-    """Make sure that no JVM uses this archive again."""
+    """Invalidate the archive, so that no JVM uses it again."""
     with suppress(OSError):
         seal_path(archive).unlink(missing_ok=True)
 
@@ -129,7 +130,7 @@ def make_missing() -> bool:
 
 @contextmanager
 def making_lock(directory: Path) -> Iterator[bool]:
-    """Return whether this process alone creates archives. The lock ends with the process."""
+    """Return whether only this process creates archives. The lock ends with the process."""
     import fcntl
 
     # Never removed: a process waiting for a removed file would not exclude others.

@@ -1,4 +1,4 @@
-"""Start and end the JVM of Spark's driver.
+"""Start and end of the JVM of Spark's driver.
 
 PySpark finds it by PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET, as it does when `spark-submit`
 has started Python.
@@ -53,7 +53,7 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str]) -> Iterator[None]:
     except SetupError:
         if starting.archive is None or not starting.has_crashed:
             raise
-        # only the archive can have broken a JVM that worked when the archive was created
+        # Only the archive can break a JVM that worked when the archive was created.
         class_archive.discard(starting.archive)
         Path(f"hs_err_pid{starting.process.pid}.log").unlink(missing_ok=True)
         gateway = start_jvm(java, conf, maps_archive=False).answer()
@@ -102,7 +102,7 @@ def _end_unused() -> None:
 @contextmanager
 def connecting_to(port: int, secret: str) -> Iterator[None]:
     """Let PySpark connect to a gateway inside this context."""
-    # only while connecting: processes started later from here need a JVM of their own
+    # Only while connecting, because processes started from here later need their own JVM.
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
     try:

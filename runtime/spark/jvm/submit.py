@@ -1,4 +1,4 @@
-"""Build the command line of the JVM for Spark's driver from settings and environment.
+"""Command line of the JVM for Spark's driver, built from settings and environment.
 
 PySpark would use `bin/spark-submit`, a shell script that runs a second JVM to build the command
 line, requires a module that some Java runtimes lack, and lets the JVM write to the console. Here

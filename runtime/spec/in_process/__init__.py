@@ -1,1 +1,1 @@
-"""Queries that this process computes without Spark: relations, and the step made of them."""
+"""Queries computed in this process without Spark: relations, and the step that consists of them."""

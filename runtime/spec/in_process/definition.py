@@ -1,4 +1,4 @@
-"""Relations that `runtime.definition` computes row by row, as the semantics define them.
+"""Relations that `runtime.definition` computes row by row, by the definition of the semantics.
 
 Other nodes of such a tree are relations of `runtime.spec.in_process.relations`: given rows, rows in
 the query, projections, unions, ranks and joins.

@@ -1,7 +1,7 @@
-"""Relations that this process computes without Spark.
+"""Relations computed in this process, without Spark.
 
-A tree of `Rows`: leaves read or name rows, other nodes compute rows from their inputs.
-Expressions refer to the columns of the input by name.
+A tree of `Rows`: leaves read or name rows, other nodes compute rows from their inputs. Expressions
+refer to the columns of the input by name.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class GivenRows(Rows):
 
     Attributes:
         name: Name of the rows.
-        columns: Their columns. Empty if `of` has them.
-        of: Relation whose columns they have.
+        columns: Columns of the rows. Empty to use those of `of`.
+        of: Relation with the same columns, or None.
     """
 
     name: str

@@ -23,7 +23,7 @@ class SimulatedTable:
         name: Name of the table, as in `StreamSource`.
         columns: Columns of a row.
         time: Column that the watermark follows. None without a watermark.
-        delay_us: By how much a row's watermark precedes its time.
+        delay_us: Time by which a row's watermark precedes its own time.
         time_type: Type of the time column.
     """
 

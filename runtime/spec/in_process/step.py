@@ -1,4 +1,4 @@
-"""A query that this process computes without Spark."""
+"""A query computed in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runtime.spec.table import Column
 
 @dataclass(frozen=True)
 class InProcessStep:
-    """A query that this process computes without Spark.
+    """A query computed in this process, without Spark.
 
     Attributes:
         rows: Rows of the query.

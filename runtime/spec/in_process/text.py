@@ -1,4 +1,4 @@
-"""Text files that this process reads with the rows of Spark's readers."""
+"""Text files that this process reads, with the same rows as Spark's readers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TextColumn:
 
 @dataclass(frozen=True)
 class Notation:
-    """How values are written.
+    """Notation of values.
 
     Attributes:
         nulls: Texts that stand for NULL in any column.
@@ -58,7 +58,7 @@ class Notation:
 
 @dataclass(frozen=True)
 class CsvRecords:
-    """How CSV is split into records and fields.
+    """Rules for splitting CSV into records and fields.
 
     Attributes:
         n_fields: Fields of a record.
@@ -85,10 +85,10 @@ class TextSource:
         path: Path as written by the user.
         files: Files with their sizes, in the order of their paths.
         columns: Columns to read.
-        records: How lines become records. None: each line is a JSON object.
+        records: Rules for splitting lines into records. None: each line is a JSON object.
         first: First column of a table of JSON, which Spark reads with each record, unless it is
             cast.
-        notation: How values are written.
+        notation: Notation of values.
         partition_columns: Columns to read that come from directory names.
         broken: Task message for a record that does not fit, up to the file; see
             `runtime.detection.places`.

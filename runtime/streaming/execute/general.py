@@ -70,7 +70,7 @@ def general_stream(
     is_processing_time = any(source.time_type == "proctime" for source in step.sources)
     has_processing_time = is_processing_time or may_wait or job.needs_processing_time
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
-        # do not evaluate expressions in rows that only carry a watermark
+        # Do not evaluate expressions in rows that only carry a watermark.
         time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
         timed = f"CASE WHEN {quote_name(KEEP)} THEN {time} END AS {quote_name(TIME)}"
         names = [quote_name(name) for name in spark.table(source).columns if name not in _OWN]
@@ -148,7 +148,7 @@ def check_general_key(name: str, type_: str) -> None:
         type_: Its type, as in Spark's DDL.
 
     Raises:
-        AnalysisError: It is a floating-point number, or consists of several values.
+        AnalysisError: The column holds floating-point numbers, or values of several parts.
     """
     if type_ in ("float", "double") or type_.startswith(
         ("array", "map", "struct", "variant", "interval")
