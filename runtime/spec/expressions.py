@@ -23,12 +23,25 @@ class ColumnRef:
     type: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
-    """Literal. Dates are days, timestamps microseconds since 1970 (UTC for `timestamp`)."""
+    """Literal. Dates are days, timestamps microseconds since 1970 (UTC for `timestamp`).
+
+    NaN equals NaN, and 0.0 differs from -0.0: equal expressions share a column, also in another
+    process, where a NaN is another object.
+    """
 
     value: Value
     type: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[Value, str]:
+        return repr(self.value) if isinstance(self.value, float) else self.value, self.type
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The results come from the rules of windows and SQL, row by row in plain Python: 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.spec.windows import Tumble
@@ -59,6 +59,7 @@ class RandomQuery:
         is_stream: Whether a stream can run the query.
         time: Time column of its windows.
         has_operator: Whether windows drop late rows. A join or a list of rows has others.
+        is_storable: Whether a materialized table can store it: one aggregation of windows.
     """
 
     sql: str
@@ -66,6 +67,7 @@ class RandomQuery:
     is_stream: bool = True
     time: str = "ts"
     has_operator: bool = True
+    is_storable: bool = False
 
 
 def draw_input(draw: Choices) -> Input:
@@ -91,6 +93,14 @@ def draw_query(draw: Choices, given: Input, window: DrawnWindow | None = None) -
     return _Query(draw, given, window or given.window).draw()
 
 
+def draw_storable_query(draw: Choices, given: Input) -> RandomQuery:
+    """Draw a query that a materialized table can store: an aggregation of windows of fixed size."""
+    window = given.window
+    while window.kind == "SESSION":
+        window = draw_window(draw)
+    return _Query(draw, given, window).draw("group")
+
+
 class _Query:
     """One draw of a query."""
 
@@ -100,9 +110,10 @@ class _Query:
         self._window = window
         self._time = "ts" if given.is_extreme else draw.one_of(["ts", "ts", "tz"])
 
-    def draw(self) -> RandomQuery:
+    def draw(self, shape: str | None = None) -> RandomQuery:
+        """Draw a query of a shape. None means any shape."""
         draw, window = self._draw, self._window
-        shape = draw.one_of(_SHAPES)
+        shape = shape or draw.one_of(_SHAPES)
         if shape == "join":
             copies = {name: self._copies(name, []) for name in ("t", "u")}
             sql, expected = draw_join(draw, window, self._time, copies)
@@ -139,7 +150,8 @@ class _Query:
             return self._rank(select, grouped, keys, len(calls))
         if shape == "cascade":
             return self._cascade(select, grouped)
-        return self._query(select, grouped)
+        query = self._query(select, grouped)
+        return replace(query, is_storable=not is_paired and window.kind != "SESSION")
 
     def _query(self, sql: str, expected: list[Row], *, is_stream: bool = True) -> RandomQuery:
         return RandomQuery(sql, expected, is_stream, self._time)

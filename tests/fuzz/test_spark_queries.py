@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ from tests.fuzz.spark_roads import SparkRoads
 @pytest.mark.parametrize(
     ("seeds", "streams"),
     [
-        pytest.param(range(500_000, 500_006), False, marks=pytest.mark.long),
+        # 500046: a FILTER that compares with NaN, in a materialized table
+        pytest.param((*range(500_000, 500_003), 500_046), False, marks=pytest.mark.long),
         pytest.param(range(500_010, 500_200), False, marks=pytest.mark.slow),
         pytest.param(range(600_000, 600_050), True, marks=pytest.mark.slow),
     ],
     ids=str,
 )
 def test_a_random_query_has_the_rows_of_its_definition_on_spark(
-    seeds: range, streams: bool, tmp_path: Path, spark: SparkSession
+    seeds: Sequence[int], streams: bool, tmp_path: Path, spark: SparkSession
 ) -> None:
     zone = spark.conf.get("spark.sql.session.timeZone")
     roads = SparkRoads(tmp_path, spark, streams=streams)
@@ -32,5 +34,5 @@ def test_a_random_query_has_the_rows_of_its_definition_on_spark(
     finally:
         drop_views(spark)
         spark.conf.set("spark.sql.session.timeZone", str(zone))
-    for way in ("Spark", "Spark's aggregation", "materialized"):
-        assert roads.counts[way] > 0, roads.counts
+    for way in ("Spark", "Spark's aggregation", "Spark, one phase", "materialized", "not stored"):
+        assert roads.counts[way] > len(seeds) // 5, roads.counts

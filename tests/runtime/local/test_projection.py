@@ -1,7 +1,13 @@
 """Spark evaluates each expression for a buffer once, and only for rows that count."""
 
-from runtime.local.projection import sql_projection
+import math
+import pickle
+
+import pytest
+
+from runtime.local.projection import projection, sql_projection
 from runtime.spec.aggregates import Merge, MergeOp
+from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import ArrowBuffer, LocalStep, PartialColumns, SqlRows
 from runtime.spec.steps import SqlStep
 from runtime.spec.windows import Tumble
@@ -49,3 +55,20 @@ def test_what_is_the_same_is_one_column():
 def test_what_is_drawn_is_drawn_wherever_it_stands():
     result = sql_projection(step_of((("RAND()", "rand()"), None), (("RAND()",), None)))
     assert result.args == (("$arg1", "$arg2"), ("$arg3",))
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.0, -0.0])
+def test_another_process_has_the_same_columns(value):
+    def argument():
+        return Call("<", (ColumnRef("d", "double"), Constant(value, "double")), "boolean")
+
+    step = step_of(((argument(),), None), ((argument(),), None))
+    result = projection(pickle.loads(pickle.dumps(step)).source, lambda arg, _: arg)
+    assert result == projection(step.source, lambda arg, _: arg)
+    assert result.args == (("$arg1",), ("$arg1",))
+
+
+def test_zeros_of_both_signs_are_two_columns():
+    zeros = [Constant(0.0, "double"), Constant(-0.0, "double")]
+    result = projection(step_of(((zeros[0],), None), ((zeros[1],), None)).source, lambda e, _: e)
+    assert result.args == (("$arg1",), ("$arg2",))
