@@ -172,7 +172,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     else:
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
-    yield f"  state: {_state(local.window)}: {_state_columns(local)}"
+    is_updated = firing.is_early or firing.is_late
+    results = ", and its emitted results" if is_updated else ""
+    yield f"  state: {_state(local.window, results)}: {_state_columns(local)}"
     if not isinstance(local.window, SessionWindow):
         yield f"  {_slice_store(step.store, local.window)}"
     if (read := state_read_text(local.window, step.store, firing)) is not None:
@@ -181,6 +183,11 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
     yield f"  a window is emitted when {followed} reaches its end; {late}"
+    if is_updated and isinstance(local.window, SessionWindow):
+        yield (
+            "  emitted again: a session that has grown or merged is -D, and +I with its new "
+            "bounds; one with other values is -U and +U"
+        )
 
 
 def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
@@ -236,9 +243,10 @@ def _state_columns(local: StreamLocalStep) -> str:
     return ", ".join([*local.keys, local.slice_end, *columns])
 
 
-def _state(window: Window) -> str:
+def _state(window: Window, results: str = "") -> str:
+    """Return the contents of the state, with `results` after a session."""
     if isinstance(window, SessionWindow):
-        return "one partial per key and open session"
+        return f"one partial per key and open session{results}"
     if window.slices_per_window == 1:
         return "one partial per key and open window"
     width = render_duration(window.slice_width_us)

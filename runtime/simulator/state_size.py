@@ -18,6 +18,7 @@ from runtime.streaming.state.metadata import (
     GroupMetadata,
     SessionChunk,
     SessionMetadata,
+    UpdatedSessionMetadata,
     WindowMetadata,
 )
 
@@ -64,14 +65,20 @@ def _has_closed_session(
 ) -> bool:
     """Return whether the partials in state form a session that has closed."""
     contents = metadata.contents
-    if metadata.closed_us is None or not isinstance(contents, SessionMetadata):
+    if metadata.closed_us is None or not isinstance(
+        contents, SessionMetadata | UpdatedSessionMetadata
+    ):
         return False
     # other windows close 1 ms earlier: a row one gap after the last still belongs to a session
     closed_us = metadata.closed_us - _MS_US
-    if all(chunk.last_us + window.gap_us > closed_us for chunk in contents.chunks):
+    chunks = [*contents.chunks]
+    if isinstance(contents, UpdatedSessionMetadata):
+        # emitted results are part of a session with partials, or of none
+        chunks += contents.results
+    if all(chunk.last_us + window.gap_us > closed_us for chunk in chunks):
         return False
     spans: dict[object, list[tuple[int, int]]] = {}
-    for chunk in contents.chunks:
+    for chunk in chunks:
         for row in _partials(blobs, chunk):
             key = tuple(str(row[name]) for name in window.partition)
             spans.setdefault(key, []).append((row[FIRST_TIME], row[LAST_TIME]))

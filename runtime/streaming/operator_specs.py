@@ -14,8 +14,8 @@ from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.fill import FillSpec
+from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.operators.session import SessionSpec
-from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
@@ -41,16 +41,16 @@ def operator_spec(
     by = tuple(map(names.of, plan.hashed_columns))
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
+    updates = None
+    if options.emits_updates:
+        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
     if isinstance(aggregation.window, SessionWindow):
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
-        return SessionSpec(aggregation, columns, common, is_processing_time)
+        return SessionSpec(aggregation, columns, common, is_processing_time, updates)
     if step.filling is not None:
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         filling = _filling_with_state_names(step.filling, names)
         return FillSpec(filling, aggregation, columns, common)
-    updates = None
-    if options.emits_updates:
-        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),
         common,

@@ -8,7 +8,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.streaming.changes import StateNames
 from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.operators.base import RunStart
-from runtime.streaming.operators.updates import FireRule
+from runtime.streaming.operators.firing import FireRule
 from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.key_groups import head_groups, key_group_numbers
 

@@ -32,6 +32,7 @@ from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
+from runtime.streaming.operators.updated_sessions import UpdatedSessionOperator
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.buckets import Place
@@ -144,7 +145,8 @@ class KeyGroupTask:
         place = Place(spec.common.by or (), len(numbers), numbers.index(group))
         bound = MemoryBound(place, self._spec.bucket_bytes)
         if isinstance(spec, SessionSpec):
-            return process(store, partial(SessionOperator, spec), batch, bound)
+            kind = SessionOperator if spec.updates is None else UpdatedSessionOperator
+            return process(store, partial(kind, spec), batch, bound)
         if isinstance(spec, FillSpec):
             return process(store, partial(FillOperator, spec), batch, bound)
         return process(store, partial(WindowOperator, spec), batch, bound)

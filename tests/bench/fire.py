@@ -52,8 +52,8 @@ from runtime.spec.windows import (
 )
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import SharedSpec, one_reader
 from runtime.streaming.state.blobs import METADATA

@@ -150,7 +150,7 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
     sections["join"] = partial(_of_two_tables, "join", JOIN)
     for name in WINDOWS:
         sections[name] = partial(_of_window, name, name, rows)
-    for name in ("tumble", "hop", "cumulate", "hop_many"):
+    for name in ("tumble", "hop", "cumulate", "hop_many", "session"):
         for kind, settings in (("lateness", LATENESS), ("early", EARLY)):
             title = f"{kind} {name}"
             sections[title] = partial(_of_window, title, name, rows, settings)

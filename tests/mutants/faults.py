@@ -192,7 +192,7 @@ FAULTS = [
     ),
     Fault(
         "the wrong partials of a chunk are marked as taken",
-        _SESSION,
+        "runtime.streaming.state.marked_chunks",
         "self._store.put(taken_blob, encode_bits(~is_there))",
         "self._store.put(taken_blob, encode_bits(is_there))",
         "session",
@@ -206,14 +206,14 @@ FAULTS = [
     ),
     Fault(
         "an update does not retract",
-        _UPDATES,
+        "runtime.streaming.operators.row_changes",
         "np.where(is_new, -1, 1)",
         "np.where(is_new, -1, -1)",
         "lateness tumble",
     ),
     Fault(
         "changed results are not emitted",
-        _UPDATES,
+        "runtime.streaming.operators.row_changes",
         "changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])",
         "changed = is_new",
         "early tumble",
@@ -224,6 +224,13 @@ FAULTS = [
         "start = context.closed_us[0] if late else fired",
         "start = fired",
         "lateness tumble",
+    ),
+    Fault(
+        "a merged session leaves the sessions before it",
+        "runtime.streaming.operators.updated_sessions",
+        "yield from map(Output, deletes(replaced, now, self._identity))",
+        "pass",
+        "lateness session",
     ),
     # -- state --
     Fault(

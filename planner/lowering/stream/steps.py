@@ -313,12 +313,6 @@ class _StreamLowering(WholeWindowsLowering):
         rows = OperatorRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
-        if self._emits_updates and isinstance(local.window, SessionWindow):
-            raise StreamRefusal(
-                "SESSION windows do not support early firing or allowed lateness",
-                NO_UPDATES,
-                local.place,
-            )
         if self._emits_updates and rows.has_operator:
             raise StreamRefusal(
                 "a window over the results of another window does not support allowed "

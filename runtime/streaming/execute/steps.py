@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.errors import AnalysisError
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
@@ -24,7 +23,6 @@ from runtime.spec.stream_steps import (
     StreamWindowStep,
     WatermarkedRowsStep,
 )
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import decode_output, operator_output
@@ -102,11 +100,6 @@ def _windows(
 ) -> DataFrame:
     """Run a window operator: return its windows, and one row per key group with its watermark."""
     local = step.input
-    if isinstance(local.window, SessionWindow) and options.emits_updates:
-        raise AnalysisError(
-            "SESSION windows do not support early firing or allowed lateness",
-            hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
-        )
     wrap = _wrap(meter, local.label)
     stage = stream_local_stage(spark, local, child, options, step.number, wrap)
     operator = operator_spec(step, stage.plan, options)

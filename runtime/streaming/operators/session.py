@@ -17,22 +17,17 @@ whole partitions, and the operator sees a micro-batch as a whole:
 
 State is read only if a session can end or a row can be late; until then new partials are appended.
 Then only partitions are read that have a partial old enough to end a session, or a row that may be
-late, and all their partials are taken. Partitions are found by a mark, a hash of a few bits;
-partitions that share a mark are taken too. Chunks are not rewritten when partials are taken: a
-bitmap records which ones are gone. Chunks of similar size are merged when there are many, as in a
-log-structured merge tree (O'Neil and others, 1996).
+late, and all their partials are taken; see `runtime.streaming.state.marked_chunks`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
@@ -53,15 +48,12 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.state.blobs import BlobStore, required_blob
-from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
+from runtime.streaming.operators.firing import UpdateRules
+from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.key_sets import marks_of
-from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
-from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
+from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.metadata import OperatorMetadata, SessionChunk, SessionMetadata
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
-
-_MARK = "$mark"
 
 
 @dataclass(frozen=True)
@@ -73,12 +65,14 @@ class SessionSpec:
         columns: Columns of the partials that the local stage creates.
         common: Spec shared by all operators.
         is_processing_time: Whether rows' times are processing time: then no row is late.
+        updates: When sessions are emitted again. None emits each session once.
     """
 
     aggregation: WindowAggregation
     columns: StateColumns
     common: KeyGroupSpec
     is_processing_time: bool = False
+    updates: UpdateRules | None = None
 
 
 class SessionOperator(KeyGroupOperator):
@@ -89,27 +83,31 @@ class SessionOperator(KeyGroupOperator):
         window = spec.aggregation.window
         assert isinstance(window, SessionWindow)
         self._spec = spec
-        self._thresholds = spec.common.thresholds
         self._window = window
+        self._partials = MarkedChunks(
+            store,
+            window.partition,
+            spec.common.thresholds,
+            self._chunks_before(),
+            lambda table: spec.columns.of(table, MARK),
+        )
+
+    def _chunks_before(self) -> Sequence[SessionChunk]:
+        """Return the chunks of partials at the end of the previous micro-batch."""
         before = self._metadata_before(SessionMetadata)
-        self._chunks = [] if before is None else [*before.chunks]
+        return () if before is None else before.chunks
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed, fires = before.combined_us, after.combined_us
-        tables = [table for table in batch.partials if table.num_rows]
-        new = pa.concat_tables(tables) if tables else None
-        now = before.fired_until_us()
-        if new is not None and self._spec.is_processing_time and now is not None:
-            # the watermark is 1 ms behind: a row in between would touch a session that was emitted
-            new = _not_before(new, now)
+        new = self._new_partials(batch, before)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
             candidates = self._candidates(batch.candidates, closed)
             may_end = self._may_end(new, candidates, fires)
-            old = self._take_marked(may_end)
+            old = [table for _, table in self._partials.take_marked(may_end)]
             left: list[pa.Table] = []
             if new is not None:
-                is_taken = may_end.take(self._marks(new))
+                is_taken = may_end.take(self._partials.marks(new))
                 if not is_taken.all():
                     rest = new.filter(pa.array(~is_taken))
                     left.append(rest.drop_columns([ROW_COUNT]))
@@ -123,7 +121,9 @@ class SessionOperator(KeyGroupOperator):
                     is_late = (end_us <= closed).take(session)
                     n_late = int(n_rows[is_late].sum())
                     if candidates is not None:
-                        yield from _late(candidates, (end_us <= closed).take(of_candidate), closed)
+                        yield from late_rows(
+                            candidates, (end_us <= closed).take(of_candidate), closed
+                        )
                 has_ended = (end_us <= fires).take(session)
                 is_out = has_ended & ~is_late
                 if is_out.any():
@@ -137,9 +137,19 @@ class SessionOperator(KeyGroupOperator):
             self._append(new.drop_columns([ROW_COUNT]))
         return [n_late]
 
+    def _new_partials(self, batch: MicroBatch, before: Watermarks) -> pa.Table | None:
+        """Return the partials of a micro-batch with their row counts. None if there are none."""
+        tables = [table for table in batch.partials if table.num_rows]
+        new = pa.concat_tables(tables) if tables else None
+        now = before.fired_until_us()
+        if new is not None and self._spec.is_processing_time and now is not None:
+            # the watermark is 1 ms behind: a row in between would touch a session that was emitted
+            new = _not_before(new, now)
+        return new
+
     def _earliest_end(self, new: pa.Table | None) -> int:
         """Return a lower bound of the end of all sessions."""
-        last = [chunk.last_us for chunk in self._chunks]
+        last = [chunk.last_us for chunk in self._partials.chunks]
         if new is not None:
             last.append(int(int64_column(new, LAST_TIME).min()))
         return min(last) + self._window.gap_us if last else np.iinfo(np.int64).max
@@ -160,25 +170,15 @@ class SessionOperator(KeyGroupOperator):
 
     def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
         """Return for each mark whether its partitions may have an ending session or a late row."""
-        may_end: BoolArray = np.zeros(self._thresholds.sessions_n_marks, np.bool_)
+        may_end = self._partials.no_marks()
         old_enough = fires - self._window.gap_us
-        for chunk in self._chunks:
-            if chunk.last_us <= old_enough:
-                table = self._table(chunk)
-                is_old = (int64_column(table, LAST_TIME) <= old_enough) & self._is_remaining(
-                    chunk, table
-                )
-                may_end[int64_column(table, _MARK)[is_old]] = True
+        self._partials.mark_ends(may_end, old_enough)
         if new is not None:
-            may_end[self._marks(new)[int64_column(new, LAST_TIME) <= old_enough]] = True
+            is_old = int64_column(new, LAST_TIME) <= old_enough
+            may_end[self._partials.marks(new)[is_old]] = True
         if candidates is not None:
-            may_end[self._marks(candidates)] = True
+            may_end[self._partials.marks(candidates)] = True
         return may_end
-
-    def _marks(self, table: pa.Table) -> Int64Array:
-        """Return a hash of each row's partition."""
-        columns = [table.column(name) for name in self._window.partition]
-        return marks_of(columns, len(table), self._thresholds.sessions_n_marks)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
         """Return the rows that are late unless an open session reaches them, or None."""
@@ -189,20 +189,25 @@ class SessionOperator(KeyGroupOperator):
         return table.filter(pa.array(may_be)) if may_be.any() else None
 
     def _sessions(
-        self, table: pa.Table, candidates: pa.Table | None = None
+        self,
+        table: pa.Table,
+        candidates: pa.Table | None = None,
+        results: pa.Table | None = None,
     ) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Return (session of each partial, end of each session, first time of each session).
 
-        The sessions of candidates come after the partials' sessions. Candidates change no session:
-        each is among the rows of a partial.
+        The sessions of candidates and of emitted results come after the partials' sessions. They
+        change no session: each is among the rows of a partial, or consists of such rows.
         """
-        first_us, last_us = int64_column(table, FIRST_TIME), int64_column(table, LAST_TIME)
-        keys = table.select(self._window.partition)
+        spans = [(table, FIRST_TIME, LAST_TIME)]
         if candidates is not None:
-            time_us = int64_column(candidates, TIME)
-            first_us, last_us = (np.concatenate([times, time_us]) for times in (first_us, last_us))
-            keys = pa.concat_tables([keys, candidates.select(self._window.partition)])
-        partition, _ = encode_keys(keys.columns, len(first_us))
+            spans.append((candidates, TIME, TIME))
+        if results is not None:
+            spans.append((results, FIRST_TIME, LAST_TIME))
+        first_us = np.concatenate([int64_column(rows, first) for rows, first, _ in spans])
+        last_us = np.concatenate([int64_column(rows, last) for rows, _, last in spans])
+        keys = [rows.select(self._window.partition) for rows, _, _ in spans]
+        partition, _ = encode_keys(pa.concat_tables(keys).columns, len(first_us))
         sessions = find_sessions(partition, first_us, last_us, self._window.gap_us)
         return (
             sessions.session_of_partial(),
@@ -220,107 +225,23 @@ class SessionOperator(KeyGroupOperator):
         return columns.merge([table.filter(pa.array(is_open))])
 
     def _append(self, table: pa.Table) -> None:
-        """Write partials as new chunks; if there are many runs, merge some of them first."""
-        runs = Counter[str]()
-        for chunk in self._chunks:
-            runs[chunk.run] += chunk.n_rows
-        if len(runs) < self._thresholds.sessions_max_runs:
-            self._write(table)
-            return
-        alike, n_rows = set[str](), len(table)
-        for run, n_rows_of_run in sorted(runs.items(), key=lambda run: run[1]):
-            if alike and n_rows_of_run > self._thresholds.merge_size_ratio * n_rows:
-                break
-            alike.add(run)
-            n_rows += n_rows_of_run
-        chunks = [chunk for chunk in self._chunks if chunk.run in alike]
-        table = pa.concat_tables([*self._take(chunks), table])
+        """Write partials as new chunks."""
+        self._partials.append(table, self._merge_all)
+
+    def _merge_all(self, table: pa.Table) -> pa.Table:
+        """Return one partial for each key of each session of some partials."""
         self._note_bytes(table)
         session, _, first_us = self._sessions(table)
-        self._write(self._merge_open(table, np.ones(len(table), np.bool_), first_us.take(session)))
+        return self._merge_open(table, np.ones(len(table), np.bool_), first_us.take(session))
 
-    def _write(self, table: pa.Table) -> None:
-        run = unique_name()
-        # sorted by time, so that partials that may end are in few chunks
-        for piece in pieces(table.sort_by(FIRST_TIME)):
-            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
-            name, n_bytes = write_table(self._store, piece)
-            CACHE.put(name, self._add_marks(piece))
-            rows = piece.num_rows
-            self._chunks.append(SessionChunk(name, rows, n_bytes, first_us, last_us, run))
-
-    def _take(self, chunks: list[SessionChunk]) -> list[pa.Table]:
-        """Return the partials of some chunks, and remove the chunks."""
-        tables = []
-        for chunk in chunks:
-            table = self._table(chunk)
-            is_there = self._is_remaining(chunk, table)
-            table = table if is_there.all() else table.filter(pa.array(is_there))
-            tables.append(table.drop_columns([_MARK]))
-            self._remove(chunk)
-        return tables
-
-    def _take_marked(self, is_marked: BoolArray) -> list[pa.Table]:
-        """Take the partials of partitions with some marks out of their chunks."""
-        tables = []
-        for place, chunk in reversed(list(enumerate(self._chunks))):
-            table = self._table(chunk)
-            is_there = self._is_remaining(chunk, table)
-            is_taken = is_marked.take(int64_column(table, _MARK)) & is_there
-            if not is_taken.any():
-                continue
-            tables.append(table.filter(pa.array(is_taken)).drop_columns([_MARK]))
-            is_there &= ~is_taken
-            if not is_there.any():
-                self._remove(chunk)
-            else:
-                self._chunks[place] = self._without(chunk, table, is_there)
-        return tables
-
-    def _without(self, chunk: SessionChunk, table: pa.Table, is_there: BoolArray) -> SessionChunk:
-        """Return a chunk that has only some of its partials left."""
-        if chunk.taken is not None:
-            self._store.remove(chunk.taken)
-        taken_blob = unique_name()
-        self._store.put(taken_blob, encode_bits(~is_there))
-        first_us, last_us = (
-            int(int64_column(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME)
-        )
-        n_rows = int(np.count_nonzero(is_there))
-        return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken_blob)
-
-    def _is_remaining(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
-        """Return which partials of a chunk have not been taken."""
-        if chunk.taken is None:
-            return np.ones(len(table), np.bool_)
-        return ~decode_bits(required_blob(self._store, chunk.taken), len(table))
-
-    def _table(self, chunk: SessionChunk) -> pa.Table:
-        """Return all partials of a chunk with their marks, including those that were taken."""
-        table = CACHE.get(chunk.name)
-        if table is None:
-            table = self._add_marks(decode_table(required_blob(self._store, chunk.name)))
-            CACHE.put(chunk.name, table)
-        return self._spec.columns.of(table, _MARK)
-
-    def _add_marks(self, table: pa.Table) -> pa.Table:
-        return table.append_column(_MARK, pa.array(self._marks(table)))
-
-    def _remove(self, chunk: SessionChunk) -> None:
-        self._chunks.remove(chunk)
-        remove_table(self._store, chunk.name)
-        if chunk.taken is not None:
-            self._store.remove(chunk.taken)
-
-    def _metadata(self) -> SessionMetadata:
-        return SessionMetadata(self._chunks)
+    def _metadata(self) -> OperatorMetadata:
+        return SessionMetadata(self._partials.chunks)
 
     def _size(self) -> tuple[int, int]:
-        n_rows = sum(chunk.n_rows for chunk in self._chunks)
-        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+        return self._partials.size
 
     def _next_window_end_us(self, reader: int) -> int | None:
-        if not self._chunks:
+        if not self._partials.chunks:
             return None
         # a session may go on for longer than its partials in state say
         next_end, reached = self._earliest_end(None), self._watermarks.combined_us
@@ -330,7 +251,8 @@ class SessionOperator(KeyGroupOperator):
         return emitted_by_sessions_us(self._watermarks)
 
 
-def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[Output]:
+def late_rows(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[Output]:
+    """Yield the late rows among the candidates, if there are any."""
     if is_late.any():
         rows = candidates.select([LATE_ROW]).filter(pa.array(is_late))
         yield Output(LateRows(rows, missed_us))

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
-from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.stream import FINAL_US, ROW_KIND
+from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
+from runtime.streaming.operators.firing import Pending, UpdateRules
+from runtime.streaming.operators.row_changes import inserts, updates
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.key_sets import KeySet
@@ -33,38 +33,6 @@ from runtime.streaming.state.results import ResultStore
 
 # Computes the windows of a range, for all keys or for at least the given ones
 Windows = Callable[[Range, KeySet | None], Iterator[pa.RecordBatch]]
-
-INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
-
-
-@dataclass(frozen=True)
-class FireRule:
-    """When windows are emitted apart from the moment the watermark passes their end.
-
-    Attributes:
-        delay_us: Interval in processing time at which windows with new rows are emitted. 0 means
-            with every micro-batch that brings rows, None means not by time.
-        rows: Number of new rows in a key group after which windows are emitted. None means not by
-            rows.
-    """
-
-    delay_us: int | None = None
-    rows: int | None = None
-
-
-@dataclass(frozen=True)
-class UpdateRules:
-    """When windows are emitted again.
-
-    Attributes:
-        allowed_lateness_us: How long after the watermark passed its end a window accepts rows.
-        early: When windows are emitted before their end. None means never.
-        late: When windows with late rows are emitted. None means with every micro-batch.
-    """
-
-    allowed_lateness_us: int
-    early: FireRule | None
-    late: FireRule | None
 
 
 @dataclass(frozen=True)
@@ -131,11 +99,9 @@ class UpdateLog:
         self._changed_keys = ChangedKeys(self._keys, store, metadata.keys, thresholds)
         # windows up to this end have been computed, or are in `_changed`
         self._computed_us = metadata.computed_us
-        self._pending = metadata.n_pending
-        self._early_at = metadata.early_at_us
-        self._late_at = metadata.late_at_us
-        # rows in fired windows since these were last emitted
-        self._n_late = metadata.n_late
+        self._pending = Pending(
+            metadata.n_pending, metadata.n_late, metadata.early_at_us, metadata.late_at_us
+        )
         self.most_bytes = 0
 
     def metadata(self) -> UpdateMetadata:
@@ -145,10 +111,10 @@ class UpdateLog:
             self._changed,
             self._changed_keys.metadata(),
             self._computed_us,
-            self._pending,
-            self._early_at,
-            self._late_at,
-            self._n_late,
+            self._pending.n_rows,
+            self._pending.early_at_us,
+            self._pending.late_at_us,
+            self._pending.n_late,
         )
 
     def fire(self, windows: Windows, context: FireContext) -> Iterator[pa.RecordBatch]:
@@ -158,7 +124,8 @@ class UpdateLog:
             Batches of the window's columns, preceded by a row kind column.
         """
         self._record(context)
-        early, late = self._is_early_due(context), self._is_late_due(context)
+        early = self._pending.is_early_due(self._rules, context.n_new, context.clock_us)
+        late = self._is_late_due(context)
         fired = context.fired_us[0]
         start = context.closed_us[0] if late else fired
         after = context.oldest_us - 1 if start is None else start
@@ -170,10 +137,7 @@ class UpdateLog:
             self._changed = without(self._changed, after, until)
             self._changed_keys.forget((after, until))
             self._computed_us = max(self._computed_us, until)
-            if early:
-                self._pending, self._early_at = 0, None
-            if late:
-                self._n_late, self._late_at = 0, None
+            self._pending.forget(early=early, late=late)
         self.close(context.closed_us[1])
 
     def close(self, closed_us: int | None) -> None:
@@ -233,7 +197,6 @@ class UpdateLog:
 
     def _record(self, context: FireContext) -> None:
         """Record new rows, and when windows with them are due."""
-        rules, clock = self._rules, context.clock_us
         if not context.n_new:
             return
         before = within(context.changed, -FINAL_US, self._computed_us) if self._keys else []
@@ -245,19 +208,10 @@ class UpdateLog:
             first = int64_column(table, FIRST_WINDOW)
             is_before = pa.array(first <= self._computed_us)
             self._changed_keys.add(table.filter(is_before), before, n_results)
-        self._pending += context.n_new
-        self._n_late += context.n_late
-        if rules.early is not None and rules.early.delay_us and clock is not None:
-            self._early_at = self._early_at or clock + rules.early.delay_us
-        if context.n_late and rules.late is not None and rules.late.delay_us and clock is not None:
-            self._late_at = self._late_at or clock + rules.late.delay_us
-
-    def _is_early_due(self, context: FireContext) -> bool:
-        rule, n_rows = self._rules.early, self._pending
-        return rule is not None and n_rows > 0 and _is_due(rule, n_rows, self._early_at, context)
+        self._pending.add(self._rules, context.n_new, context.n_late, context.clock_us)
 
     def _is_late_due(self, context: FireContext) -> bool:
-        if not self._n_late:
+        if not self._pending.n_late:
             return False
         # emit windows with late rows before they are closed for good
         closed = context.closed_us[1]
@@ -266,8 +220,8 @@ class UpdateLog:
             changed = [*self._changed, *self._changed_keys.ranges]
             last_end = self._assigner.previous_window_end(closed)
             last_chance = bool(within(changed, -FINAL_US, last_end))
-        rule = self._rules.late or FireRule(delay_us=0)
-        return last_chance or _is_due(rule, self._n_late, self._late_at, context)
+        clock_us = context.clock_us
+        return last_chance or self._pending.is_late_due(self._rules, context.n_new, clock_us)
 
     def _changes(self, old: pa.Table, new: pa.Table) -> Generator[pa.RecordBatch, None, pa.Table]:
         """Yield the changes from old to new results, in the order of the new ones.
@@ -276,34 +230,8 @@ class UpdateLog:
         that differ from the old ones.
         """
         if old.num_rows == 0:
-            kinds = pa.repeat(pa.scalar(INSERT), new.num_rows)
-            table = new.add_column(0, ROW_KIND, kinds)
-            yield from table.combine_chunks().to_batches()
+            yield from inserts(new)
             return new
-        both = pa.concat_tables([old, new]).combine_chunks()
-        values = [name for name in both.column_names if name not in self._identity]
-        which, _ = encode_keys([both.column(name) for name in self._identity], both.num_rows)
-        value_codes, _ = encode_keys([both.column(name) for name in values], both.num_rows)
-        old_row = np.full(int(which.max(initial=0)) + 1, -1)
-        old_row[which[: old.num_rows]] = np.arange(old.num_rows)
-        new_rows = np.arange(old.num_rows, both.num_rows)
-        before = old_row[which[new_rows]]
-        is_new = before < 0
-        changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])
-        new_rows, before, is_new = new_rows[changed], before[changed], is_new[changed]
-        rows = np.stack((before, new_rows), axis=1).ravel()
-        kinds = np.stack((np.where(is_new, -1, 1), np.where(is_new, 0, 2)), axis=1).ravel()
-        rows, kinds = rows[kinds >= 0], kinds[kinds >= 0]
-        names = pa.array([INSERT, UPDATE_BEFORE, UPDATE_AFTER], pa.string())
-        table = both.take(pa.array(rows))
-        table = table.add_column(0, ROW_KIND, names.take(pa.array(kinds)))
-        yield from table.combine_chunks().to_batches()
-        return new.filter(pa.array(changed))
-
-
-def _is_due(rule: FireRule, n_rows: int, at_us: int | None, context: FireContext) -> bool:
-    if rule.rows is not None and n_rows >= rule.rows:
-        return True
-    if rule.delay_us == 0:
-        return context.n_new > 0
-    return at_us is not None and context.clock_us is not None and context.clock_us >= at_us
+        changed, changes = updates(old, new, self._identity)
+        yield from changes
+        return changed

@@ -32,7 +32,8 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.operators.updates import FireContext, UpdateLog, UpdateRules
+from runtime.streaming.operators.firing import UpdateRules
+from runtime.streaming.operators.updates import FireContext, UpdateLog
 from runtime.streaming.slices.levels import Reader, SharedSpec
 from runtime.streaming.slices.opening import open_slices
 from runtime.streaming.slices.store import Horizon

@@ -18,6 +18,7 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column,
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.state_schema import OperatorSchema, StateAccumulator
+from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,
@@ -37,6 +38,7 @@ from runtime.streaming.state.metadata import (
     RunningMetadata,
     SessionMetadata,
     SpanMetadata,
+    UpdatedSessionMetadata,
     UpdateMetadata,
     WindowMetadata,
 )
@@ -70,7 +72,7 @@ class Blob:
         kind: Content.
         n_rows: Number of rows. None if the metadata does not say.
         members: For slices, the set of readers that need them, as bits.
-        taken: For sessions, the blob that marks partials as taken. None if all are present.
+        taken: For sessions, the blob that marks rows as taken. None if all are present.
         ranges: For results, the windows that are valid: `after` < window end <= `until`.
     """
 
@@ -93,6 +95,15 @@ def blobs_of(metadata: GroupMetadata) -> dict[str, Blob]:
             blobs = [
                 Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
                 for chunk in chunks
+            ]
+        case UpdatedSessionMetadata(chunks, results):
+            blobs = [
+                Blob(chunk.name, kind, chunk.n_rows, taken=chunk.taken, ranges=ranges)
+                for kind, ranges, of_kind in (
+                    (BlobKind.SESSIONS, (), chunks),
+                    (BlobKind.RESULTS, ((-FINAL_US, FINAL_US),), results),
+                )
+                for chunk in of_kind
             ]
         case GeneralMetadata(cells):
             blobs = [
@@ -230,7 +241,9 @@ def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Arr
 
 
 def _decode_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
-    columns = [(name.strip("$"), one_chunk(table.column(name))) for name in table.column_names]
+    times = {FIRST_TIME, LAST_TIME}
+    names = [name for name in table.column_names if name not in times]
+    columns = [(name.strip("$"), one_chunk(table.column(name))) for name in names]
     results = _table(columns)
     ends = int64_column(results, WINDOW_END)
     counts = np.zeros(len(ends), np.bool_)

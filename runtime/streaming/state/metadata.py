@@ -243,6 +243,29 @@ class SessionMetadata:
     chunks: Sequence[SessionChunk]
 
 
+@dataclass(frozen=True)
+class UpdatedSessionMetadata:
+    """State of the session operator that emits sessions more than once.
+
+    Attributes:
+        chunks: Sessions that accept rows.
+        results: Their emitted results, with the times of the first and last row.
+        changed: Runs of `chunks` with rows that no emitted result includes.
+        n_pending: Number of rows since sessions were last emitted early.
+        early_at_us: Processing time of the next early results. None if none are due.
+        late_at_us: Processing time of the next results of late rows. None if none are due.
+        n_late: Number of rows in ended sessions since these were last emitted.
+    """
+
+    chunks: Sequence[SessionChunk]
+    results: Sequence[SessionChunk]
+    changed: Sequence[str]
+    n_pending: int
+    early_at_us: int | None
+    late_at_us: int | None
+    n_late: int
+
+
 class CellMetadata(NamedTuple):
     """A cell of the general window operator, see `runtime.streaming.state.cells`.
 
@@ -285,7 +308,9 @@ class BucketMetadata:
     n_buckets: int
 
 
-OperatorMetadata: TypeAlias = WindowMetadata | SessionMetadata | GeneralMetadata
+OperatorMetadata: TypeAlias = (
+    WindowMetadata | SessionMetadata | UpdatedSessionMetadata | GeneralMetadata
+)
 
 
 @dataclass(frozen=True)
@@ -322,4 +347,6 @@ class GroupMetadata:
     signature: StateSignature | None
     by: tuple[str, ...] | None
     most_bytes: int
-    contents: WindowMetadata | SessionMetadata | GeneralMetadata | BucketMetadata
+    contents: (
+        WindowMetadata | SessionMetadata | UpdatedSessionMetadata | GeneralMetadata | BucketMetadata
+    )

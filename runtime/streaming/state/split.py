@@ -52,6 +52,7 @@ from runtime.streaming.state.metadata import (
     SessionMetadata,
     Slab,
     SliceMetadata,
+    UpdatedSessionMetadata,
     UpdateMetadata,
     WindowMetadata,
 )
@@ -232,6 +233,12 @@ class _Splitter:
                 return [GeneralMetadata(own) for own in self._cells(cells)]
             case SessionMetadata(chunks):
                 return [SessionMetadata(own) for own in self._sessions(chunks)]
+            case UpdatedSessionMetadata(chunks, results):
+                both = zip(self._sessions(chunks), self._sessions(results), strict=True)
+                return [
+                    replace(metadata.contents, chunks=own, results=own_results)
+                    for own, own_results in both
+                ]
             case WindowMetadata(slices, updates):
                 new_levels = self._levels(slices.levels)
                 new_updates = self._updates(updates)
@@ -270,7 +277,7 @@ class _Splitter:
             yield number, state.select_keys({key for key, own in numbers.items() if own == number})
 
     def _sessions(self, chunks: Sequence[SessionChunk]) -> list[list[SessionChunk]]:
-        """Split the chunks of open sessions, without the partials that were taken."""
+        """Split the chunks of sessions, without the rows that were taken."""
         new: list[list[SessionChunk]] = [[] for _ in range(self._split.into)]
         for chunk in chunks:
             table = decode_table(_required_blob(self._get, chunk.name))

@@ -15,7 +15,7 @@ from runtime.options.checks import monitor_interval_us
 from runtime.spark.clusters import stream_partitions
 from runtime.spark.defaults import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
-from runtime.streaming.operators.updates import FireRule
+from runtime.streaming.operators.firing import FireRule
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config

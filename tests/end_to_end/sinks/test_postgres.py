@@ -57,6 +57,29 @@ def test_rows_that_a_stream_corrects_are_those_of_the_batch_in_the_end(
 
 
 @pytest.mark.long
+def test_sessions_that_grow_and_merge_are_those_of_the_batch_in_the_end(
+    streaming: sqlwin.Session, database: str
+) -> None:
+    streaming.execute(f"""
+        CREATE TABLE visits (
+          k INT, window_start TIMESTAMP(6), window_end TIMESTAMP(6), n BIGINT, total BIGINT,
+          PRIMARY KEY (k, window_start, window_end) NOT ENFORCED
+        ) WITH ('connector' = 'postgres', 'url' = '{database}', 'table-name' = 'visits',
+          'create-table' = 'true')
+    """)
+    query = """
+        SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS total
+        FROM TABLE(SESSION(TABLE readings PARTITION BY k, DESCRIPTOR(ts), INTERVAL '4' SECONDS))
+        GROUP BY k, window_start, window_end
+    """
+    (result,) = streaming.execute(f"INSERT INTO visits {query}")
+    expected = final_rows(streaming, query)
+    assert len(expected) > 20
+    assert sorted(rows(database, f"SELECT * FROM visits {ON_TIME}")) == expected
+    assert result.row_count is not None and result.row_count > len(expected), "corrections count"
+
+
+@pytest.mark.long
 def test_a_key_without_the_window_keeps_the_last_row_in_the_order_of_the_query(
     streaming: sqlwin.Session, database: str
 ) -> None:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from planner.explain.streams import Firing, state_read_text
+from planner.explain.streams import Firing, explain_stream, state_read_text
 from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
+from tests.runtime.simulator.queries import of_window, stream
 
 MINUTE = 60_000_000
 RUNNING = SliceStoreKind.RUNNING_AGGREGATES
 EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
+
+
+@pytest.mark.parametrize("firing", [EARLY, LATE])
+def test_sessions_that_are_emitted_again_have_results_in_state(firing: Firing) -> None:
+    (operator,) = stream(of_window("session"), [(0, "a", 1, 1.0)]).query.operators
+    again = explain_stream(operator.step, 4, "min", firing)
+    assert "state: one partial per key and open session, and its emitted results: k" in again
+    assert "emitted again: a session that has grown or merged is -D, and +I with its new" in again
+    once = explain_stream(operator.step, 4, "min", Firing())
+    assert "emitted results" not in once and "emitted again" not in once
 
 
 @pytest.mark.parametrize("firing", [Firing(), EARLY, LATE], ids=["end", "early", "late"])

@@ -163,7 +163,7 @@ EARLY = (
 )
 
 
-@pytest.mark.parametrize("window", ["tumble", "hop", "cumulate"])
+@pytest.mark.parametrize("window", ["tumble", "hop", "cumulate", "session"])
 @pytest.mark.parametrize("config", [LATENESS, EARLY], ids=["lateness", "early"])
 @settings(max_examples=5)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))

@@ -11,7 +11,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.buckets import MemoryBound
-from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.buckets import Place, is_metadata, metadata_name, n_buckets_of
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import blobs_of

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.updates import FireRule
+from runtime.streaming.operators.firing import FireRule
 from runtime.streaming.state import results
 from runtime.streaming.state.contents import BlobKind, blobs_of
 from runtime.streaming.state.metadata import UpdateMetadata

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, Stream
 

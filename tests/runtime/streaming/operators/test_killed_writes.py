@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
 from runtime.streaming.state.table_cache import CACHE

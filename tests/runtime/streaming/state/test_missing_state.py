@@ -4,7 +4,7 @@ import pytest
 
 from runtime.errors import ExecutionError
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_general import JOBS, Group

@@ -18,7 +18,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.base import KeyGroupSpec
-from runtime.streaming.operators.updates import FireRule, UpdateRules
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
 from runtime.streaming.state.metadata import GroupMetadata, WindowMetadata
