@@ -140,7 +140,7 @@ def _operators(value: object) -> Iterator[StreamStep]:
 
 
 def _is_within_interval(step: StreamJoinStep) -> bool:
-    return any(left == INTERVAL_COLUMNS.start for left, _ in step.window_keys)
+    return any(left == INTERVAL_COLUMNS.end for left, _ in step.window_keys)
 
 
 def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:

@@ -435,7 +435,8 @@ class WindowJoin(Node):
         right: Right side.
         join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi or LeftAnti.
         left_window: Windows of the left rows.
-        right_window: Windows of the right rows, equal to the left ones.
+        right_window: Windows of the right rows, equal to the left ones. In a join within an
+            interval, their ends are equal.
         window_keys: Pairs of equal window columns, left and right.
         keys: Pairs of names of other columns that must be equal, left and right.
         condition: Remaining conditions of ON over both sides' columns, or None.

@@ -13,6 +13,7 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.streams.delay import plain_delay_us
+from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.local import FileScan, SplitScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
@@ -26,7 +27,7 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     - there are only filters, computed columns and column selections in between;
     - Arrow evaluates every expression with Spark's semantics;
     - the scan reads this format of files or messages as Spark does;
-    - on a stream, the watermark is the time column or a constant delay before it.
+    - on a stream, the watermark is the time or a constant delay before it.
 
     Example:
         >>> before_after(
@@ -69,7 +70,10 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
     if stream is not None:
         followed = stream.watermark
         delay_us = None if followed is None else plain_delay_us(followed, catalog)
-        if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
+        if followed is not None and delay_us is not None:
+            shift_us = _shift_us(time, rows.of_table[followed.column.lower()])
+            delay_us = None if shift_us is None else delay_us + shift_us
+        if delay_us is None:
             return Refusal("the watermark is not the time column with a constant delay")
     scan: FileScan | SplitScan
     if isinstance(source, ScanSource):
@@ -85,3 +89,14 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
         conditions=rows.conditions,
         delay_us=delay_us,
     )
+
+
+def _shift_us(time: Expression, column: Expression | str) -> int | None:
+    """Return how much later than a column a time is, in microseconds. None if it is not constant.
+
+    Joins within an interval use later times than those of their rows.
+    """
+    match time:
+        case Call("shift", (base, Constant(int(by_us)))) if base == column and by_us >= 0:
+            return by_us
+    return 0 if time == column else None

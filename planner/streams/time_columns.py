@@ -75,7 +75,7 @@ def check_time(
         StreamRefusal: A watermark is missing, or follows another column.
     """
     for join in node.find_all(WindowJoin):
-        if any(left == INTERVAL_COLUMNS.start for left, _ in join.window_keys):
+        if any(left == INTERVAL_COLUMNS.end for left, _ in join.window_keys):
             raise StreamRefusal(
                 "a window over a join of two streams within an interval is not supported, because "
                 "the watermark has passed the times of its rows when they arrive",

@@ -2,9 +2,14 @@
 
 Two streams are joined within an interval if ON bounds the distance of their times on both sides:
 `a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts`, or equivalent inequalities. Each row of the left
-side (of the right side in a RIGHT JOIN) is in the core of exactly one window, which is wide enough
-for all rows that can match. The windows overlap, and rows are stored once per slice. So each pair
-is in one window, and a row without a match is emitted once, when its window closes.
+side (of the right side in a RIGHT JOIN) belongs to exactly one window, which is wide enough for all
+rows that can match. These windows overlap (HOP), and a row of the other side belongs to all that
+contain it. So each pair is in one window, and a row without a match is emitted once, when its
+window closes.
+
+The first side's rows are put into TUMBLE windows of one slide, on their time plus a constant, so
+that a row's TUMBLE window ends with its HOP window. So a row is late, and counted, as soon as the
+only window that needs it is closed.
 """
 
 from __future__ import annotations
@@ -18,7 +23,9 @@ from planner.binder.relations import Relations, Scope
 from planner.catalog import column_named
 from planner.nodes.logical import INTERVAL_COLUMNS as COLUMNS
 from planner.nodes.logical import (
+    NamedExpr,
     Node,
+    Project,
     WindowAggregate,
     WindowJoin,
     WindowTableFunction,
@@ -33,7 +40,7 @@ from planner.streams.tables import stream_named, streams_of
 from planner.streams.time_columns import check_time
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop
+from runtime.spec.windows import Hop, Tumble
 
 _SECOND_US = 1_000_000
 # Windows begin this many times per length of the interval: a result waits for the end of its window
@@ -42,6 +49,8 @@ _INNER = frozenset({"", "INNER", "CROSS"})
 _LEFT = frozenset({"LEFT", "SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI"})
 _RIGHT = frozenset({"RIGHT"})
 _EXTRAS = ("laterals", "match", "pivots", "sample")
+# The time of the core's rows, later by a constant
+_SHIFTED = "$interval_at"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 # Time zones without clock changes, in lower case
 _FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
@@ -124,12 +133,11 @@ def bind_interval_join(
     if interval is None:
         return None
     _check(select, interval, words, (left, right), relations, time_zone)
-    # A late row of the core is counted from the end of its last window on, which is its only window
-    # if nothing before it can match.
     is_left_core = words in _LEFT
     if words in _INNER:
-        is_left_core = interval.high_us <= -interval.low_us
-    window, before_us, step_us = _window_of(interval, is_left_core=is_left_core)
+        # the side whose windows close earlier
+        is_left_core = -interval.low_us <= interval.high_us
+    window, after_us = _window_of(interval, is_left_core=is_left_core)
     result = select.copy()
     join = result.args["joins"][0]
     using = [name.name.lower() for name in join.args.get("using") or ()]
@@ -138,16 +146,18 @@ def bind_interval_join(
         (left, interval.left, is_left_core),
         (right, interval.right, not is_left_core),
     ):
-        node = _windows(side.node, time, window, interval.place)
-        rows = _rows_of(node, side, relations, (time, before_us, step_us) if is_core else None)
+        if is_core:
+            node = _core_windows(side.node, time, window, after_us, interval.place)
+        else:
+            node = _windows(side.node, time, window, interval.place)
+        rows = _rows_of(node, side, relations)
         place = result.args["from_"] if side is left else join
         place.set("this", rows)
-    same = (COLUMNS.start, COLUMNS.end)
     if using:
-        join.set("using", [*join.args["using"], *map(identifier, same)])
+        join.set("using", [*join.args["using"], identifier(COLUMNS.end)])
     else:
-        equal = [exp.EQ(this=_column(left, n), expression=_column(right, n)) for n in same]
-        join.set("on", conjunction([*equal, *conjuncts(join.args.get("on"))]))
+        equal = exp.EQ(this=_column(left, COLUMNS.end), expression=_column(right, COLUMNS.end))
+        join.set("on", conjunction([equal, *conjuncts(join.args.get("on"))]))
     if words == "CROSS":
         join.set("kind", None)
     relations.rewritten = True
@@ -339,12 +349,12 @@ def _owner(col: exp.Column, left: _Side, right: _Side) -> tuple[_Side, Column] |
 # -- the windows -----------------------------------------------------------------------------------
 
 
-def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int, int]:
-    """Return the windows of both sides, and the part of a window that is its core.
+def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int]:
+    """Return the windows of the join.
 
     Returns:
-        The windows, the distance of the core from their start, and the length of the core, which is
-        the slide. Distances and lengths are in microseconds.
+        The windows, and the microseconds from the end of a window's core to the end of the window.
+        The core is as long as the slide.
     """
     low_us, high_us = interval.low_us, interval.high_us
     if not is_left_core:
@@ -353,7 +363,7 @@ def _window_of(interval: _Interval, *, is_left_core: bool) -> tuple[Hop, int, in
     before_us, after_us = max(high_us, 0), max(-low_us, 0)
     step_us = _round_up(max(before_us + after_us, 1), _STEPS * _SECOND_US) // _STEPS
     before_us, after_us = _round_up(before_us, step_us), _round_up(after_us, step_us)
-    return Hop(step_us, before_us + step_us + after_us), before_us, step_us
+    return Hop(step_us, before_us + step_us + after_us), after_us
 
 
 def _round_up(length_us: int, unit_us: int) -> int:
@@ -361,7 +371,22 @@ def _round_up(length_us: int, unit_us: int) -> int:
     return -(-length_us // unit_us) * unit_us
 
 
-def _windows(node: Node, time: Column, window: Hop, place: exp.Expr) -> WindowTableFunction:
+def _core_windows(
+    node: Node, time: Column, window: Hop, after_us: int, place: exp.Expr
+) -> WindowTableFunction:
+    """Return the rows of a side, each in the one window whose core contains it."""
+    if after_us:
+        shifted = Column(_SHIFTED, time.type, time.nullable)
+        items = [NamedExpr(c.name, column(c.name)) for c in node.schema]
+        items.append(NamedExpr(_SHIFTED, _later(column(time.name), after_us)))
+        node = Project((*node.schema, shifted), node, tuple(items))
+        time = shifted
+    return _windows(node, time, Tumble(window.slide_us), place)
+
+
+def _windows(
+    node: Node, time: Column, window: Hop | Tumble, place: exp.Expr
+) -> WindowTableFunction:
     """Return the rows of a side in windows."""
     added = (
         Column(COLUMNS.start, "timestamp_ntz", False),
@@ -380,37 +405,15 @@ def _windows(node: Node, time: Column, window: Hop, place: exp.Expr) -> WindowTa
     )
 
 
-def _rows_of(
-    node: WindowTableFunction,
-    side: _Side,
-    relations: Relations,
-    core: tuple[Column, int, int] | None,
-) -> exp.Subquery:
-    """Return the rows of a side as a subquery. `core`: its time, and the start of its core."""
-    kept = [c.name for c in side.node.schema]
-    items = [column(name) for name in (*kept, COLUMNS.start, COLUMNS.end)]
-    where = None
-    if core is not None:
-        time, before_us, step_us = core
-        at: exp.Expr = column(time.name)
-        if time.type == "timestamp":
-            at = exp.Cast(this=at, to=exp.DataType.build("timestamp_ntz", dialect="spark"))
-        starts = _shifted(column(COLUMNS.start), before_us)
-        ends = _shifted(column(COLUMNS.start), before_us + step_us)
-        where = exp.Where(
-            this=exp.And(
-                this=exp.GTE(this=at, expression=starts),
-                expression=exp.LT(this=at.copy(), expression=ends),
-            )
-        )
-    rows = relations.select(items, node, where=where)
+def _rows_of(node: WindowTableFunction, side: _Side, relations: Relations) -> exp.Subquery:
+    """Return the rows of a side and the ends of their windows as a subquery."""
+    items = [column(name) for name in (*(c.name for c in side.node.schema), COLUMNS.end)]
+    rows = relations.select(items, node)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier(side.name)))
 
 
-def _shifted(base: exp.Expr, length_us: int) -> exp.Expr:
+def _later(base: exp.Expr, length_us: int) -> exp.Expr:
     """Return a time plus a length that is a whole number of seconds."""
-    if not length_us:
-        return base
     seconds = exp.Literal.string(str(length_us // _SECOND_US))
     return exp.Add(this=base, expression=exp.Interval(this=seconds, unit=exp.Var(this="SECOND")))
 

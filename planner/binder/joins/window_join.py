@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.binder.joins.sides import Side, Sides
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema
-from planner.nodes.logical import WindowJoin
+from planner.nodes.logical import INTERVAL_COLUMNS, WindowJoin
 from planner.nodes.windows import join_words, window_properties
 from planner.sql.build import (
     alias,
@@ -63,7 +63,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
         raise NotBound(f"a {' '.join(words)} JOIN of windows is not supported")
     if _has_nested_queries(select, source.this, *(j.this for j in joins)):
         raise NotBound("a join of windows contains a subquery")
-    if left.attached.spec != right.attached.spec:
+    if left.attached.spec != right.attached.spec and not _are_within_interval(left, right):
         raise NotBound("the sides of the join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
     _check_using(join, sides, relations.sql)
@@ -90,6 +90,11 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
         return None  # Spark reports the error, or it reads columns of an outer query
     moved = is_comma and len(joins) == 1
     return _above(select, node, sides, relations, checked, moved)
+
+
+def _are_within_interval(left: Side, right: Side) -> bool:
+    """Return whether the windows are those of a join within an interval, which end together."""
+    return left.attached.end == right.attached.end == INTERVAL_COLUMNS.end
 
 
 def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:

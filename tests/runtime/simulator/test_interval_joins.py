@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import zip_longest
 
 import pytest
 from hypothesis import example, given, settings
@@ -124,3 +125,58 @@ def test_a_row_without_a_match_is_emitted_when_no_more_matches_can_come():
             # the interval, and at most one step of 1 s until the end of the window
             assert 4 < waited_s <= 5
     assert sum(batch.rows.num_rows for batch in outcome.batches) == len(left)
+
+
+LEFT_ROWS = st.lists(st.integers(0, 80).map(lambda s: s * 500), min_size=1, max_size=20)
+
+
+def run_in_order(words: str, condition: str, left: list[int], right: list[int]):
+    """Run a join with one row per micro-batch, alternating between the tables.
+
+    Returns:
+        The values `v` of the left rows in the result, and the number of late rows.
+    """
+    sql = f"SELECT a.v FROM t AS a {words} u AS b ON a.k = b.k AND {condition}"
+    rows = {
+        name: rows_table([(ms, name, v, 0.0) for v, ms in enumerate(times)])
+        for name, times in (("t", left), ("u", right))
+    }
+    of = simulated(sql, "0", tables=TABLES).stream(rows)
+    # rows of `u` have the numbers after those of `t`
+    firsts = [n for n in of.order if n < len(left)], [n for n in of.order if n >= len(left)]
+    order = [n for pair in zip_longest(*firsts) for n in pair if n is not None]
+    outcome = of.run(cut_at_every_row(order, of.shape))
+    emitted = [row["v"] for batch in outcome.batches for row in batch.rows.to_pylist()]
+    return emitted, sum(batch.n_late for batch in outcome.batches)
+
+
+def test_a_row_is_late_when_the_only_window_that_needs_it_is_closed():
+    condition = "b.ts BETWEEN a.ts - INTERVAL '4' SECOND AND a.ts + INTERVAL '4' SECOND"
+    right = [1_000, 5_000, 20_000, 21_000]
+    # the window that needs 1 s ends at 6 s; later windows with the row need it no more
+    assert run_in_order("LEFT JOIN", condition, [0, 7_000, 1_000, 8_000], right) == (
+        [0, 2, 1, 3],
+        0,
+    )
+    assert run_in_order("LEFT JOIN", condition, [0, 9_000, 9_500, 1_000], right) == ([0, 1, 2], 1)
+
+
+@settings(max_examples=4)
+@given(number=st.integers(0, len(INTERVALS) - 1), times=LEFT_ROWS)
+def test_every_row_is_emitted_or_counted_as_late(number, times):
+    # the other side is in order, so none of its rows is late
+    emitted, n_late = run_in_order("LEFT JOIN", list(INTERVALS)[number], times, sorted(times))
+    assert len(set(emitted)) == len(emitted) == len(times) - n_late
+
+
+@settings(max_examples=4)
+@given(times=LEFT_ROWS)
+def test_every_row_of_a_right_join_is_emitted_or_counted_as_late(times):
+    condition = "b.ts BETWEEN a.ts AND a.ts + INTERVAL '3' SECOND"
+    sql = f"SELECT b.v FROM u AS a RIGHT JOIN t AS b ON a.k = b.k AND {condition}"
+    rows = {"t": rows_table([(ms, "t", v, 0.0) for v, ms in enumerate(times)])}
+    rows["u"] = rows_table([(ms, "u", 0, 0.0) for ms in sorted(times)])
+    of = simulated(sql, "0", tables=TABLES).stream(rows)
+    outcome = of.run(cut_at_every_row(of.order, of.shape))
+    emitted = sum(batch.rows.num_rows for batch in outcome.batches)
+    assert emitted + sum(batch.n_late for batch in outcome.batches) == len(times)
