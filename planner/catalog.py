@@ -84,7 +84,7 @@ class Catalog(Protocol):
     def connector(self, name: tuple[str, ...]) -> str | None:
         """Return the connector of a sqlwin table, or None for a table of Spark's catalog."""
 
-    def is_read_here(self, name: tuple[str, ...]) -> bool:
+    def is_read_in_process(self, name: tuple[str, ...]) -> bool:
         """Return whether this process may read a sqlwin table without Spark."""
 
     def versions(self, name: tuple[str, ...]) -> VersionedTable | None:

@@ -95,7 +95,7 @@ def _one_line(text: str) -> str:
         >>> print(_one_line("unknown option 'a\\nb'"))
         unknown option 'a\nb'
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class ErrorKind(Enum):
@@ -272,8 +272,8 @@ class MissingAttributeError(SqlwinError, AttributeError):
     """An object of the Python API has no such attribute, but others of its kind have."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the `known` name most similar to `name`, ignoring case, or None if none is similar."""
-    by_folded = {candidate.lower(): candidate for candidate in known}
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate most similar to `name`, ignoring case, or None if none is similar."""
+    by_folded = {candidate.lower(): candidate for candidate in candidates}
     close = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None

@@ -32,7 +32,7 @@ _HOST_LENGTH = 4
 _RANDOM_LENGTH = 8  # as in tempfile.mkdtemp
 _LOG = "log"
 # (directory, ID of the process that created it): a fork inherits its parent's entries
-_own: list[tuple[Path, int]] = []
+_directories: list[tuple[Path, int]] = []
 
 
 def user_directory(above: str | None = None) -> Path:
@@ -110,7 +110,7 @@ def _process_directory(above: str, pid: int) -> Path:
         _remove_unless_held(left)
     path = Path(tempfile.mkdtemp(prefix=f"at-{host}-", dir=parent))
     _lock(path)  # held until this process ends
-    _own.append((path, pid))
+    _directories.append((path, pid))
     return path
 
 
@@ -118,7 +118,7 @@ def _process_directory(above: str, pid: int) -> Path:
 @atexit.register
 def _remove_directories() -> None:
     """Remove the directories that this process created, not its parent's."""
-    for path, pid in _own:
+    for path, pid in _directories:
         if pid == os.getpid():
             _remove(path)
             _remove_if_empty(path.parent)

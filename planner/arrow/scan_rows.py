@@ -172,10 +172,10 @@ def _query_rows(node: SqlQuery, source: Source) -> RowsOfScan:
             return part
         return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
 
-    own = node.query.unnest().transform(strip_qualifier)
-    where = own.args.get("where")
+    query = node.query.unnest().transform(strip_qualifier)
+    where = query.args.get("where")
     below = filter_rows(below, tuple(conjuncts(where and where.this)), has_tables=False)
-    items = [item.unalias() for item in own.expressions]
+    items = [item.unalias() for item in query.expressions]
     if len(items) == 1 and is_whole_star(items[0]):
         return replace(below, schema=node.schema)
     if len(items) != len(node.schema) or any(item.is_star for item in items):

@@ -50,7 +50,7 @@ def expand_groupings(
     if isinstance(windowed.window, SessionWindow):
         raise NotBound("several grouping sets over SESSION are not supported on slices")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
-    own: list[int] = []
+    positions: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
             if not all(position in grouping for grouping in groupings.sets):
@@ -61,7 +61,7 @@ def expand_groupings(
         elif column_names(key.expr) & windows:
             raise NotBound(f"the key {to_sql(key.expr)} of a grouping set reads a window column")
         else:
-            own.append(position)
+            positions.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()
     used_names = {windowed.time_column.lower()}.union(
         *map(column_names, (*expressions, *conjuncts))
@@ -69,19 +69,19 @@ def expand_groupings(
     # A key that another expression reads too must keep its values there.
     named = [
         NamedExpr(f"{k.name}$key" if k.name.lower() in used_names else k.name, k.expr)
-        for k in (keys[position] for position in own)
+        for k in (keys[position] for position in positions)
     ]
     for bit, key in enumerate(named):
         block.bits[canonical(key.expr)] = grouping_bit(bit, len(named))
         block.key_names[canonical(key.expr)] = key.name
     types = _types(named, windowed, relations, scope)
-    expand = _expand(groupings, windowed.input, named, own, types)
+    expand = _expand(groupings, windowed.input, named, positions, types)
     schema = expand.schema + windowed.schema[-3:]
     node: Node = replace(windowed, schema=schema, input=expand)
     if isinstance(below, Filter):
         node = replace(below, schema=schema, input=node)
     outer = [NamedExpr(name, column(name)) for name in (*(k.name for k in named), GROUPING_ID)]
-    return node, outer + [key for position, key in enumerate(keys) if position not in own]
+    return node, outer + [key for position, key in enumerate(keys) if position not in positions]
 
 
 def _types(
@@ -95,15 +95,15 @@ def _types(
 
 
 def _expand(
-    groupings: Groupings, node: Node, keys: list[NamedExpr], own: list[int], types: Schema
+    groupings: Groupings, node: Node, keys: list[NamedExpr], positions: list[int], types: Schema
 ) -> Expand:
     """Return the Expand node. A key named like an input column replaces that column."""
     sets = tuple(
-        frozenset(key.name for key, i in zip(keys, own, strict=True) if i in set_)
+        frozenset(key.name for key, i in zip(keys, positions, strict=True) if i in set_)
         for set_ in groupings.sets
     )
     new = {key.name.lower(): Column(key.name, c.type) for key, c in zip(keys, types, strict=True)}
     schema = tuple(new.pop(c.name.lower(), c) for c in node.schema)
     schema = (*schema, *new.values(), Column(GROUPING_ID, "bigint", False))
-    ids = groupings.ids(tuple(own))
+    ids = groupings.ids(tuple(positions))
     return Expand(schema, node, tuple(keys), ids, sets, GROUPING_ID, place=groupings.place)

@@ -88,22 +88,24 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
     correlated: list[exp.Expr] = []
     for condition in conjuncts(inner.args.get("where")):
         columns = _columns([condition])
-        own = [col for col in columns if is_own(col)]
-        if len(own) == len(columns):
+        inner_columns = [col for col in columns if is_own(col)]
+        if len(inner_columns) == len(columns):
             local.append(condition)
             continue
-        if condition.find(exp.Query) or any(col.name.lower() not in outputs for col in own):
+        if condition.find(exp.Query) or any(
+            col.name.lower() not in outputs for col in inner_columns
+        ):
             return None
-        ours = {id(col) for col in own}
+        inner_ids = {id(col) for col in inner_columns}
 
-        def rename(node: exp.Expr, ours: set[int] = ours) -> exp.Expr:
-            if id(node) not in ours:
+        def rename(node: exp.Expr, inner_ids: set[int] = inner_ids) -> exp.Expr:
+            if id(node) not in inner_ids:
                 return node
             output = column(outputs[node.name.lower()])
             output.set("table", exp.to_identifier(name))
             return output
 
-        if any(len(col.parts) > 2 for col in own):
+        if any(len(col.parts) > 2 for col in inner_columns):
             return None
         correlated.append(condition.transform(rename, copy=False))
     inner.set("where", exp.Where(this=where) if (where := conjunction(local)) is not None else None)

@@ -75,7 +75,7 @@ def _ranks(condition: exp.Expr, name: str, source: str) -> _Ranks:
             left, right = (
                 _ranks(side, name, source) for side in (condition.this, condition.expression)
             )
-            join = _both if isinstance(condition, exp.And) else _either
+            join = _intersection if isinstance(condition, exp.And) else _union
             return _Ranks(join(left.ranges, right.ranges), left.is_exact and right.is_exact)
         case exp.Not():
             ranks = _ranks(condition.this, name, source)
@@ -90,7 +90,7 @@ def _ranks(condition: exp.Expr, name: str, source: str) -> _Ranks:
             if len(numbers) == len(condition.expressions):
                 ranges: tuple[_Range, ...] = ()
                 for number in numbers:
-                    ranges = _either(ranges, _within(number, number).ranges)
+                    ranges = _union(ranges, _within(number, number).ranges)
                 return _Ranks(ranges)
         case exp.LT() | exp.LTE() | exp.GT() | exp.GTE() | exp.EQ() | exp.NEQ():
             return _compare(condition, name, source)
@@ -148,12 +148,12 @@ def _within(first: float, last: float) -> _Ranks:
     return _Ranks(((first, last),) if first <= last else ())
 
 
-def _both(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
+def _intersection(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
     met = [(max(a, c), min(b, d)) for a, b in left for c, d in right]
     return tuple(sorted(range_ for range_ in met if range_[0] <= range_[1]))
 
 
-def _either(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
+def _union(left: tuple[_Range, ...], right: tuple[_Range, ...]) -> tuple[_Range, ...]:
     merged: list[_Range] = []
     for first, last in sorted([*left, *right]):
         if merged and first <= merged[-1][1] + 1:

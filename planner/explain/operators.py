@@ -162,7 +162,8 @@ def physical_operators(node: Node) -> list[Operator]:
                     "SharedSlices",
                     width=render_duration(exchange.levels[node.level].width_us),
                     select=[
-                        name if name == own else f"{name} AS {own}" for name, own in node.columns
+                        name if name == local_name else f"{name} AS {local_name}"
+                        for name, local_name in node.columns
                     ],
                 )
             ]

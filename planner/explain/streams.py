@@ -222,11 +222,11 @@ def _idle_advance(local: StreamLocalStep) -> str:
     waits = [source.idle_advance_us for source in sources if source.idle_advance_us is not None]
     if len(waits) < len(sources):
         return ""
-    each = " and ".join(
+    silences = " and ".join(
         f"{source.name} has had no row for {render_duration(wait)}"
         for source, wait in zip(sources, waits, strict=True)
     )
-    return f"; advances with the clock once {each}"
+    return f"; advances with the clock once {silences}"
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:

@@ -67,10 +67,10 @@ class GivenTablesLowering(PlanLowering):
     def _expand(self, node: Expand) -> Relation:
         """Return rows once per grouping set."""
         below = self.node(node.input)
-        own = {c.name.lower(): c for c in node.input.schema}
+        inputs = {c.name.lower(): c for c in node.input.schema}
         parts = []
         for set_id, names in zip(node.ids, node.key_names, strict=True):
-            columns: dict[str, Made] = {name: below.scan.columns[name] for name in own}
+            columns: dict[str, Made] = {name: below.scan.columns[name] for name in inputs}
             types = {c.name.lower(): c.type for c in node.schema}
             for key in node.keys:
                 columns[key.name.lower()] = (

@@ -69,7 +69,8 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
         return str(reason)
     name = unique_column_names({SLICE_END})
     keys = tuple(
-        SliceKey(name(own.lower()), expression_text(key), key.type) for own, key in expressions.keys
+        SliceKey(name(key_name.lower()), expression_text(key), key.type)
+        for key_name, key in expressions.keys
     )
     partials: dict[str, SlicePartial] = {}
     for partial in expressions.partials:
@@ -97,7 +98,9 @@ def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tupl
     Columns with the same meaning map to the same column of the form.
     """
     by_text = {partial.text: partial for partial in form.partials}
-    pairs = [(own, key.name) for (own, _), key in zip(expressions.keys, form.keys, strict=True)]
+    pairs = [
+        (key_name, key.name) for (key_name, _), key in zip(expressions.keys, form.keys, strict=True)
+    ]
     for partial in expressions.partials:
         pairs += zip(partial.columns, by_text[partial_text(partial)].into.columns, strict=True)
     return tuple(pairs)

@@ -208,7 +208,14 @@ class WindowColumns:
 
     def role_of(self, name: str) -> str | None:
         """Return `start`, `end` or `time` if `name` is a window column, else None."""
-        return next((role for role, own in vars(self).items() if own.lower() == name.lower()), None)
+        return next(
+            (
+                role
+                for role, column_name in vars(self).items()
+                if column_name.lower() == name.lower()
+            ),
+            None,
+        )
 
 
 # Columns of the windows that join two streams within an interval
@@ -357,7 +364,9 @@ class AttachedWindow:
 
     def role_of(self, name: str) -> str | None:
         """Return `start`, `end` or `time` if `name` is a window column, else None."""
-        return next((role for role, own in self.roles if own.lower() == name.lower()), None)
+        return next(
+            (role for role, column_name in self.roles if column_name.lower() == name.lower()), None
+        )
 
 
 @dataclass(frozen=True)

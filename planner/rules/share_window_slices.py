@@ -326,8 +326,8 @@ def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[Sha
         time_place=None,
     )
     read: list[set[str]] = [set() for _ in levels]
-    for level, own in zip(read_on, columns, strict=True):
-        read[level].update(name for name, _ in own)
+    for level, pairs in zip(read_on, columns, strict=True):
+        read[level].update(name for name, _ in pairs)
     shared = SharedExchange(
         schema,
         local,
@@ -350,10 +350,10 @@ def _readers(number: int, group: Sequence[_Aggregation], base: Node) -> list[Sha
             (
                 *((key_of[to_sql(key.expr)], key.name) for key in aggregation.local.keys),
                 (first.slice_end, aggregation.local.slice_end),
-                *own,
+                *pairs,
             ),
         )
-        for aggregation, level, own in zip(group, read_on, columns, strict=True)
+        for aggregation, level, pairs in zip(group, read_on, columns, strict=True)
     ]
 
 

@@ -91,9 +91,10 @@ def _unknown_columns(query: exp.Query, relations: Mapping[str, Schema]) -> Itera
             if not _exists(column, visible):
                 _require(column.find_ancestor(*_AFTER_FROM, exp.Select) is select)
                 _require(len(select.args.get("joins") or ()) < 2)
-                own = _columns_by_source(scope, relations)
+                by_source = _columns_by_source(scope, relations)
                 yield _suggest(
-                    column, [(source, name) for source, names in own.items() for name in names]
+                    column,
+                    [(source, name) for source, names in by_source.items() for name in names],
                 )
 
 
@@ -158,8 +159,8 @@ def _suggest(column: exp.Column, existing: list[tuple[str, str]]) -> UnknownColu
     has_one_table = len({table for table, _ in existing}) == 1
     in_order = sorted(existing, key=lambda pair: pair[1])
     listed = [_quoted(pair[1:] if len(name) == 1 and has_one_table else pair) for pair in in_order]
-    wanted = ".".join(part if _PLAIN.fullmatch(part) else _quoted([part]) for part in name)
-    listed.sort(key=lambda text: _distance(text, wanted))
+    written = ".".join(part if _PLAIN.fullmatch(part) else _quoted([part]) for part in name)
+    listed.sort(key=lambda text: _distance(text, written))
     return UnknownColumn(_quoted(name), tuple(listed[:_MOST_SUGGESTIONS]), span_of(column))
 
 

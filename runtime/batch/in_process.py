@@ -36,7 +36,7 @@ from runtime.batch.projection import projection_schema, window_projector, with_w
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values
-from runtime.connectors.registry import read_here
+from runtime.connectors.registry import read_in_process
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
@@ -213,7 +213,7 @@ class _Run:
             case TextRows():
                 yield from self._of_text(rows)
             case DatabaseRows():
-                yield from self._counts.count(read_here(rows.source))
+                yield from self._counts.count(read_in_process(rows.source))
             case MergedWindows():
                 yield from self._windows(rows)
             case ProjectedRows(input=FileRows() as files):

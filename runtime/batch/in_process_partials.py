@@ -102,7 +102,7 @@ def partials_of(
 
     def compute() -> Sequence[pa.Table]:
         if is_local(local, SliceRows, ArrowBuffer):
-            return tables_here(local, store_of)
+            return tables_in_process(local, store_of)
         if is_local(local, FileScan, ArrowBuffer):
             return tables_of_files(local, store_of(local.source.files), counts)
         assert is_local(local, RowScan, ArrowBuffer)
@@ -123,7 +123,9 @@ def schema_of_partials(rows: MergedWindows) -> pa.Schema:
     if not isinstance(rows.input, PartialsOfLevel):
         return schema
     columns = dict(_columns_of_level(rows.input))
-    return pa.schema([schema.field(name).with_name(own) for own, name in columns.items()])
+    return pa.schema(
+        [schema.field(name).with_name(reader_name) for reader_name, name in columns.items()]
+    )
 
 
 def _of_level(partials: pa.Table, shared: PartialsOfLevel) -> pa.Table:
@@ -139,10 +141,10 @@ def _of_level(partials: pa.Table, shared: PartialsOfLevel) -> pa.Table:
 def _columns_of_level(shared: PartialsOfLevel) -> Iterator[tuple[str, str]]:
     """Yield the reader's name and the shared name of each column."""
     yield from ((name, name) for name in (*shared.keys, shared.slice_end))
-    yield from ((own, name) for name, own in shared.columns)
+    yield from ((reader_name, name) for name, reader_name in shared.columns)
 
 
-def tables_here(step: SliceLocalStep, store_of: StoreOf = no_store) -> list[pa.Table]:
+def tables_in_process(step: SliceLocalStep, store_of: StoreOf = no_store) -> list[pa.Table]:
     """Return the partials of slices, at least one table.
 
     Args:

@@ -43,8 +43,8 @@ def split_by_partition(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[
             # Spark stores both in one directory
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
         values = pc.dictionary_encode(column, null_encoding="encode")
-        own = values.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, codes = np.unique(codes * len(values.dictionary) + own, return_inverse=True)
+        column_codes = values.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * len(values.dictionary) + column_codes, return_inverse=True)
     order = codes.argsort(kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):

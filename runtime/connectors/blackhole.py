@@ -18,8 +18,8 @@ from runtime.spec.table import TableSpec
 
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Count the rows where they are computed as Arrow, without passing them to the JVM."""
-    if rows.here is not None:
-        return sum(batch.num_rows for batch in rows.here.batches())
+    if rows.in_process is not None:
+        return sum(batch.num_rows for batch in rows.in_process.batches())
     assert rows.arrow is not None
     return sum(part.n_rows for part in rows.arrow.then(_count, "n_rows BIGINT").collect())
 

@@ -47,7 +47,9 @@ Scan = Callable[
     ["SparkSession", TableSpec, Sequence[Column], Sequence[Expression]],
     ScanSource | SplitTable | str,
 ]
-ReadHere = Callable[[TableSpec, Sequence[Column], Sequence[Expression]], Iterator["pa.RecordBatch"]]
+ReadInProcess = Callable[
+    [TableSpec, Sequence[Column], Sequence[Expression]], Iterator["pa.RecordBatch"]
+]
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ class Connector:
         splits: Returns the splits of a table for tasks. None if tasks do not read splits.
         check_input: Returns the checks of a stream's input, for its tables of this connector and
             Spark's log of the files to read. None if there is nothing to check.
-        read_here: Reads columns of a table in this process as Arrow, without Spark; rows that do
-            not satisfy the filters may be left out. None if it cannot.
+        read_in_process: Reads columns of a table in this process as Arrow, without Spark; rows
+            that do not satisfy the filters may be left out. None if it cannot.
         brings_columns: Whether the table itself defines its columns.
         open_storage: Opens storage in this process under an id, for a new table. Its lifetime is
             that of the returned object. None if rows are stored elsewhere.
@@ -126,7 +128,7 @@ class Connector:
     )
     splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
     check_input: Callable[[SparkSession, Sequence[TableSpec], FileLog], InputChecks] | None = None
-    read_here: ReadHere | None = None
+    read_in_process: ReadInProcess | None = None
     brings_columns: bool = False
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None

@@ -180,18 +180,18 @@ def text_of(
     return None if text is None else text(spark, spec, columns)
 
 
-def is_read_here(spec: TableSpec) -> bool:
+def is_read_in_process(spec: TableSpec) -> bool:
     """Return whether this process can read a table without Spark; files are handled separately."""
-    return connector_of(spec).read_here is not None
+    return connector_of(spec).read_in_process is not None
 
 
-def read_here(source: SplitTable) -> Iterator[pa.RecordBatch]:
+def read_in_process(source: SplitTable) -> Iterator[pa.RecordBatch]:
     """Read columns of a table in this process. It must be readable here.
 
     Raises:
         SqlwinError: The table cannot be read.
     """
-    read = connector_of(source.table).read_here
+    read = connector_of(source.table).read_in_process
     assert read is not None, "callers have checked that scan_of() returns a source"
     return read(source.table, source.columns, source.filters)
 
@@ -230,8 +230,8 @@ def input_checks(spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) 
     for spec in specs:
         tables.setdefault(spec.connector.lower(), []).append(spec)
     parts = [
-        check_input(spark, own, log)
-        for name, own in tables.items()
+        check_input(spark, inputs, log)
+        for name, inputs in tables.items()
         if (check_input := CONNECTORS[name].check_input) is not None
     ]
     return _AllChecks(parts)

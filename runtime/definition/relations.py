@@ -97,8 +97,8 @@ def defined_rows(
             return _from_batches(list(computed_batches(rows, {})), _nullable(schema_of(rows)))
         case ProjectedRows():
             below = defined_rows(rows.input, given, ties)
-            own = replace(rows, input=GivenRows(_INPUT))
-            batches = list(computed_batches(own, {_INPUT: [below.batch()]}))
+            projection = replace(rows, input=GivenRows(_INPUT))
+            batches = list(computed_batches(projection, {_INPUT: [below.batch()]}))
             return _from_batches(batches, _nullable(schema_of(rows)))
         case UnitedRows():
             parts = [defined_rows(part, given, ties) for part in rows.parts]

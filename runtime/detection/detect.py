@@ -155,8 +155,8 @@ def detect(
         options |= dict(delimited.options)
         if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
             raise too_many_fields(sample_paths[0], len(columns), reader_options)
-    own = {column.name.lower() for column in columns}
-    columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
+    file_columns = {column.name.lower() for column in columns}
+    columns = (*columns, *(c for c in layout.columns if c.name.lower() not in file_columns))
     given_formats = {k: v for k, v in declared.items() if k.startswith("fields.")}
     columns = tuple(_set_format(column, given_formats) for column in columns)
     detected_options = {k: v for k, v in options.items() if k.lower() not in declared}
@@ -361,8 +361,8 @@ def _detect_self_describing(
             _set_columns(spec, (), options, tuple(c.name for c in layout.columns))
         )
     columns, patterns = formats
-    own = {column.name.lower() for column in columns}
-    columns = (*columns, *(c for c in layout.columns if c.name.lower() not in own))
+    file_columns = {column.name.lower() for column in columns}
+    columns = (*columns, *(c for c in layout.columns if c.name.lower() not in file_columns))
     declared = {name.lower() for name, _ in spec.options}
     options |= {k: v for k, v in patterns.items() if k.lower() not in declared}
     return DetectionResult(

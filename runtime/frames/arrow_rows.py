@@ -137,19 +137,19 @@ class BatchRows:
         schema: Spark schema of the rows.
         make: Creates the DataFrame, which takes Spark some ten milliseconds.
         arrow: The same rows as Python workers hold them. None if Spark computes them.
-        here: The same rows computed in this process. None if Spark computes them.
+        in_process: The same rows computed in this process. None if Spark computes them.
     """
 
     spark: SparkSession
     schema: StructType
     make: Callable[[], DataFrame]
     arrow: ArrowRows | None = None
-    here: ProcessRows | None = None
+    in_process: ProcessRows | None = None
 
     @property
     def are_arrow(self) -> bool:
         """Whether the rows need not pass through the JVM."""
-        return self.arrow is not None or self.here is not None
+        return self.arrow is not None or self.in_process is not None
 
     @classmethod
     def of(cls, dataframe: DataFrame) -> BatchRows:
@@ -170,5 +170,5 @@ class BatchRows:
         pairs = zip(self.schema.fields, names, strict=True)
         schema = StructType([StructField(name, f.dataType, f.nullable) for f, name in pairs])
         arrow = None if self.arrow is None else self.arrow.rename(names)
-        here = None if self.here is None else self.here.rename(names)
-        return BatchRows(self.spark, schema, lambda: self.dataframe.toDF(*names), arrow, here)
+        in_process = None if self.in_process is None else self.in_process.rename(names)
+        return BatchRows(self.spark, schema, lambda: self.dataframe.toDF(*names), arrow, in_process)

@@ -214,9 +214,9 @@ def wrong_value(spec: TableSpec, name: str, value: str | None, hint: str) -> Cat
     return bad_option(spec, what, hint, subjects=(f"'{value}'", f"'{name}'"))
 
 
-def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:
+def unknown_option(spec: TableSpec, name: str, available: Iterable[str]) -> CatalogError:
     """Return the error for an option that the connector does not have."""
-    names = list(known)
+    names = list(available)
     suggestion = nearest(name, names)
     shown_names = ", ".join(sorted(names)[:_SHOWN_OPTIONS]) or "none"
     hint = f"did you mean '{suggestion}'?" if suggestion else f"available options: {shown_names}"

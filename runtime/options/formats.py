@@ -128,8 +128,8 @@ _EVERY_FORMAT = (
 )
 _TEXTUAL = "dateFormat encoding lineSep locale timestampFormat timestampNTZFormat timeZone"
 SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(f"{_EVERY_FORMAT} {own}".split())
-    for name, own in {
+    name: tuple(f"{_EVERY_FORMAT} {options}".split())
+    for name, options in {
         "parquet": "mergeSchema datetimeRebaseMode int96RebaseMode parquet.block.size "
         "parquet.page.size parquet.bloom.filter.enabled parquet.enable.dictionary",
         "orc": "mergeSchema orc.compress orc.stripe.size orc.bloom.filter.columns",

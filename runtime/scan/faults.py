@@ -16,5 +16,5 @@ _REASONS = (
 def why_unreadable(error: Exception) -> str:
     """Return why a Parquet file cannot be read."""
     text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    known = (reason for pattern, reason in _REASONS if pattern.search(text))
-    return next(known, text.rstrip(".") or "unknown error")
+    reasons = (reason for pattern, reason in _REASONS if pattern.search(text))
+    return next(reasons, text.rstrip(".") or "unknown error")

@@ -155,8 +155,8 @@ class StoredSlices:
         if actions.num_rows == 0:
             return ()
         low, high = (
-            pc.struct_field(actions[which].combine_chunks(), SLICE_END).to_pylist()
-            for which in ("min", "max")
+            pc.struct_field(actions[extreme].combine_chunks(), SLICE_END).to_pylist()
+            for extreme in ("min", "max")
         )
         values: list[tuple[PartitionValue, ...]] = [()] * actions.num_rows
         if self.partitions:

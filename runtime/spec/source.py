@@ -41,7 +41,7 @@ class SplitTable:
         is_exclusive: Whether a query must read the table either in tasks or through Spark, never
             both, because a checkpoint holds one position in it.
         filters: Conditions of the query; rows that do not satisfy them may be left out.
-        is_read_here: Whether this process can read it without Spark, too.
+        is_read_in_process: Whether this process can read it without Spark, too.
     """
 
     table: TableSpec
@@ -49,7 +49,7 @@ class SplitTable:
     columns: tuple[Column, ...]
     is_exclusive: bool = False
     filters: tuple[Expression, ...] = ()
-    is_read_here: bool = False
+    is_read_in_process: bool = False
 
 
 class SplitReader(Protocol):

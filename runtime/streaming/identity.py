@@ -46,7 +46,7 @@ _TIME_ZONE = "table.local-time-zone"
 # Names of UTC. Which of them a machine uses depends on its setup.
 _UTC = frozenset(
     "utc etc/utc uct etc/uct z zulu etc/zulu universal etc/universal +00:00 "
-    # Java's names when the machine has none
+    # Names that Java uses if the machine has no time zone
     "gmt etc/gmt gmt0 etc/gmt0 greenwich etc/greenwich".split()
 )
 # Setting that is present if windows are emitted more than once

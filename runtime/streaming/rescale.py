@@ -52,7 +52,7 @@ _REWRITER = "org.apache.spark.sql.execution.streaming.state.StateRewriter"
 # Spark's option to read all state of an operator in its internal layout
 _READ_ALL = "_readAllColumnFamilies"
 _KEY_COLUMN = "partition_key"
-# Patterns in the logs and in the state metadata of Spark's part
+# Patterns to find in the logs and in the state metadata of Spark's part
 _PARTITIONS = re.compile(r'("spark\.sql\.shuffle\.partitions":")\d+(")')
 _STORE_PARTITIONS = re.compile(r'("numPartitions":)\d+')
 _SCHEMA_PATH = re.compile(r'"[^"]*(/state/\d+/_stateSchema/)')

@@ -59,7 +59,7 @@ def _quoted_field(line: str, place: int, delimiter: str, quote: str) -> tuple[st
     while True:
         stop = line.find(quote, place)
         if stop < 0:
-            # never closed: the rest of the line
+            # never closed: take the rest of the line
             parts.append(line[place:])
             return "".join(parts), end
         parts.append(line[place:stop])

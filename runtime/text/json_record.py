@@ -19,7 +19,7 @@ _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)
 _SINGLE = re.compile(r"'((?:[^'\\\x00-\x1f]|\\(?:[\"'\\/bfnrt]|u[0-9a-fA-F]{4}))*)'")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"true|false|null|NaN|[+-]?Infinity|[+-]INF")
-# What may follow a number or word
+# Characters that may follow a number or word
 _AFTER = re.compile(r"[ \t\n\r,\]}]|\Z")
 _ESCAPE_OR_QUOTE = re.compile(r'\\.|"')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -84,7 +84,7 @@ def parse_record(line: str, verbatim: Container[str] = ()) -> list[Object] | Non
 
 
 def as_text(token: Token) -> str | None:
-    """Return the value of a field as a STRING column has it."""
+    """Return the value of a field as text, as a STRING column stores it."""
     if token is None or isinstance(token, bool):
         return {None: None, True: "true", False: "false"}[token]
     assert isinstance(token, str), "nested values of texts are verbatim"
@@ -118,7 +118,7 @@ _DECODER = json.JSONDecoder(
 
 
 class _RejectedError(Exception):
-    """Spark rejects a line."""
+    """Error when Spark rejects a line."""
 
 
 def _parse_slowly(line: str, start: int) -> list[Object] | None:

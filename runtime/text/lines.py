@@ -13,7 +13,7 @@ from runtime.compute.kernels.columns import Int64Array
 from runtime.errors import ExecutionError
 from runtime.spec.scan import ScanFile
 
-# Bytes that a thread parses at a time
+# Bytes that a thread parses at once
 PART_BYTES = 8 << 20
 _BOM = b"\xef\xbb\xbf"
 _CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")

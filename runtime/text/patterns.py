@@ -1,4 +1,4 @@
-"""Time patterns of Java that this process parses."""
+"""Time patterns of Java that are parsed here, without Java."""
 
 from __future__ import annotations
 

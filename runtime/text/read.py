@@ -19,7 +19,7 @@ from runtime.text.json_fields import json_fields
 from runtime.text.lines import LineRange, parts_of, read_lines
 from runtime.text.values import convert
 
-# Column of rows if no other column is read
+# Name of the only column of rows if no other column is read
 ROW = "$row"
 
 

@@ -38,7 +38,7 @@ _JSON_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 
 @dataclass(frozen=True)
 class CsvForm:
-    """How CSV is written.
+    """Format of CSV lines.
 
     Attributes:
         zone: Session time zone, for TIMESTAMP_LTZ.
@@ -89,7 +89,7 @@ class CsvForm:
 
 @dataclass(frozen=True)
 class JsonForm:
-    """How JSON is written.
+    """Format of JSON lines.
 
     Attributes:
         zone: Session time zone, for TIMESTAMP_LTZ.

@@ -16,7 +16,7 @@ from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import (
     has_splits,
-    is_read_here,
+    is_read_in_process,
     is_unbounded,
     note_on,
     open_storage,
@@ -405,12 +405,12 @@ class SessionCatalog:
         time = None if table.watermark is None else table.watermark.column
         return VersionedTable(table.primary_key, time, table.proctime_columns)
 
-    def is_read_here(self, name: Name) -> bool:
+    def is_read_in_process(self, name: Name) -> bool:
         """Return whether this process may read a session table without Spark."""
         table = self._table(name)
         if table is None:
             return False
-        return table.connector.lower() == "filesystem" or is_read_here(table)
+        return table.connector.lower() == "filesystem" or is_read_in_process(table)
 
     def _table(self, name: Name) -> TableSpec | None:
         entry = self.entry(name)
@@ -518,7 +518,7 @@ class SessionCatalog:
             return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec):
             return f"Spark reads {'.'.join(name)}"
-        if not self.is_read_here(name):
+        if not self.is_read_in_process(name):
             self.start_spark()
         return scan_of(self._spark, entry, columns, filters)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from planner.catalog import Schema
-from runtime.connectors.registry import is_read_here
+from runtime.connectors.registry import is_read_in_process
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import format_of
@@ -58,14 +58,14 @@ def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | 
     if any(column.computed or column.metadata for column in spec.columns):
         return None
     types = [_spark_type(column.type or "") for column in spec.columns]
-    if is_read_here(spec):
+    if is_read_in_process(spec):
         types = [
             "binary" if c.type == "BINARY" else t for c, t in zip(spec.columns, types, strict=True)
         ]
     if None in types:
         return None
     declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)
-    if is_inserted_rows(spec.name) or is_read_here(spec):
+    if is_inserted_rows(spec.name) or is_read_in_process(spec):
         return declared
     if spec.connector.lower() != "filesystem":
         return None

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from runtime.connectors.registry import (
     brings_columns,
     check_writable,
-    is_read_here,
+    is_read_in_process,
     knows_types,
     validate_table,
 )
@@ -74,7 +74,7 @@ class Definitions:
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
-        if not (is_of_files(spec) or is_read_here(spec)) or not knows_types(spec):
+        if not (is_of_files(spec) or is_read_in_process(spec)) or not knows_types(spec):
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)

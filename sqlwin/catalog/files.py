@@ -112,13 +112,13 @@ class FilesByName:
     def __init__(self, describe: Callable[[TableSpec], DetectionResult]) -> None:
         self._describe = describe
         self._named: dict[str, _Named] = {}
-        self._found: dict[str, DetectionResult] = {}
+        self._detected: dict[str, DetectionResult] = {}
         # parser's names by the names under which Spark reads the files
         self._views: dict[str, str] = {}
 
     def start_statement(self) -> None:
         """Begin a statement, for which files are inspected again."""
-        self._found.clear()
+        self._detected.clear()
         if len(self._named) > _MOST_REMEMBERED:
             self._named.clear()
 
@@ -127,7 +127,7 @@ class FilesByName:
         """Return notes about uncertain results of sampling a statement's files."""
         return tuple(
             f"{name_of_files(self._named[name].path)}: {note}"
-            for name, detected in self._found.items()
+            for name, detected in self._detected.items()
             for note in detected.notes
         )
 
@@ -141,13 +141,13 @@ class FilesByName:
         named = self._entry_of(name)
         if named is None:
             return None
-        if name not in self._found:
+        if name not in self._detected:
             with self.naming_files_by_path(name):
                 options = (*_path_options(named.path), *named.options)
                 spec = TableSpec(name, "filesystem", options=options)
-                self._found[name] = detected = self._detect(spec)
+                self._detected[name] = detected = self._detect(spec)
                 validate_table(detected.spec)
-        return self._found[name].spec
+        return self._detected[name].spec
 
     def with_options(self, name: str, options: Sequence[tuple[str, str]]) -> str:
         """Return the name of the same files with some options changed.
@@ -243,11 +243,11 @@ class StatesByName:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._found: dict[str, Registered] = {}
+        self._registered: dict[str, Registered] = {}
 
     def start_statement(self) -> None:
         """Begin a statement, for which state is read again."""
-        self._found.clear()
+        self._registered.clear()
 
     def rows(self, name: str) -> Registered | None:
         """Return the rows of a state table, or None for other names.
@@ -258,7 +258,7 @@ class StatesByName:
         requested = state_of_name(name)
         if requested is None:
             return None
-        if name not in self._found:
+        if name not in self._registered:
             # A local import, because it is slow and rarely needed.
             from runtime.streaming.stored_state import open_state, state_rows
 
@@ -266,8 +266,8 @@ class StatesByName:
             where = resolve(self._spark, requested.directory)
             state = open_state(self._spark, files_at(self._spark, where), where, requested.version)
             rows = state_rows(self._spark, state, state.operator(requested.operator))
-            self._found[name] = Registered((name,), rows)
-        return self._found[name]
+            self._registered[name] = Registered((name,), rows)
+        return self._registered[name]
 
     def view(self, name: str) -> str | None:
         """Return the name under which Spark reads a state table, or None for other names."""

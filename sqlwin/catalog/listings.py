@@ -74,8 +74,8 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
     from sqlwin.catalog.spark_functions import NAMES, VERSION
 
     is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
-    own = NAMES if is_known else {function.name for function in spark.catalog.listFunctions()}
-    names = own | {"tumble", "hop", "cumulate", "session"}
+    built_in = NAMES if is_known else {function.name for function in spark.catalog.listFunctions()}
+    names = built_in | {"tumble", "hop", "cumulate", "session"}
     return _one_column("function name", sorted(names), like)
 
 

@@ -103,15 +103,15 @@ def _commands() -> Iterator[str]:
             continue
         yield f"### sqlwin {name}\n"
         yield f"```text\n{_help(command, f'sqlwin {name}')}\n```\n"
-        own = [
+        records = [
             record
             for path, leaf in commands.items()
             if path == f"sqlwin {name}" or path.startswith(f"sqlwin {name} ")
             for record in _option_records(leaf, path)
             if record not in shared
         ]
-        if own:
-            yield _list((f"`{left}`", right) for left, right in own)
+        if records:
+            yield _list((f"`{left}`", right) for left, right in records)
 
 
 def _leaf_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:

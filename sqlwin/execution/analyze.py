@@ -64,8 +64,8 @@ def measure(
     ids = [operator_ids(plan) for plan in physical]
     labels: list[dict[int, list[str]]] = []
     labeled: dict[int, list[str]] = {}
-    for number, own in enumerate(ids):
-        named = {node: [f"{number}.{name}" for name in names] for node, names in own.items()}
+    for number, plan_ids in enumerate(ids):
+        named = {node: [f"{number}.{name}" for name in names] for node, names in plan_ids.items()}
         # Count a node shared with an earlier plan under its name in that plan.
         labels.append({**named, **{node: labeled[node] for node in named if node in labeled}})
         labeled = {**named, **labeled}
@@ -186,8 +186,12 @@ def _stages(tree: Tree, measured: Mapping[str, Measured]) -> Iterator[StageEntry
     for names, stages in sorted(groups.items(), key=lambda group: places[group[0][0]]):
         seconds_of = [list(spent[stage].values()) for stage in stages]
         # Measure skew within a stage, because micro-batches differ in size.
-        skews = [max(own) / middle for own in seconds_of if (middle := _middle(own)) is not None]
-        every = [seconds for own in seconds_of for seconds in own]
+        skews = [
+            max(stage_seconds) / middle
+            for stage_seconds in seconds_of
+            if (middle := _middle(stage_seconds)) is not None
+        ]
+        every = [seconds for stage_seconds in seconds_of for seconds in stage_seconds]
         yield StageEntry(
             stages[0],
             names,

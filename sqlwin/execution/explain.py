@@ -147,9 +147,9 @@ class Explanations:
                 return [with_place(document, self._place_of_new_table(statement, plan))]
             return [with_place(document, self._plans.in_process(plan))]
 
-        here = self._measured_here(document, plan, statement)
-        if here is not None:
-            return [here]
+        measured = self._measured_in_process(document, plan, statement)
+        if measured is not None:
+            return [measured]
         from runtime.batch.execute import dataframe
         from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
@@ -173,7 +173,7 @@ class Explanations:
         with self._plans.errors_of(statement.text):
             return measure([document], [plan.physical], self._plans.spark, run)
 
-    def _measured_here(
+    def _measured_in_process(
         self, document: QueryDocument, plan: Plan, statement: Statement
     ) -> QueryDocument | None:
         """Run and measure a query or an INSERT in this process, or return None if Spark runs it."""
@@ -186,18 +186,18 @@ class Explanations:
             place = self._plans.in_process(plan)
         if isinstance(place, str):
             return None
-        from sqlwin.execution.analyze_here import measure_here
+        from sqlwin.execution.analyze_in_process import measure_in_process
         from sqlwin.execution.statement_sets import Inserts
 
         def run(meter: RelationMeter) -> int:
             if isinstance(statement, Insert):
-                rows = self._plans.rows_here(plan, place, meter)
-                return Inserts(self._plans).write_here(statement, rows, table).row_count or 0
+                rows = self._plans.in_process_rows(plan, place, meter)
+                return Inserts(self._plans).write_in_process(statement, rows, table).row_count or 0
             with self._plans.jobs_run():
                 return sum(b.num_rows for b in self._plans.computed(place).batches(meter=meter))
 
         with self._plans.errors_of(statement.text):
-            return measure_here(document, place, run)
+            return measure_in_process(document, place, run)
 
     def _place_of_new_table(self, statement: CreateTable, plan: Plan) -> InProcessStep | str:
         """Return the step that computes the rows of CREATE TABLE AS, or why Spark runs it."""
@@ -206,7 +206,7 @@ class Explanations:
             return place
         from sqlwin.catalog.definitions import Definitions
 
-        rows = self._plans.rows_here(plan, place)
+        rows = self._plans.in_process_rows(plan, place)
         table = Definitions(self._plans.catalog).filled_table(statement, rows.schema)
         return self._plans.place_of_insert(plan, table, names_columns=False)
 
@@ -236,9 +236,9 @@ class Explanations:
 
             refuse_remote(spark)
             measuring = Measuring(operator_ids(plan.physical), Meter(spark))
-        whole = plan.physical
+        full_plan = plan.physical
         # EXPLAIN shows the sink; the stream is the same without it
-        plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
+        plan = replace(plan, physical=full_plan.input) if isinstance(full_plan, Sink) else plan
         is_taken = isinstance(statement, Query)
         lowered = plans.lower_stream(plan, measuring, is_taken=is_taken)
         options = planned_options(spark, plans.config)

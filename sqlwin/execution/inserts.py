@@ -169,12 +169,12 @@ def with_static(
             )
     from pyspark.sql import functions as F
 
-    own = [name for name in rows.columns if name != ROW_KIND]
-    declared = [c.name for c in table.physical_columns] or own
+    query_columns = [name for name in rows.columns if name != ROW_KIND]
+    declared = [c.name for c in table.physical_columns] or query_columns
     names = columns or tuple(name for name in declared if name.lower() not in static_names)
-    _check_count(len(own), names, table.name)
+    _check_count(len(query_columns), names, table.name)
     kind = [name for name in rows.columns if name == ROW_KIND]
-    plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(own))))
+    plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(query_columns))))
     values = [F.expr(sql).alias(f"_static{i}") for i, (_, sql) in enumerate(static)]
     return plain.select("*", *values), (*names, *(name for name, _ in static))
 

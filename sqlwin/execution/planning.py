@@ -365,7 +365,7 @@ class Plans:
             return place
         if len(columns) != len(plan.physical.schema):
             return "the table has another number of columns"
-        schema = self.rows_here(plan, place).rename(columns).schema
+        schema = self.in_process_rows(plan, place).rename(columns).schema
         if not takes_as_is(schema, table):
             return "Spark casts the rows to the types of the table"
         return place
@@ -404,7 +404,7 @@ class Plans:
             return "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
         return places
 
-    def rows_of_set_here(
+    def in_process_rows_of_set(
         self, plans: Sequence[Plan], places: Sequence[InProcessStep]
     ) -> tuple[list[BatchRows], StatementCounts]:
         """Return the rows of INSERTs computed in this process, and their common counts."""
@@ -414,7 +414,7 @@ class Plans:
         rows, counts = [], []
         shared = LocalPartials(places)
         for plan, place in zip(plans, places, strict=True):
-            rows.append(self.rows_here(plan, place, shared=shared))
+            rows.append(self.in_process_rows(plan, place, shared=shared))
             assert self.last_scan_counts is not None
             counts.append(self.last_scan_counts)
         together = RowCountsOfSet(tuple(counts))
@@ -444,7 +444,7 @@ class Plans:
         self.last_scan_counts = computed.counts
         return computed
 
-    def rows_here(
+    def in_process_rows(
         self,
         plan: Plan,
         place: InProcessStep,
@@ -462,7 +462,7 @@ class Plans:
             self._spark,
             from_arrow_schema(computed.schema),
             lambda: self.dataframe_later(plan),
-            here=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
+            in_process=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
         )
 
     def _store(self, source: ScanSource | TextSource) -> Store | None:

@@ -356,7 +356,7 @@ class Runner:
             if not self.plans.is_stream(plan):
                 place = self.plans.in_process(plan)
                 if not isinstance(place, str):
-                    return self._rows_here(plan, place)
+                    return self._in_process_result(plan, place)
             lowered = self.plans.lower(plan, is_whole=True)
         self.plans.mark_jobs()
         if not isinstance(lowered, LoweredBatch):
@@ -374,9 +374,9 @@ class Runner:
             scan_counts=self.plans.scan_counts,
         )
 
-    def _rows_here(self, plan: Plan, here: InProcessStep) -> Result:
+    def _in_process_result(self, plan: Plan, step: InProcessStep) -> Result:
         """Return the result of a query whose rows are computed in this process."""
-        computed = self.plans.computed(here)
+        computed = self.plans.computed(step)
         # Get the time zone from Java only if the result has an instant.
         has_instants = any(re.search(r"\btimestamp\b", c.type) for c in plan.physical.schema)
         rows = InProcessRows(
@@ -426,7 +426,7 @@ class Runner:
         place = "" if self.plans.is_stream(plan) else self.plans.in_process(plan)
         lowered = self.plans.lower(plan)
         if isinstance(place, InProcessStep):
-            rows = self.plans.rows_here(plan, place)
+            rows = self.plans.in_process_rows(plan, place)
         elif isinstance(lowered, LoweredBatch):
             rows = self.plans.batch_rows(lowered)
         else:

@@ -83,7 +83,9 @@ class Inserts:
         names_columns = bool(statement.columns or statement.static)
         place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
         if isinstance(place, InProcessStep):
-            result = self.write_here(statement, self._plans.rows_here(plan, place), table)
+            result = self.write_in_process(
+                statement, self._plans.in_process_rows(plan, place), table
+            )
             return replace(result, scan_counts=self._plans.last_scan_counts)
         self._plans.catalog.start_spark()
         self._plans.mark_jobs()
@@ -92,7 +94,7 @@ class Inserts:
         rows = self._plans.batch_rows(lowered)
         return self._write_alone(statement, self._fit(statement, rows, table), table)
 
-    def write_here(
+    def write_in_process(
         self, statement: Insert, rows: BatchRows, table: TableSpec | None
     ) -> InsertResult:
         """Write rows that this process computes to the table of an INSERT."""
@@ -161,8 +163,8 @@ class Inserts:
                 else:
                     stream = self._start_shared(statement.text, chosen)
                 for place, (number, (insert, _, _)) in enumerate(zip(numbers, chosen, strict=True)):
-                    own = place if len(chosen) > 1 else None
-                    started[number] = StartedInsert(insert.name, stream, own)
+                    member = place if len(chosen) > 1 else None
+                    started[number] = StartedInsert(insert.name, stream, member)
         except BaseException:
             stop_all(started.values())
             raise
@@ -191,7 +193,7 @@ class Inserts:
         if not any(are_streams):
             places = self._plans.places_of_set(inserts, plans, tables)
             if not isinstance(places, str):
-                return self._run_here(statement, plans, places, tables)
+                return self._run_in_process(statement, plans, places, tables)
         self._plans.catalog.start_spark()
         if all(are_streams):
             # Start all of them before waiting for the first
@@ -203,7 +205,7 @@ class Inserts:
             results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
         return replace(_result_of_set(statement, results), scan_counts=self._plans.scan_counts)
 
-    def _run_here(
+    def _run_in_process(
         self,
         statement: StatementSet,
         plans: Sequence[Plan],
@@ -216,10 +218,10 @@ class Inserts:
             SqlwinError: An INSERT failed. The hint describes the outcome of the others.
         """
         inserts = statement.inserts
-        rows, counts = self._plans.rows_of_set_here(plans, places)
+        rows, counts = self._plans.in_process_rows_of_set(plans, places)
         fitted = [
-            self._fit(insert, own, table)
-            for insert, own, table in zip(inserts, rows, tables, strict=True)
+            self._fit(insert, result, table)
+            for insert, result, table in zip(inserts, rows, tables, strict=True)
         ]
         outcomes = [Outcome[InsertResult](begun=False) for _ in inserts]
         results: list[Inserted] = []

@@ -165,7 +165,7 @@ class SqlServer:
                 sort_text=f"{number:05}",
                 text_edit=lsp.TextEdit(typed, suggestion.text),
             )
-            for number, suggestion in enumerate(suggestions(context, names, asked=is_typed))
+            for number, suggestion in enumerate(suggestions(context, names, is_requested=is_typed))
         ]
         return lsp.CompletionList(is_incomplete=False, items=items)
 

@@ -156,8 +156,8 @@ def trace_micro_batch(tracer: Any, progress: Mapping[str, Any]) -> None:
             child = tracer.start_span(name, context, start_time=_nanoseconds(at))
             at += milliseconds / 1_000
             child.end(_nanoseconds(at))
-    whole = begun + durations.get("triggerExecution", 0) / 1_000
-    span.end(_nanoseconds(max(whole, at)))
+    batch_end = begun + durations.get("triggerExecution", 0) / 1_000
+    span.end(_nanoseconds(max(batch_end, at)))
 
 
 def _set_up_provider() -> None:

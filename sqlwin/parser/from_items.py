@@ -52,19 +52,19 @@ def _flat(joins: list[exp.Expr], sql: str) -> list[exp.Expr]:
 
 def _open(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
     """Return the first relation of an item of FROM, and the joins inside its parentheses."""
-    own = _flat(item.args.get("joins") or [], sql)
+    outer_joins = _flat(item.args.get("joins") or [], sql)
     item.set("joins", None)
     if not _is_wrapped(item):
-        return item, own
+        return item, outer_joins
     alias = item.args.get("alias")
     first, joins = _open(item.this, sql)
     if alias is None:
-        return first, [*joins, *own]
+        return first, [*joins, *outer_joins]
     if joins or first.alias:
         rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
-        return exp.Subquery(this=rows, alias=alias), own
+        return exp.Subquery(this=rows, alias=alias), outer_joins
     first.set("alias", alias)
-    return first, own
+    return first, outer_joins
 
 
 def _flatten_right(join: exp.Expr, sql: str) -> list[exp.Expr]:

@@ -433,18 +433,18 @@ def tokenize(sql: str) -> list[Token]:
 
 def merge_keywords(tokens: list[Token]) -> list[Token]:
     """Merge keywords of two words, such as GROUP BY, even with a comment between them."""
-    whole: list[Token] = []
+    merged: list[Token] = []
     for token in tokens:
-        before = whole[-1] if whole else None
+        before = merged[-1] if merged else None
         if before is not None and {before.token_type, token.token_type}.isdisjoint(_QUOTED):
             words = f"{before.text} {token.text}".upper()
             kind = SqlWinQueries.Tokenizer.KEYWORDS.get(words)
             if kind is not None:
                 end = (token.line, token.col, before.start, token.end)
-                whole[-1] = Token(kind, words, *end, [*before.comments, *token.comments])
+                merged[-1] = Token(kind, words, *end, [*before.comments, *token.comments])
                 continue
-        whole.append(token)
-    return whole
+        merged.append(token)
+    return merged
 
 
 def parser_of(literals: Mapping[str, exp.Expr] | None = None) -> SqlWinParser:

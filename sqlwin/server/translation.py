@@ -203,7 +203,7 @@ def oid_of(sql_type: str) -> int:
 def postgres_type(sql_type: str) -> str:
     """Return the name of a type in PostgreSQL's catalogs."""
     oid = oid_of(sql_type)
-    names = {own: name for own, _, name in _TYPES.values()}
+    names = {type_oid: name for type_oid, _, name in _TYPES.values()}
     names |= {array: f"{name}[]" for _, array, name in _TYPES.values()}
     return names.get(oid, "json" if oid == JSON else "interval" if oid == INTERVAL else "text")
 

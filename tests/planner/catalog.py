@@ -32,7 +32,7 @@ class Catalog:
     def user_aggregate(self, name: str) -> None:
         return None
 
-    def is_read_here(self, name: tuple[str, ...]) -> bool:
+    def is_read_in_process(self, name: tuple[str, ...]) -> bool:
         return True
 
     def connector(self, name: tuple[str, ...]) -> str:

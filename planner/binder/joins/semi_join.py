@@ -99,9 +99,9 @@ def _join(
             for key, item in zip(values, items, strict=True)
         ]
         if is_anti:
-            both = exp.Paren(this=conjunction(equal))
-            unknown = exp.Is(this=both.copy(), expression=exp.Null())
-            on.append(exp.Paren(this=exp.Or(this=both, expression=unknown)))
+            all_equal = exp.Paren(this=conjunction(equal))
+            unknown = exp.Is(this=all_equal.copy(), expression=exp.Null())
+            on.append(exp.Paren(this=exp.Or(this=all_equal, expression=unknown)))
         else:
             on += equal
     return exp.Join(

@@ -223,7 +223,9 @@ class PlanLowering(SelectLowering):
             )
         types = dict(self._types(local, accumulators))
         if isinstance(exchange, SharedSlices):
-            types |= {own: types[name] for name, own in exchange.columns if name in types}
+            types |= {
+                local_name: types[name] for name, local_name in exchange.columns if name in types
+            }
         types |= {START: "timestamp_ntz", END: "timestamp_ntz"}
         if sets is not None:
             types[sets.id_column] = "bigint"
@@ -296,7 +298,7 @@ class PlanLowering(SelectLowering):
             if isinstance(node.scan, FileScan):
                 self.check_files(node.scan.files)
                 return LocalStep(node.scan, ArrowBuffer(), *window)
-            if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_here):
+            if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_in_process):
                 refuse(f"Spark reads {node.table}")
         return self._local_of(self.node(node.input), node.keys, node.plans, window)
 

@@ -160,7 +160,7 @@ class RelationLowering(ABC):
         source = self.catalog.scan_source(scan.table, columns, scan.filters)
         if isinstance(source, str):
             refuse(source)
-        if isinstance(source, SplitTable) and source.is_read_here:
+        if isinstance(source, SplitTable) and source.is_read_in_process:
             return source
         if not isinstance(source, ScanSource):
             refuse(f"Spark reads {'.'.join(scan.table)}")
@@ -222,12 +222,12 @@ class RelationLowering(ABC):
 
 def renamed(relation: Relation, schema: Schema) -> Relation:
     """Return a relation with other names for its columns, in order."""
-    own = relation.scan.schema
-    if len({column.name.lower() for column in own}) < len(own):
+    before = relation.scan.schema
+    if len({column.name.lower() for column in before}) < len(before):
         refuse("two columns have the same name")
     columns = {
         new.name.lower(): relation.scan.columns[old.name.lower()]
-        for old, new in zip(own, schema, strict=True)
+        for old, new in zip(before, schema, strict=True)
     }
     return replace(relation, scan=replace(relation.scan, schema=schema, columns=columns))
 

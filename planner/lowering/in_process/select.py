@@ -142,7 +142,7 @@ class SelectLowering(RelationLowering):
     def table(self, table: exp.Table) -> Relation:
         """Return the rows of a table of the session."""
         name = tuple(part.name for part in table.parts)
-        if not self.catalog.is_read_here(name):
+        if not self.catalog.is_read_in_process(name):
             refuse(f"Spark reads {'.'.join(name)}")
         plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
         schema = self.catalog.analyze(select_all_from(plain), {})

@@ -59,8 +59,8 @@ def rounded_type(type_: str, decimals: int) -> str:
     digits = decimal_digits(type_)
     assert digits is not None
     precision, scale = digits
-    kept = min(scale, decimals)
-    return f"decimal({min(precision - scale + 1 + kept, MAX_DECIMAL_DIGITS)},{kept})"
+    new_scale = min(scale, decimals)
+    return f"decimal({min(precision - scale + 1 + new_scale, MAX_DECIMAL_DIGITS)},{new_scale})"
 
 
 def _within_limit(precision: int, scale: int) -> str:

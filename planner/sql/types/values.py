@@ -136,9 +136,9 @@ class ColumnScope:
             case exp.Boolean():
                 return Value("boolean", False)
             case exp.And() | exp.Or():
-                both = (self.value(node.this), self.value(node.expression))
-                require(all(operand.type == "boolean" for operand in both))
-                return Value("boolean", any(operand.nullable for operand in both))
+                operands = (self.value(node.this), self.value(node.expression))
+                require(all(operand.type == "boolean" for operand in operands))
+                return Value("boolean", any(operand.nullable for operand in operands))
             case exp.Not():
                 inner = self.value(node.this)
                 require(inner.type == "boolean")
@@ -158,9 +158,9 @@ class ColumnScope:
                 self._comparison([node.this, node.expression])
                 return Value("boolean", False)
             case exp.Like() if has_only(node, {"this", "expression"}):
-                both = (self.value(node.this), self.value(node.expression))
-                require(all(operand.type == "string" for operand in both))
-                return Value("boolean", any(operand.nullable for operand in both))
+                operands = (self.value(node.this), self.value(node.expression))
+                require(all(operand.type == "string" for operand in operands))
+                return Value("boolean", any(operand.nullable for operand in operands))
             case exp.Neg():
                 inner = self.value(node.this)
                 require(_is_number(inner.type))
@@ -340,8 +340,8 @@ class ColumnScope:
         require(digits is None or (isinstance(digits, exp.Literal) and digits.is_int))
         require(not more)
         if _DECIMAL.fullmatch(value.type):
-            kept = 0 if digits is None else int(digits.this)
-            return Value(rounded_type(value.type, kept), value.nullable)
+            decimals = 0 if digits is None else int(digits.this)
+            return Value(rounded_type(value.type, decimals), value.nullable)
         require(value.type in ("float", "double"))
         return value
 

@@ -121,8 +121,8 @@ class _Packer:
         low, high = int(values.min()), int(values.max())
         steps = np.diff(values)
         # as floats, because the sum of their sizes may be large
-        way = float(np.abs(steps.astype(np.float64)).sum())
-        is_steps = way * _CLOSER < (high - low) * len(steps)
+        distance = float(np.abs(steps.astype(np.float64)).sum())
+        is_steps = distance * _CLOSER < (high - low) * len(steps)
         if is_steps:
             low = int(values[0])
             numbers = ((steps << 1) ^ (steps >> 63)).view(np.uint64)

@@ -68,7 +68,9 @@ def arrivals_check(
     def check(batch: int) -> None:
         arrivals = arrived_files(log, batch) if tables else {}
         for begin, spec, is_shown, is_text in tables:
-            found = [path for path in arrivals if f"{path}/".startswith(begin) and is_shown(path)]
+            new_paths = [
+                path for path in arrivals if f"{path}/".startswith(begin) and is_shown(path)
+            ]
 
             def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
                 status = _status(path, spec) if is_text else _await_complete(path, spec)
@@ -81,7 +83,7 @@ def arrivals_check(
                 if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
                     raise _has_grown(path, spec)
 
-            for_each_file(look_at, found)
+            for_each_file(look_at, new_paths)
 
     return check
 

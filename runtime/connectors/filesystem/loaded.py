@@ -35,7 +35,7 @@ class _Loaded:
     dataframe: DataFrame
 
 
-_kept: WeakKeyDictionary[SparkSession, dict[str, _Loaded]] = WeakKeyDictionary()
+_tables_of: WeakKeyDictionary[SparkSession, dict[str, _Loaded]] = WeakKeyDictionary()
 
 
 def load_cached(
@@ -64,7 +64,7 @@ def load_cached(
     except OSError:
         return load()  # a file was removed: Spark decides what exists
     settings = settings_of(spark)
-    cache = _kept.setdefault(spark, {})
+    cache = _tables_of.setdefault(spark, {})
     entry = cache.pop(spec.name, None)
     if (
         entry is None

@@ -112,10 +112,10 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     if files is not None and is_local_path(path):
         if file_format == "parquet" and not parallelism:
             in_workers = arrow_files(rows, options, partitions)
-        elif rows.here is not None and why_spark_writes(spark, spec) is None:
+        elif rows.in_process is not None and why_spark_writes(spark, spec) is None:
             in_workers = text_files(rows, file_format, options, partitions)
-    is_here = isinstance(in_workers, ProcessFiles | ProcessTextFiles)
-    if files is not None and not is_here:
+    is_in_process = isinstance(in_workers, ProcessFiles | ProcessTextFiles)
+    if files is not None and not is_in_process:
         check_shared(spark, path, spec)
     n_rows = 0
     try:
@@ -142,7 +142,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             else:
                 writer.mode("append").save(as_uri(hidden))
                 n_rows = count()
-            if is_here:
+            if is_in_process:
                 paths = written_files(files, hidden)
                 check_written(files, file_format, path, paths, n_rows, lambda: n_rows)
                 return paths

@@ -202,9 +202,9 @@ def text_files(
         partitions: Partition columns.
     """
     form = text_form(rows.spark, file_format, options)
-    if rows.here is None or isinstance(form, str):
+    if rows.in_process is None or isinstance(form, str):
         return None
-    return ProcessTextFiles(rows.here, form, file_format, tuple(partitions))
+    return ProcessTextFiles(rows.in_process, form, file_format, tuple(partitions))
 
 
 def text_form(spark: SparkSession, file_format: str, options: Mapping[str, str]) -> TextForm | str:
@@ -246,7 +246,7 @@ def arrow_files(
         options: Options of Spark's writer.
         partitions: Partition columns.
     """
-    source = rows.arrow or rows.here
+    source = rows.arrow or rows.in_process
     if source is None or (partitions and not isinstance(source, ProcessRows)):
         return None
     has_instants = any(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runtime.connectors.connector import Connector
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.postgres.database import check_url, table_name
-from runtime.connectors.postgres.read import PostgresSplits, read_here, task_rows
+from runtime.connectors.postgres.read import PostgresSplits, read_in_process, task_rows
 from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import unlike_spark
@@ -59,7 +59,7 @@ def scan(
     if reason is not None:
         return reason
     where = option_values(spec).get("table-name", "a query")
-    return SplitTable(spec, where, tuple(columns), filters=tuple(filters), is_read_here=True)
+    return SplitTable(spec, where, tuple(columns), filters=tuple(filters), is_read_in_process=True)
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -89,8 +89,8 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write rows that workers or this process hold as Arrow. See `write`."""
     columns = _columns(rows.schema)
-    if rows.here is not None:
-        return insert_rows(spec, columns, rows.here.batches(), overwrite=overwrite)
+    if rows.in_process is not None:
+        return insert_rows(spec, columns, rows.in_process.batches(), overwrite=overwrite)
     with closing(result_batches(rows)) as batches:
         return insert_rows(spec, columns, batches, overwrite=overwrite)
 
@@ -131,7 +131,7 @@ POSTGRES_CONNECTOR = Connector(
     mode=SinkMode.UPSERT,
     scan=scan,
     splits=lambda spark, spec: PostgresSplits(spec),
-    read_here=read_here,
+    read_in_process=read_in_process,
     idle_options=idle_options(POSTGRES),
 )
 JDBC_CONNECTOR = replace(POSTGRES_CONNECTOR, name="jdbc")

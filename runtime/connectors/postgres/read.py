@@ -283,7 +283,7 @@ def _has_many_rows(connection: Connection, spec: TableSpec) -> bool:
     return row is not None and row[0] >= _FEW_ROWS
 
 
-def read_here(
+def read_in_process(
     spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a table in this process, all partitions in one snapshot.

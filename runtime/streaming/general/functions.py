@@ -67,7 +67,7 @@ class ReduceFunction(WindowFunction):
 
 @dataclass(frozen=True)
 class AggregateFunction(WindowFunction):
-    """Aggregates the rows of a window. A window keeps one accumulator.
+    """Function that aggregates the rows of a window into one accumulator.
 
     Attributes:
         zero: Returns a new accumulator.

@@ -93,7 +93,7 @@ class Output:
     reader: int = 0
 
 
-# Outputs of a micro-batch. Returns the number of late rows for each reader.
+# Generator of the outputs of a micro-batch. It returns the number of late rows for each reader.
 Emitted = Generator[Output, None, Sequence[int]]
 
 

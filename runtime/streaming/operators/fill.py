@@ -58,7 +58,7 @@ from runtime.streaming.state.table_cache import read_table, remove_table, unique
 from runtime.streaming.watermarks import Watermarks
 
 _RUN, _KIND = "$run", "$kind"
-# Rows: of the state, new, and the end of a run up to which windows are added
+# Kinds of rows: from the state, new, and the end of a run up to which windows are added
 _OLD, _NEW, _LAST = 0, 1, 2
 
 
@@ -221,7 +221,7 @@ class FillOperator(KeyGroupOperator):
         return pa.RecordBatch.from_arrays(columns, schema=windows.schema)
 
     def _left(self, rows: _Rows, until: Int64Array, fires: int | None) -> pa.Table:
-        """Return the row of each key to keep: its last values, and its last windows."""
+        """Return the rows to keep, one per key: its last values and its last windows."""
         columns, keep_us = self._spec.columns, self._spec.filling.keep_us
         is_kept = rows.is_last_of_key
         if fires is not None:

@@ -26,7 +26,7 @@ from runtime.streaming.state.table_cache import (
     write_table,
 )
 
-# Reads all partials so far with `after` < slice end <= `until`
+# Function that reads all partials so far with `after` < slice end <= `until`
 Slices = Callable[[int, int], list[pa.Table]]
 
 

@@ -16,7 +16,7 @@ _N_MARKS = 1 << 20
 
 
 class KeySet:
-    """A set of keys that selects rows.
+    """Set of keys that selects rows of a table.
 
     Rows are selected by a short hash, so some rows of other keys may be included. Variable-width
     key columns are compared by value first, which is faster than hashing them; if the only key

@@ -141,10 +141,10 @@ class ResultStore:
     def _newest(self, table: pa.Table) -> pa.Table:
         """Return the last row of each key and window."""
         columns = [table.column(name) for name in self._identity]
-        which, _ = encode_keys(columns, table.num_rows)
-        last = np.zeros(int(which.max(initial=-1)) + 1, np.int64)
+        codes, _ = encode_keys(columns, table.num_rows)
+        last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
         # the last assignment wins
-        last[which] = np.arange(table.num_rows)
+        last[codes] = np.arange(table.num_rows)
         return table if len(last) == table.num_rows else table.take(pa.array(last))
 
     def _write(self, results: pa.Table, after_us: int) -> list[Part]:

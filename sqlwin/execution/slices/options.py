@@ -56,9 +56,9 @@ def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
         width_us = _duration(TIERS, match["width"], text)
         tiers.append((width_us, None if age is None else _duration(TIERS, age, text)))
     if tiers[0][0] != grid.size_us:
-        own = grid_text(grid)
+        width = grid_text(grid)
         raise _wrong(
-            TIERS, text, f"the first tier must have the width of the query's slices, {own}"
+            TIERS, text, f"the first tier must have the width of the query's slices, {width}"
         )
     for (width_us, age_us), (wider_us, next_us) in pairwise(tiers):
         if age_us is None:
@@ -81,7 +81,7 @@ def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
     return tuple((w, a) for w, a in zip(widths_us, ages_us, strict=True) if a is not None)
 
 
-def _duration(key: str, text: str, whole: str) -> int:
+def _duration(key: str, text: str, option_text: str) -> int:
     match = _LONG_UNIT.fullmatch(text.strip())
     if match is not None and match[2].lower() in _LONG:
         return int(match[1]) * _LONG[match[2].lower()] * DAY_US
@@ -89,10 +89,10 @@ def _duration(key: str, text: str, whole: str) -> int:
         us = parse_duration(key, text.strip())
     except SqlwinError as error:
         raise _wrong(
-            key, whole, f"'{text.strip()}' is not a duration such as 7 d, 1 h or 1 y"
+            key, option_text, f"'{text.strip()}' is not a duration such as 7 d, 1 h or 1 y"
         ) from error
     if us <= 0:
-        raise _wrong(key, whole, f"'{text.strip()}' must be positive")
+        raise _wrong(key, option_text, f"'{text.strip()}' must be positive")
     return us
 
 

@@ -132,7 +132,7 @@ def _columns(
     node: LocalWindowAggregate, form: LocalForm, expressions: LocalExpressions
 ) -> dict[str, str]:
     """Return the local stage's column for each stored column."""
-    return {stored: own for own, stored in stored_columns(expressions, form)} | {
+    return {stored: local for local, stored in stored_columns(expressions, form)} | {
         SLICE_END: node.slice_end
     }
 

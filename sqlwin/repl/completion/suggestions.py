@@ -58,7 +58,9 @@ class SqlCompleter(Completer):
         if self._names.double_quotes == "identifier":
             before, rest = with_backticks(before), with_backticks(rest)
         context = context_at(before, rest)
-        proposals = suggestions(context, self._names, asked=complete_event.completion_requested)
+        proposals = suggestions(
+            context, self._names, is_requested=complete_event.completion_requested
+        )
         after = document.text_after_cursor[:1]
         if context.quote == "`":
             proposals = [proposal for proposal in proposals if not proposal.text.endswith("(")]
@@ -79,16 +81,16 @@ class SqlCompleter(Completer):
             )
 
 
-def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggestion]:
+def suggestions(context: Context, names: Names, *, is_requested: bool) -> list[Suggestion]:
     """Return the suggestions for a context, the most likely first.
 
     Args:
         context: Context at the cursor.
         names: Tables, columns and functions of the session.
-        asked: Whether Tab was pressed. Otherwise contexts that accept almost anything yield
+        is_requested: Whether Tab was pressed. Otherwise contexts that accept almost anything yield
             nothing.
     """
-    if not asked and not context.prefix and context.kind in _NEED_PREFIX:
+    if not is_requested and not context.prefix and context.kind in _NEED_PREFIX:
         return []
     if _takes_path(context):
         return list(_paths(context.prefix))

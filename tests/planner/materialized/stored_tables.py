@@ -24,7 +24,7 @@ from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
 from runtime.batch.in_process import RowsHere
-from runtime.batch.in_process_partials import tables_here, types_of_local
+from runtime.batch.in_process_partials import tables_in_process, types_of_local
 from runtime.batch.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
@@ -187,7 +187,11 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     exchange = below.input if shared is not None else below
     local = exchange.input
     assert isinstance(local, LocalStep), local
-    tables = tables_here(local) if is_local(local, SliceRows, ArrowBuffer) else scan_partials(local)
+    tables = (
+        tables_in_process(local)
+        if is_local(local, SliceRows, ArrowBuffer)
+        else scan_partials(local)
+    )
     partials = pa.concat_tables(tables)
     if shared is not None:
         levels = roll_up_levels(

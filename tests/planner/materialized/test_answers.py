@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SharedExchange, SliceScan
-from runtime.batch.in_process_partials import tables_here
+from runtime.batch.in_process_partials import tables_in_process
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
@@ -311,7 +311,7 @@ def test_only_slices_of_windows_that_are_wanted_are_read(tables, window, where):
 def scan_tables(scan):
     rows = replace(scan.rows, tail=None)
     of = (scan.window, scan.time_column, scan.time_type, scan.slice_end)
-    return tables_here(LocalStep(rows, ArrowBuffer(), *of))
+    return tables_in_process(LocalStep(rows, ArrowBuffer(), *of))
 
 
 def test_keys_that_grouping_sets_leave_out_are_no_condition_on_slices(tables):

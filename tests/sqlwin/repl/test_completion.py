@@ -28,9 +28,11 @@ class Names:
         return self.held.get(table.lower(), ())
 
 
-def proposals(text, *, asked=True):
+def proposals(text, *, is_requested=True):
     before, _, after = text.partition("^")
-    return [s.text for s in suggestions(context_at(before, after), Names(), asked=asked)]
+    return [
+        s.text for s in suggestions(context_at(before, after), Names(), is_requested=is_requested)
+    ]
 
 
 def test_a_statement_begins_with_its_keyword_in_the_case_that_is_typed():
@@ -206,9 +208,9 @@ def test_backslash_commands_and_their_arguments():
 
 
 def test_nothing_is_proposed_unasked_where_almost_anything_fits():
-    assert proposals("SELECT ^ FROM bids", asked=False) == []
-    assert proposals("^", asked=False) == []
-    assert proposals("SELECT * FROM ^", asked=False)[:1] == ["bids"]
+    assert proposals("SELECT ^ FROM bids", is_requested=False) == []
+    assert proposals("^", is_requested=False) == []
+    assert proposals("SELECT * FROM ^", is_requested=False)[:1] == ["bids"]
 
 
 def test_nothing_is_proposed_in_comments_and_strings():

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.connectors.postgres.columns import DatabaseColumn
 from runtime.connectors.postgres.conditions import condition_sql
-from runtime.connectors.postgres.read import partitions, read_here
+from runtime.connectors.postgres.read import partitions, read_in_process
 from runtime.errors import SqlwinError
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -114,7 +114,7 @@ def test_a_table_is_cut_by_its_key_if_it_has_many_rows(numbers: str) -> None:
 def test_all_partitions_are_of_one_snapshot(numbers: str) -> None:
     """Rows that are written while partitions are read are not seen by any of them."""
     spec = spec_of(numbers, **{"scan.partition.column": "id", "scan.partition.num": "6"})
-    batches = read_here(spec, [Column("id", "int")])
+    batches = read_in_process(spec, [Column("id", "int")])
     n_rows = next(batches).num_rows
     run(
         numbers,

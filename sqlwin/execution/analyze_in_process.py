@@ -37,7 +37,7 @@ _NAMES: dict[type[Rows], str] = {
 }
 
 
-def measure_here(
+def measure_in_process(
     query: QueryDocument, place: InProcessStep, run: Callable[[RelationMeter], int]
 ) -> QueryDocument:
     """Return the document of a query with measurements of its run in this process.
@@ -66,27 +66,27 @@ def _add(
 ) -> str:
     """Add a relation and all below it, and return its id."""
     inputs = [_add(below, meter, entries, figures) for below in rows.inputs]
-    own = meter.figures(rows)
+    measured = meter.figures(rows)
     n_in = sum(meter.figures(below).n_rows for below in rows.inputs) if inputs else None
-    seconds = own.seconds - sum(meter.figures(below).seconds for below in rows.inputs)
+    seconds = measured.seconds - sum(meter.figures(below).seconds for below in rows.inputs)
     if isinstance(rows, MergedWindows) and not inputs:
         # The relation reads its files itself, so both share one time.
         name = "ReadSlices" if isinstance(rows.local.source, SliceRows) else "ReadFiles"
-        n_in = own.scanned_rows
+        n_in = measured.scanned_rows
         is_counted = not isinstance(rows.local.source, SliceRows | RowScan)
         scan = Figures(rows_out=n_in if is_counted else None)
         inputs = [_entry(name, (), scan, entries, figures)]
         n_in = n_in if is_counted else None
     is_window = isinstance(rows, MergedWindows) and rows.has_windows
-    is_read_above = isinstance(rows, FileRows) and own.seconds == 0
+    is_read_above = isinstance(rows, FileRows) and measured.seconds == 0
     return _entry(
         _name(rows),
         tuple(inputs),
         Figures(
             rows_in=n_in,
-            rows_out=own.n_rows,
+            rows_out=measured.n_rows,
             unit_out="windows" if is_window else "rows",
-            bytes_out=own.n_bytes,
+            bytes_out=measured.n_bytes,
             seconds=None if is_read_above else max(seconds, 0.0),
         ),
         entries,
