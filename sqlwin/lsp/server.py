@@ -58,6 +58,10 @@ class SqlServer:
             (lsp.TEXT_DOCUMENT_CODE_LENS, self._code_lenses),
         ):
             self.server.feature(name)(_function_of(handler))
+        pull = lsp.DiagnosticOptions(
+            inter_file_dependencies=False, workspace_diagnostics=False, identifier="sqlwin"
+        )
+        self.server.feature(lsp.TEXT_DOCUMENT_DIAGNOSTIC, pull)(_function_of(self._diagnose))
         completion = lsp.CompletionOptions(trigger_characters=[".", "'", "(", " "])
         complete = _function_of(self._complete)
         self.server.feature(lsp.TEXT_DOCUMENT_COMPLETION, completion)(complete)
@@ -102,24 +106,30 @@ class SqlServer:
             self._checked[uri] = checked
             if old is not None:
                 old.script.session.close()
-            self.server.text_document_publish_diagnostics(
-                lsp.PublishDiagnosticsParams(
-                    uri=uri,
-                    version=version,
-                    diagnostics=[
-                        lsp.Diagnostic(
-                            range=_range(document, problem.start, problem.end),
-                            message=problem.message,
-                            severity=lsp.DiagnosticSeverity.Error
-                            if problem.is_certain
-                            else lsp.DiagnosticSeverity.Warning,
-                            source="sqlwin",
-                        )
-                        for problem in checked.script.problems
-                    ],
+            if not self._pulls_diagnostics:
+                self.server.text_document_publish_diagnostics(
+                    lsp.PublishDiagnosticsParams(
+                        uri=uri,
+                        version=version,
+                        diagnostics=_diagnostics(document, checked.script),
+                    )
                 )
-            )
         return checked
+
+    @property
+    def _pulls_diagnostics(self) -> bool:
+        """Whether the editor asks for problems. It would show published ones a second time."""
+        capabilities = self.server.client_capabilities.text_document
+        return capabilities is not None and capabilities.diagnostic is not None
+
+    async def _diagnose(
+        self, params: lsp.DocumentDiagnosticParams
+    ) -> lsp.RelatedFullDocumentDiagnosticReport:
+        """Return the problems of the current text, for editors that ask for them."""
+        uri = params.text_document.uri
+        document = self._document(uri)
+        checked = await self._current_check(uri)
+        return lsp.RelatedFullDocumentDiagnosticReport(_diagnostics(document, checked.script))
 
     def _checked_text(self, text: str, version: int | None) -> _Checked:
         script = check_script(text, self._connect)
@@ -136,10 +146,12 @@ class SqlServer:
 
     async def _current_check(self, uri: str) -> _Checked:
         """Return a check of the current text."""
-        checked = self._checked.get(uri)
-        if checked is not None and checked.version == self._document(uri).version:
-            return checked
-        return await self._check(uri)
+        while True:
+            checked = self._checked.get(uri)
+            if checked is not None and checked.version == self._document(uri).version:
+                return checked
+            # the text may change meanwhile
+            await self._check(uri)
 
     def _document(self, uri: str) -> TextDocument:
         return self.server.workspace.get_text_document(uri)
@@ -233,6 +245,21 @@ def _function_of(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return await result if asyncio.iscoroutine(result) else result
 
     return call
+
+
+def _diagnostics(document: TextDocument, script: CheckedScript) -> list[lsp.Diagnostic]:
+    """Return the problems of a script, a warning where only Spark can tell."""
+    return [
+        lsp.Diagnostic(
+            range=_range(document, problem.start, problem.end),
+            message=problem.message,
+            severity=lsp.DiagnosticSeverity.Error
+            if problem.is_certain
+            else lsp.DiagnosticSeverity.Warning,
+            source="sqlwin",
+        )
+        for problem in script.problems
+    ]
 
 
 def _offset(document: TextDocument, position: lsp.Position) -> int:

@@ -44,18 +44,41 @@ class Editor:
             return lsp.ShowDocumentResult(True)
 
     async def open(self, text: str) -> list[lsp.Diagnostic]:
-        await self.client.start_io(sys.executable, "-m", "sqlwin", "lsp", cwd=ROOT)
         capabilities = lsp.ClientCapabilities(
             window=lsp.WindowClientCapabilities(
                 show_document=lsp.ShowDocumentClientCapabilities(True)
             )
         )
+        await self.start(capabilities, text)
+        return await self.next_diagnostics()
+
+    async def start(
+        self, capabilities: lsp.ClientCapabilities, text: str
+    ) -> lsp.ServerCapabilities:
+        """Open the document in an editor with some capabilities. Return the server's."""
+        await self.client.start_io(sys.executable, "-m", "sqlwin", "lsp", cwd=ROOT)
         parameters = lsp.InitializeParams(capabilities, root_uri=self.folder.as_uri())
-        await self.client.initialize_async(parameters)
+        answer = await self.client.initialize_async(parameters)
         self.client.initialized(lsp.InitializedParams())
         item = lsp.TextDocumentItem(self.uri, "sql", self.version, text)
         self.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
-        return await self.next_diagnostics()
+        return answer.capabilities
+
+    def replace(self, line: int, start: int, end: int, text: str) -> None:
+        """Replace a part of a line, as editors send what was typed."""
+        self.version += 1
+        place = lsp.Range(lsp.Position(line, start), lsp.Position(line, end))
+        change = lsp.TextDocumentContentChangePartial(place, text)
+        document = lsp.VersionedTextDocumentIdentifier(self.version, self.uri)
+        self.client.text_document_did_change(lsp.DidChangeTextDocumentParams(document, [change]))
+
+    async def pull_diagnostics(self) -> list[lsp.Diagnostic]:
+        document = lsp.TextDocumentIdentifier(self.uri)
+        report = await self.client.text_document_diagnostic_async(
+            lsp.DocumentDiagnosticParams(document)
+        )
+        assert isinstance(report, lsp.RelatedFullDocumentDiagnosticReport)
+        return list(report.items)
 
     async def type(self, text: str) -> list[lsp.Diagnostic]:
         """Replace the text and return the diagnostics of the new one."""
@@ -184,5 +207,64 @@ def test_an_empty_document_and_one_that_is_closed_have_answers(tmp_path: Path) -
         editor.client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
         (problem,) = await editor.next_diagnostics()
         assert "nope" in problem.message
+
+    drive(tmp_path, steps)
+
+
+def capabilities(*encodings: lsp.PositionEncodingKind) -> lsp.ClientCapabilities:
+    """Return the capabilities of an editor that asks for problems, as VS Code and Neovim do."""
+    return lsp.ClientCapabilities(
+        general=lsp.GeneralClientCapabilities(position_encodings=list(encodings)),
+        text_document=lsp.TextDocumentClientCapabilities(
+            synchronization=lsp.TextDocumentSyncClientCapabilities(did_save=True),
+            publish_diagnostics=lsp.PublishDiagnosticsClientCapabilities(version_support=True),
+            diagnostic=lsp.DiagnosticClientCapabilities(dynamic_registration=True),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("encodings", "chosen", "first"),
+    [
+        # VS Code; the emoji is two units
+        ([lsp.PositionEncodingKind.Utf16], lsp.PositionEncodingKind.Utf16, 13),
+        # Neovim; it is four bytes
+        (
+            [lsp.PositionEncodingKind.Utf8, lsp.PositionEncodingKind.Utf16],
+            lsp.PositionEncodingKind.Utf8,
+            15,
+        ),
+    ],
+)
+def test_an_editor_that_asks_for_problems_edits_parts_of_lines_in_its_units(
+    encodings: list[lsp.PositionEncodingKind],
+    chosen: lsp.PositionEncodingKind,
+    first: int,
+    tmp_path: Path,
+) -> None:
+    text = "CREATE VIEW v AS SELECT 1 AS a;\r\nSELECT '😀', nope FROM v;\r\nSELECT a FROM v"
+
+    async def steps(editor: Editor) -> None:
+        server = await editor.start(capabilities(*encodings), text)
+        assert (server.position_encoding, server.diagnostic_provider is not None) == (chosen, True)
+        assert isinstance(server.text_document_sync, lsp.TextDocumentSyncOptions)
+        assert server.text_document_sync.change == lsp.TextDocumentSyncKind.Incremental
+        (problem,) = await editor.pull_diagnostics()
+        assert problem.range == lsp.Range(lsp.Position(1, first), lsp.Position(1, first + 4))
+        editor.replace(1, first, first + 4, "a")
+        assert await editor.pull_diagnostics() == []
+        place = await editor.client.text_document_definition_async(
+            lsp.DefinitionParams(**editor.at(1, first + 7))
+        )
+        assert place == lsp.Location(
+            editor.uri, lsp.Range(lsp.Position(0, 12), lsp.Position(0, 13))
+        )
+        # the answer is about the text at the time of the question
+        editor.replace(1, first, first + 1, "b")
+        editor.replace(2, 7, 8, "nothing")
+        problems = await editor.pull_diagnostics()
+        assert [problem.range.start.line for problem in problems] == [1, 2]
+        # an editor shows published problems next to those that it asked for
+        assert editor.diagnostics.empty()
 
     drive(tmp_path, steps)
