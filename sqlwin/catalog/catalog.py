@@ -454,7 +454,9 @@ class SessionCatalog:
             return None
         if is_remote(self._spark) or not has_usual_settings(self._spark, settings_of(self._spark)):
             return None
-        return certain_columns(entry, lambda path: resolve(self._spark, path))
+        return certain_columns(
+            entry, lambda path: resolve(self._spark, path), self.expressions.tree
+        )
 
     def start_spark(self) -> None:
         """Start Spark for code that uses the process's Spark instead of the session's."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from planner.catalog import Schema
+from planner.sql.types.values import ColumnScope, UnknownTypeError, require_no_aggregate
 from runtime.connectors.registry import is_read_in_process
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
@@ -48,14 +51,52 @@ _SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _JSON_TYPES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
-def certain_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | None:
+def certain_columns(
+    spec: TableSpec, resolve: Callable[[str], str], tree: Callable[[str], exp.Expr]
+) -> Schema | None:
     """Return the columns with which Spark reads a table of local files. None: only Spark can tell.
 
     Args:
         spec: Table, with or without declared columns.
         resolve: Function that returns the absolute form of a path.
+        tree: Function that returns the tree of an expression of the table.
     """
-    if any(column.computed or column.metadata for column in spec.columns):
+    if not any(column.computed for column in spec.columns):
+        return _physical_columns(spec, resolve)
+    physical = tuple(column for column in spec.columns if column.computed is None)
+    below = _physical_columns(replace(spec, columns=physical), resolve) if physical else None
+    return None if below is None else _with_computed(spec, below, tree)
+
+
+def _with_computed(
+    spec: TableSpec, below: Schema, tree: Callable[[str], exp.Expr]
+) -> Schema | None:
+    """Return the declared columns in order. None: only Spark can tell the type of one.
+
+    Args:
+        spec: Table.
+        below: Columns that the files have.
+        tree: Function that returns the tree of an expression.
+    """
+    columns = {column.name: column for column in below}
+    scope = ColumnScope(((None, below),))
+    for column in spec.columns:
+        if column.name.lower() in spec.proctime_columns:
+            columns[column.name] = Column(column.name, "timestamp", nullable=False)
+        elif column.computed is not None:
+            expression = tree(column.computed)
+            try:
+                require_no_aggregate(expression)
+                value = scope.value(expression)
+            except UnknownTypeError:
+                return None
+            columns[column.name] = Column(column.name, value.type, value.nullable)
+    return tuple(columns[column.name] for column in spec.columns)
+
+
+def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema | None:
+    """Return the columns of a table without computed ones. See `certain_columns`."""
+    if any(column.metadata for column in spec.columns):
         return None
     types = [_spark_type(column.type or "") for column in spec.columns]
     if is_read_in_process(spec):

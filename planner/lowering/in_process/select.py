@@ -21,6 +21,7 @@ from planner.arrow.scan_rows import (
     make_column,
     table_rows,
 )
+from planner.catalog import column_named
 from planner.lowering.in_process.clauses import (
     Item,
     count_of,
@@ -33,6 +34,7 @@ from planner.lowering.in_process.groups import aggregated, distinct_rows
 from planner.lowering.in_process.relation import QueryScope, Relation, RelationLowering, renamed
 from planner.nodes.logical import Node
 from planner.sql.build import (
+    bare_column,
     column,
     conjuncts,
     has_only,
@@ -193,15 +195,24 @@ class SelectLowering(RelationLowering):
         return self._ordered(query, whole, whole, items, orders)
 
     def _made(self, below: Relation, items: Sequence[Item]) -> Relation:
-        """Return a relation with the items of a select list as columns."""
+        """Return a relation with the items of a select list as columns.
+
+        A plain column that only Spark can compute is refused where it is used.
+        """
         columns: dict[str, Made] = {}
         schema: list[Column] = []
         for item in items:
             value = make_column(item.expr, below.scan, False)
-            if isinstance(value, str):
+            name = bare_column(item.expr)
+            plain = None if name is None else column_named(below.scan.schema, name)
+            if not isinstance(value, str):
+                type_ = value.type
+            elif plain is not None:
+                type_ = plain.type
+            else:
                 refuse(value)
             columns[item.name.lower()] = value
-            schema.append(Column(item.name, value.type))
+            schema.append(Column(item.name, type_))
         if len(columns) < len(items):
             refuse("two columns have the same name")
         return replace(below, scan=replace(below.scan, schema=tuple(schema), columns=columns))
