@@ -15,7 +15,14 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import conjuncts, is_flat_type, is_whole_star, select_all_from, to_sql
+from planner.sql.build import (
+    conjuncts,
+    is_flat_type,
+    is_whole_star,
+    select_all_from,
+    to_sql,
+)
+from planner.sql.flink_functions import current_watermarks, is_current_time
 from planner.sql.parts import only_source
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
@@ -23,6 +30,9 @@ from runtime.spec.table import Column
 
 # Expression that computes a column, or the reason why the scan cannot
 Made = Expression | str
+
+# Columns of given rows that calls of the current time and of CURRENT_WATERMARK return
+PROCESSING_TIME, CURRENT_WATERMARK = "$processing_time", "$current_watermark"
 
 _TOO_MUCH = "the query below it does more than filter and project"
 
@@ -62,8 +72,29 @@ class RowsOfScan:
         Raises:
             NotEvaluated: The scan cannot evaluate it. The message says why.
         """
-        expression = to_arrow_expression(expr, self.schema, self.zone, has_tables=has_tables)
+        expr, moments = self._with_moments(expr)
+        schema = (*self.schema, *moments)
+        expression = to_arrow_expression(expr, schema, self.zone, has_tables=has_tables)
         return refuse(expression) if isinstance(expression, str) else self.over_files(expression)
+
+    def _with_moments(self, expr: exp.Expr) -> tuple[exp.Expr, Schema]:
+        """Return an expression that reads the columns of the micro-batch, and these columns."""
+        made = [self.of_table.get(name) for name in (PROCESSING_TIME, CURRENT_WATERMARK)]
+        moments = {
+            part.name: Column(part.name, part.type) for part in made if isinstance(part, ColumnRef)
+        }
+        if not moments:
+            return expr, ()
+        # a root has no parent to replace it in
+        root = exp.Paren(this=expr.copy())
+        if PROCESSING_TIME in moments:
+            for call in list(root.find_all(exp.Anonymous, exp.CurrentTimestamp)):
+                if is_current_time(call):
+                    call.replace(exp.column(PROCESSING_TIME))
+        if CURRENT_WATERMARK in moments:
+            for case, _ in current_watermarks(root):
+                case.replace(exp.column(CURRENT_WATERMARK))
+        return root.this, tuple(moments.values())
 
     def over_files(self, expression: Expression) -> Expression:
         """Rewrite an expression over the node's columns as one over the files' columns.
@@ -77,7 +108,7 @@ class RowsOfScan:
         if not isinstance(expression, ColumnRef):
             return expression
         name, _, field = expression.name.partition(".")
-        column = self.columns[name.lower()]
+        column = self.columns.get(name.lower()) or self.of_table[name]
         if isinstance(column, str):
             refuse(column)
         if field:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.catalog import Catalog
-from planner.lowering.given_tables import GivenTablesLowering
+from planner.lowering.given_tables import NO_MOMENTS, GivenTablesLowering, Moments
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.nodes.logical import Aggregate, AggregateCall, Node, WindowTableFunction
 from planner.sql.build import column
@@ -47,7 +47,11 @@ _DEFINED = (
 
 
 def lower_definition(
-    bound: Node, catalog: Catalog, zone: str, types_of_local: TypesOfLocal
+    bound: Node,
+    catalog: Catalog,
+    zone: str,
+    types_of_local: TypesOfLocal,
+    moments: Moments = NO_MOMENTS,
 ) -> Rows | str:
     """Return a query as a relation with a definition, or the reason why there is none.
 
@@ -56,8 +60,9 @@ def lower_definition(
         catalog: Catalog with its tables.
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
+        moments: Calls in the query that depend on the micro-batch.
     """
-    lowering = _DefinitionLowering(catalog, zone, types_of_local)
+    lowering = _DefinitionLowering(catalog, zone, types_of_local, moments)
     try:
         rows = lowering.project(lowering.node(bound), bound.schema)
     except NotEvaluated as reason:
@@ -81,8 +86,6 @@ class _DefinitionLowering(GivenTablesLowering):
     def _in_windows(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""
         window = node.window
-        if node.time_type == "proctime":
-            refuse("its windows are on processing time")
         if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
             refuse("EMITONLYONUPDATE leaves windows out")
         below = self.project(self.node(node.input), node.input.schema)

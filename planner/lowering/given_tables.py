@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.arrow.calls import refuse
-from planner.arrow.scan_rows import Made, make_column
+from planner.arrow.scan_rows import CURRENT_WATERMARK, PROCESSING_TIME, Made, make_column
 from planner.catalog import Catalog, column_named
 from planner.lowering.in_process.plan import PlanLowering
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
@@ -18,6 +18,23 @@ from planner.streams.tables import stream_named
 from runtime.spec.expressions import Constant
 from runtime.spec.in_process.relations import GivenRows, UnitedRows
 from runtime.spec.in_process.simulated import SimulatedTable
+from runtime.spec.table import Column
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Calls in a query whose values depend on the micro-batch.
+
+    Attributes:
+        reads_clock: Whether it calls PROCTIME() or another function of the current time.
+        reads_watermark: Whether it calls CURRENT_WATERMARK.
+    """
+
+    reads_clock: bool = False
+    reads_watermark: bool = False
+
+
+NO_MOMENTS = Moments()
 
 
 class GivenTablesLowering(PlanLowering):
@@ -27,13 +44,21 @@ class GivenTablesLowering(PlanLowering):
         catalog: Catalog with the tables.
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
+        moments: Calls in the query that depend on the micro-batch.
 
     Attributes:
         tables: Streams by name.
     """
 
-    def __init__(self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        zone: str,
+        types_of_local: TypesOfLocal,
+        moments: Moments = NO_MOMENTS,
+    ) -> None:
         super().__init__(catalog, zone, types_of_local, None)
+        self._moments = moments
         self.tables: dict[str, SimulatedTable] = {}
 
     def node(self, node: Node) -> Relation:
@@ -46,8 +71,6 @@ class GivenTablesLowering(PlanLowering):
         name = tuple(part.name for part in table.parts)
         if stream is None:
             refuse(f"Spark reads {'.'.join(name)}, which is not a stream")
-        if stream.proctime:
-            refuse(f"{stream.name} has PROCTIME(), which depends on the clock")
         plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
         schema = self.catalog.analyze(select_all_from(plain), {})
         time, delay_us, time_type = None, 0, ""
@@ -61,8 +84,19 @@ class GivenTablesLowering(PlanLowering):
             assert time_column is not None, "lower_stream has checked it"
             time, delay_us, time_type = time_column.name, delay, time_column.type
         # The rows include the values of computed columns.
-        self.tables[stream.name] = SimulatedTable(stream.name, schema, time, delay_us, time_type)
-        return self.relation_of(GivenRows(stream.name, schema), schema)
+        clock = {column.name for column in schema if column.name.lower() in stream.proctime}
+        columns, watermark = schema, ""
+        if self._moments.reads_clock:
+            columns = (*columns, Column(PROCESSING_TIME, "timestamp"))
+            clock.add(PROCESSING_TIME)
+        if self._moments.reads_watermark:
+            columns = (*columns, Column(CURRENT_WATERMARK, time_type))
+            watermark = CURRENT_WATERMARK
+        self.tables[stream.name] = SimulatedTable(
+            stream.name, columns, time, delay_us, time_type, frozenset(clock), watermark
+        )
+        rows = self.relation_of(GivenRows(stream.name, columns), columns)
+        return replace(rows, scan=replace(rows.scan, schema=schema))
 
     def _expand(self, node: Expand) -> Relation:
         """Return rows once per grouping set."""

@@ -14,7 +14,7 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import Made, filter_rows, make_column, result_columns
 from planner.catalog import Catalog
-from planner.lowering.given_tables import GivenTablesLowering
+from planner.lowering.given_tables import NO_MOMENTS, GivenTablesLowering, Moments
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
@@ -48,7 +48,11 @@ from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, WholeWindo
 
 
 def lower_simulated(
-    steps: StreamSteps, catalog: Catalog, zone: str, types_of_local: TypesOfLocal
+    steps: StreamSteps,
+    catalog: Catalog,
+    zone: str,
+    types_of_local: TypesOfLocal,
+    moments: Moments = NO_MOMENTS,
 ) -> SimulatedQuery | str:
     """Return a streaming query for the simulator, or the reason why only Spark can compute it.
 
@@ -57,9 +61,10 @@ def lower_simulated(
         catalog: Catalog with its tables.
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
+        moments: Calls in the query that depend on the micro-batch.
     """
     assert steps.plan is not None, "only whole queries are simulated"
-    lowering = _SimulatedLowering(catalog, zone, types_of_local, steps)
+    lowering = _SimulatedLowering(catalog, zone, types_of_local, steps, moments)
     plan = steps.plan
     try:
         rows = lowering.project(lowering.node(plan), plan.schema)
@@ -77,6 +82,7 @@ class _SimulatedLowering(GivenTablesLowering):
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
         steps: The lowered query.
+        moments: Calls in the query that depend on the micro-batch.
 
     Attributes:
         parts: Window operators and steps on whole windows by name. Each reads parts before it.
@@ -88,8 +94,9 @@ class _SimulatedLowering(GivenTablesLowering):
         zone: str,
         types_of_local: TypesOfLocal,
         steps: StreamSteps,
+        moments: Moments,
     ) -> None:
-        super().__init__(catalog, zone, types_of_local)
+        super().__init__(catalog, zone, types_of_local, moments)
         self._steps = steps
         self.parts: dict[str, SimulatedPart] = {}
 

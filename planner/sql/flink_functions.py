@@ -25,8 +25,19 @@ _RENAMED = {
 _KEYWORDS = frozenset({"LOCALTIMESTAMP"})
 
 
+# Functions without arguments that return the current time, which is an instant
+_CURRENT_TIME = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
+
 # In `meta` of a NULL that replaces CURRENT_WATERMARK
 _WATERMARK = "current_watermark"
+
+
+def is_current_time(expr: exp.Expr) -> bool:
+    """Return whether an expression is a call that returns the current time."""
+    is_call = isinstance(expr, exp.Anonymous) and not expr.expressions
+    return (is_call and expr.name.upper() in _CURRENT_TIME) or isinstance(
+        expr, exp.CurrentTimestamp
+    )
 
 
 def current_watermarks(query: exp.Expr) -> list[tuple[exp.Case, exp.Expr]]:

@@ -26,12 +26,10 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_timestamp, select_all_from
+from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bare_table, stream_named, stream_tables
-
-# PROCTIME() has been rewritten as CURRENT_TIMESTAMP before a query is bound
-_CALLS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
 
 _Scope = Mapping[str, exp.Expr]
 # Origin of a column: a column of a stream or of windows, or an expression; None: anything else
@@ -256,7 +254,5 @@ def _is_processing_time(origin: _Origin, catalog: Catalog) -> bool:
             stream = stream_named(table, catalog)
             return stream is not None and column.lower() in stream.proctime
         case exp.Expr():
-            value = origin.unnest()
-            is_call = isinstance(value, exp.Anonymous) and value.name.upper() in _CALLS
-            return is_call or isinstance(value, exp.CurrentTimestamp)
+            return is_current_time(origin.unnest())
     return False

@@ -15,7 +15,9 @@ from random import Random
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, Step, StreamHistory, Write
 from runtime.simulator.tables import TableRows
 
-_SECOND_US = 1_000_000
+_MS_US, _SECOND_US = 1_000, 1_000_000
+# Most processing time between micro-batches if rows have it: windows of any size get several
+_TICKS_US = tuple(_SECOND_US * seconds for seconds in (1, 60, 3_600, 86_400))
 # Approximate numbers of micro-batches: each costs some milliseconds
 _CUTS = (1, 2, 4, 8, 8, 16)
 # Rows of a record batch: few, so that tasks get several
@@ -39,6 +41,8 @@ class Shape:
         is_shared: Whether the highest watermark of all tables counts for each of them.
         waits: Processing time in microseconds that passes before a row arrives, by number. If
             there are any, each row is a micro-batch.
+        reads_clock: Whether rows have the processing time of their micro-batch. Then histories
+            without `waits` advance it by milliseconds up to days.
     """
 
     lateness_us: int = 0
@@ -49,6 +53,7 @@ class Shape:
     crashes: bool = True
     is_shared: bool = False
     waits: Mapping[int, int] = field(default_factory=dict)
+    reads_clock: bool = False
 
     @property
     def may_be_idle(self) -> bool:
@@ -95,6 +100,7 @@ def random_history(
     key_groups = partitions * random.choice((1, 1, 2))
     clock_us = shape.clock_us
     # the idle clocks of sources start over with the stream
+    longest_us = random.choice(_TICKS_US) if shape.reads_clock else 10 * _SECOND_US
     may_restart = shape.crashes and not (shape.waits and shape.may_be_idle)
     steps: list[Step] = []
     for rows in _cut(tables, order, shape, random):
@@ -105,7 +111,7 @@ def random_history(
         crash = _random_crash(shape, random) if random.random() < 0.15 else None
         steps.append(Batch(arrivals, clock_us, crash=crash))
         if not shape.may_be_idle and not shape.waits:
-            clock_us += random.randrange(10 * _SECOND_US)
+            clock_us += _MS_US * random.randrange(longest_us // _MS_US)
         if may_restart and random.random() < 0.1:
             is_rescaled = random.random() < 0.5
             steps.append(Restart(random.choice((1, 2, 3)) if is_rescaled else None))

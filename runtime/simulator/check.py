@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
 from runtime.definition.relations import defined_rows
 from runtime.errors import ExecutionError, SqlwinError
-from runtime.simulator.arrivals import Shape, random_history
+from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
     Difference,
     Row,
@@ -19,9 +20,9 @@ from runtime.simulator.compare import (
     limited_difference,
     rows_of,
 )
-from runtime.simulator.histories import StreamHistory
+from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
-from runtime.simulator.tables import TableRows
+from runtime.simulator.tables import Moment, TableRows, moments_of
 from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
@@ -70,27 +71,78 @@ class SimulatedStream:
         """Return the random history of a seed."""
         return random_history(self.tables, self.order, self.shape, seed)
 
-    def batch_rows(self, rows: Sequence[int]) -> list[Row]:
-        """Return the rows of the batch query over some rows of the tables.
+    def batch_rows(
+        self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
+    ) -> list[Row]:
+        """Return the rows of `batch_table`. Arguments and errors are the same."""
+        return rows_of([self.batch_table(rows, moments)])
+
+    def batch_table(
+        self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
+    ) -> pa.Table:
+        """Return the result of the batch query over some rows of the tables.
+
+        Args:
+            rows: Numbers of the rows.
+            moments: Moment at which each row is read, for a query that depends on it. Default: the
+                moments of `every_row`.
 
         Raises:
             ExecutionError: An expression fails, or a sum overflows its type.
         """
-        given = {name: [table.of(rows)] for name, table in self.tables.items()}
+        given = self._given(rows, moments)
         for part in self.query.parts:
             given[part.name] = list(computed_batches(part.rows, given))
         schema = schema_of(self.query.rows)
-        return rows_of([pa.Table.from_batches(computed_batches(self.query.rows, given), schema)])
+        return pa.Table.from_batches(computed_batches(self.query.rows, given), schema)
 
-    def defined(self, rows: Sequence[int]) -> Defined | str:
+    @cached_property
+    def every_row(self) -> StreamHistory:
+        """The history in which each row is a micro-batch, in the given order."""
+        return cut_at_every_row(self.order, self.shape)
+
+    def expected_rows(self, expected: Sequence[Row], batches: Sequence[Batch]) -> Sequence[Row]:
+        """Return the rows that micro-batches must leave in the sink.
+
+        Args:
+            expected: Rows of the batch query, if it does not depend on micro-batches.
+            batches: All micro-batches.
+        """
+        if not self.query.depends_on_batches:
+            return expected
+        if self.shape.late:
+            # batch has the late rows, too
+            calm = tuple(replace(batch, crash=None) for batch in batches)
+            return final_rows_of(self.run(StreamHistory(calm)))
+        rows = [arrival.row for batch in batches for arrival in batch.rows]
+        return self.batch_rows(rows, moments_of(self.tables, batches))
+
+    def _given(
+        self, rows: Sequence[int], moments: Mapping[int, Moment] | None
+    ) -> dict[str, list[pa.RecordBatch]]:
+        """Return some rows of the tables, by name."""
+        if moments is None:
+            moments = self.moments
+        return {name: [table.at(rows, moments)] for name, table in self.tables.items()}
+
+    @cached_property
+    def moments(self) -> Mapping[int, Moment]:
+        """Moments of the rows in `every_row`."""
+        return moments_of(self.tables, self.every_row.batches)
+
+    def defined(
+        self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
+    ) -> Defined | str:
         """Return the rows of the query by definition over some rows of the tables.
+
+        Args as in `batch_rows`.
 
         Returns:
             The rows, or the reason why they have no definition.
         """
         if isinstance(self.definition, str):
             return self.definition
-        given = {name: [table.of(rows)] for name, table in self.tables.items()}
+        given = self._given(rows, moments)
         ties: list[str] = []
         try:
             batch = defined_rows(self.definition, given, ties).batch()
@@ -142,6 +194,7 @@ def disagreement(
     try:
         outcome = stream.run(history)
         final = final_rows_of(outcome)
+        expected = stream.expected_rows(expected, outcome.planned)
     except SqlwinError as error:
         return Disagreement(history, None, error.message, seed)
     mismatch = limited_difference(expected, final, stream.query.limit)

@@ -12,7 +12,7 @@ from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, rows_of_tasks
 from runtime.simulator.histories import Batch
 from runtime.simulator.storage import BatchOutput, Storage
-from runtime.simulator.tables import TableRows
+from runtime.simulator.tables import Moment, TableRows, moments_of
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.simulator.window_operators import OperatorOutput, RunningOperator
 from runtime.spec.in_process.relations import GivenRows, OrderedRows
@@ -46,6 +46,7 @@ class RunningQuery:
         self._storage = storage
         self._batch_rows = batch_rows
         self._limit = query.limit
+        self._depends_on_batches = query.depends_on_batches
         self._order = query.order
         self._rows = carry_kind(query.rows) if options.emits_updates else query.rows
 
@@ -62,7 +63,7 @@ class RunningQuery:
         Raises:
             ExecutionError: An expression fails, or a sum overflows its type.
         """
-        flows = self._flows_of_tables(batch)
+        flows = self._flows_of_tables(number, batch)
         outputs: list[OperatorOutput] = []
         for part in self._parts:
             if isinstance(part, RunningWholeWindows):
@@ -88,18 +89,23 @@ class RunningQuery:
             next((output.needless for output in outputs if output.needless), None),
         )
 
-    def _flows_of_tables(self, batch: Batch) -> dict[str, Flow]:
+    def _flows_of_tables(self, number: int, batch: Batch) -> dict[str, Flow]:
         """Return the rows of tables in the tasks that read them."""
+        moments: Mapping[int, Moment] = {}
+        if self._depends_on_batches:
+            moments = moments_of(self._tables, [*self._storage.planned[:number], batch])
         by_task: dict[int, list[int]] = defaultdict(list)
         for arrival in batch.rows:
             by_task[arrival.task].append(arrival.row)
         return {
-            name: [self._task_rows(table, by_task[task]) for task in sorted(by_task)]
+            name: [self._task_rows(table, by_task[task], moments) for task in sorted(by_task)]
             for name, table in self._tables.items()
         }
 
-    def _task_rows(self, table: TableRows, numbers: Sequence[int]) -> TaskFlow:
-        rows = table.of(numbers)
+    def _task_rows(
+        self, table: TableRows, numbers: Sequence[int], moments: Mapping[int, Moment]
+    ) -> TaskFlow:
+        rows = table.at(numbers, moments)
         starts = range(0, rows.num_rows, self._batch_rows)
         marks = [Mark(table.table.name, mark) for mark in table.watermarks_of(rows)]
         return TaskFlow([rows.slice(start, self._batch_rows) for start in starts], marks)

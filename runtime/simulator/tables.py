@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +11,24 @@ import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import int64_values
+from runtime.simulator.histories import Batch
 from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.stream import FINAL_US, LATE_ROW
+
+_MS_US = 1_000
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Start of a micro-batch.
+
+    Attributes:
+        clock_us: Processing time, microseconds since 1970 in UTC.
+        watermark_us: Watermark that CURRENT_WATERMARK returns. None before the first.
+    """
+
+    clock_us: int
+    watermark_us: int | None
 
 
 class TableRows:
@@ -24,7 +41,7 @@ class TableRows:
     """
 
     def __init__(self, table: SimulatedTable, rows: pa.Table, first: int) -> None:
-        schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.columns])
+        schema = pa.schema([(c.name, arrow_type(c.type)) for c in table.own_columns])
         plain = rows.select(schema.names).cast(schema).combine_chunks()
         numbers = pa.array(range(first, first + len(plain)), pa.int64())
         whole = plain.append_column(LATE_ROW, numbers).to_batches()
@@ -37,9 +54,33 @@ class TableRows:
         )
 
     def of(self, rows: Sequence[int]) -> pa.RecordBatch:
-        """Return the numbered rows that belong to this table."""
+        """Return the numbered rows that belong to this table, without columns of micro-batches."""
         places = [row - self.numbers.start for row in rows if row in self.numbers]
         return self.rows.take(pa.array(places, pa.int64()))
+
+    def at(self, rows: Sequence[int], moments: Mapping[int, Moment]) -> pa.RecordBatch:
+        """Return the numbered rows that belong to this table, with all columns.
+
+        Args:
+            rows: Numbers.
+            moments: Moment at which each row is read, if the table has columns of micro-batches.
+        """
+        own = self.of(rows)
+        if self.table.own_columns == self.table.columns:
+            return own
+        read = [moments[number] for number in int64_values(own.column(LATE_ROW)).tolist()]
+        clocks = pa.array([moment.clock_us for moment in read], pa.int64())
+        watermarks = pa.array([moment.watermark_us for moment in read], pa.int64())
+        columns: dict[str, pa.Array] = {}
+        for column in self.table.columns:
+            if column.name in self.table.clock_columns:
+                columns[column.name] = clocks.cast(arrow_type(column.type))
+            elif column.name == self.table.watermark_column:
+                columns[column.name] = watermarks.cast(arrow_type(column.type))
+            else:
+                columns[column.name] = own.column(column.name)
+        columns[LATE_ROW] = own.column(LATE_ROW)
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def watermarks_of(self, batch: pa.RecordBatch) -> list[int | None]:
         """Return the watermark of each row of a batch from `of`, in microseconds."""
@@ -61,6 +102,29 @@ class TableRows:
         values = np.asarray(times.cast(pa.int64()).to_numpy(zero_copy_only=False), object)
         is_valid = times.is_valid().to_pylist()
         return [int(v) if ok else None for v, ok in zip(values, is_valid, strict=True)]
+
+
+def moments_of(tables: Mapping[str, TableRows], batches: Sequence[Batch]) -> dict[int, Moment]:
+    """Return the moment at which each row is read.
+
+    Args:
+        tables: Rows by name of the table.
+        batches: All micro-batches from the first one.
+    """
+    table_of = {number: table for table in tables.values() for number in table.numbers}
+    moments: dict[int, Moment] = {}
+    highest_us: int | None = None
+    for batch in batches:
+        moment = Moment(batch.clock_us, highest_us)
+        for arrival in batch.rows:
+            moments[arrival.row] = moment
+            table = table_of[arrival.row]
+            mark = table.watermarks[arrival.row - table.numbers.start]
+            if mark is not None:
+                # Spark keeps milliseconds
+                mark = mark // _MS_US * _MS_US
+                highest_us = mark if highest_us is None else max(highest_us, mark)
+    return moments
 
 
 def order_of_times(tables: Mapping[str, TableRows]) -> list[int]:

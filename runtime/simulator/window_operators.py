@@ -189,7 +189,12 @@ class RunningOperator:
         """Return rows that only carry watermarks."""
         numbers = {source.name: number for number, source in enumerate(self._sources)}
         numbers[""] = ALL_SOURCES
-        pairs = [(numbers[mark.source], mark.watermark_us) for mark in marks]
+        # the clock is the watermark of a source on processing time
+        clocks = {source.name for source in self._sources if source.time_type == "proctime"}
+        pairs = [
+            (numbers[mark.source], None if mark.source in clocks else mark.watermark_us)
+            for mark in marks
+        ]
         starts = range(0, len(pairs), self._batch_rows)
         return [_mark_rows(pairs[start : start + self._batch_rows]) for start in starts]
 

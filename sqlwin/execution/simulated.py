@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
 from planner.lowering.definition import lower_definition
+from planner.lowering.given_tables import Moments
 from planner.lowering.simulated import lower_simulated
+from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import SimulatedStream
@@ -76,14 +78,20 @@ class Simulated:
         first = {name.lower(): table.numbers.start for name, table in tables.items()}
         is_shared = self.options.watermark_policy == "max"
         lateness_us = self.options.allowed_lateness_us
+        late: Sequence[int] = ()
+        if not self.query.is_on_processing_time:
+            late = overtaken_rows(tables, arrival, lateness_us, is_shared=is_shared)
         shape = Shape(
             lateness_us,
-            frozenset(overtaken_rows(tables, arrival, lateness_us, is_shared=is_shared)),
+            frozenset(late),
             clock_us=_after_all_rows_us(tables) if self.advances_with_clock else 0,
             idle_us=self.options.idle_timeout_us,
             advances_with_clock=self.advances_with_clock,
             is_shared=is_shared,
-            waits={first[name] + row: us for (name, row), us in (waits or {}).items()},
+            waits={
+                first[name] + row: us for (name, row), us in (waits or {}).items() if name in first
+            },
+            reads_clock=bool(any(table.clock_columns for table in self.query.tables)),
         )
         return SimulatedStream(
             self.query, tables, self.options, tuple(arrival), shape, self.definition
@@ -145,17 +153,15 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
                 if not plans.is_stream(plan):
                     return "it reads no table that can be a stream"
                 lowered = plans.lower_stream(plan, is_taken=True)
-                if lowered.reads_watermark:
-                    return "CURRENT_WATERMARK depends on the micro-batches"
-                query = lower_simulated(
-                    lowered.steps,  # type: ignore[arg-type]  # a single query
-                    plans.catalog,
-                    plans.time_zone,
-                    types_of_local,
-                )
-                definition = lower_definition(
-                    plan.bound, plans.catalog, plans.time_zone, types_of_local
-                )
+                context = (plans.catalog, plans.time_zone, types_of_local)
+                moments = Moments(reads_watermark=lowered.reads_watermark)
+                steps = cast(StreamSteps, lowered.steps)  # of a single query
+                query = lower_simulated(steps, *context, moments)
+                if isinstance(query, str):
+                    # the reason may be a call of PROCTIME()
+                    moments = replace(moments, reads_clock=True)
+                    query = lower_simulated(steps, *context, moments)
+                definition = lower_definition(plan.bound, *context, moments)
         finally:
             plans.end()
     if isinstance(query, str):

@@ -29,7 +29,8 @@ _TABLE: dict[str, Any] = {
     "properties": {
         "columns": {
             "type": "object",
-            "description": "SQL type of each column.",
+            "description": "SQL type of each column, or AS and the expression of a computed "
+            "column, such as `AS PROCTIME()`.",
             "additionalProperties": {"type": "string"},
         },
         "watermark": {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sqlwin.config.values import parse_duration
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set
+from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.cases import Case, CaseTable
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.values import CellError, cell_value
@@ -77,7 +79,8 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     given: dict[str, Sequence[str]] = {}
 
     def fill(table: CaseTable, columns: Sequence[TableColumn], path: Path) -> None:
-        schema = pa.schema([(c.name, _arrow_type(case, table, c)) for c in columns])
+        own = [column for column in columns if column.computed is None]
+        schema = pa.schema([(c.name, _arrow_type(case, table, c)) for c in own])
         name = table.name.lower()
         given[name] = schema.names
         rows[name], of_table = _rows(case, table, schema)
@@ -85,7 +88,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
         pq.write_table(rows[name], path)
 
     def create(table: CaseTable, statement: CreateTable, path: Path) -> None:
-        """Create a table of the script with the rows of the test file."""
+        """Create a table of the script or of the test file with the rows of the test file."""
         if not any(_is_computed(column) for column in statement.columns):
             control.run(_replaced(statement, path))
             fill(table, control.columns_of(table.name) or (), path)
@@ -109,9 +112,8 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
 
     for number, table in enumerate(case.tables):
         if table.columns:
-            path = directory / f"{number}.parquet"
-            _create(session, case, table, path)
-            fill(table, control.columns_of(table.name) or (), path)
+            with _naming(case, table):
+                create(table, _declared(table), directory / f"{number}.parquet")
     tested = None
     for place, statement in control.statements(case.sql, case.sql_file, case.params or None):
         try:
@@ -195,18 +197,27 @@ def _query_of(insert: Insert) -> Query:
     return Query(insert.text, insert.offset, insert.ast, tokens=insert.tokens)
 
 
-def _create(session: Session, case: Case, table: CaseTable, path: Path) -> None:
-    """Create a table that the test file declares."""
+def _declared(table: CaseTable) -> CreateTable:
+    """Return the definition of a table that the test file declares."""
     items = [f"{quote_name(name)} {type_}" for name, type_ in table.columns.items()]
     if table.watermark is not None:
         column = table.watermark.split()[0].strip("`")
         items.append(f"WATERMARK FOR {quote_name(column)} AS {table.watermark}")
+    statement = parse_statement(
+        f"CREATE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
+        "'connector' = 'filesystem', 'path' = '', 'format' = 'parquet')"
+    )
+    assert isinstance(statement, CreateTable)
+    return statement
+
+
+@contextmanager
+def _naming(case: Case, table: CaseTable) -> Iterator[None]:
+    """Add the table and its place in the test file to errors in the block."""
     try:
-        session.execute(
-            f"CREATE OR REPLACE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
-            f"'connector' = 'filesystem', 'path' = {quote_string(str(path))}, "
-            "'format' = 'parquet')"
-        )
+        yield
+    except CaseFileError:
+        raise
     except SqlwinError as error:
         message = f"{case.path}:{table.line}: table `{table.name}`: {error.message}"
         raise CaseFileError(message, hint=error.hint) from error

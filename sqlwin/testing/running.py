@@ -179,8 +179,23 @@ class _Run:
             place = "only Spark knows the types of its expressions"
         except SqlwinError as error:
             raise prepared.located(error) from error
+        moments = self._with_moments(prepared)
+        if moments is not None:
+            return moments
         self._use_spark(place)
         return self._rows(prepared)
+
+    def _with_moments(self, prepared: PreparedCase) -> pa.Table | None:
+        """Return the batch result if rows have the processing time of the test file, else None."""
+        try:
+            simulated = self._simulated(prepared.query)
+        except SqlwinError:
+            # the caller runs the query and reports why it fails
+            return None
+        if isinstance(simulated, str) or not simulated.query.depends_on_batches:
+            return None
+        stream = simulated.stream(prepared.rows, prepared.waits)
+        return stream.batch_table(stream.order)
 
     def _use_spark(self, reason: str) -> None:
         """Note that Spark computes the case.
@@ -232,8 +247,15 @@ class _Run:
     def _check(
         self, prepared: PreparedCase, batch: pa.Table, stream: SimulatedStream | None
     ) -> None:
-        expect, schema = self._case.expect, batch.schema
-        batch_rows = rows_of([batch])
+        expect = self._case.expect
+        if stream is not None and stream.query.depends_on_batches:
+            batch = stream.batch_table(stream.order)
+            if expect.ordered is not None:
+                raise CaseFileError(
+                    f"{self._case.path}:{expect.ordered.line}: `ordered` is not supported for "
+                    "processing time and CURRENT_WATERMARK; use `rows`"
+                )
+        batch_rows, schema = rows_of([batch]), batch.schema
         final, n_late = batch_rows, 0
         outcome = None
         if stream is not None:
@@ -260,7 +282,8 @@ class _Run:
             self._check_definition(stream, batch_rows)
             self._check_stream(prepared, stream, outcome, batch_rows, final, n_late, schema)
         if self._options.on_spark:
-            self._check_spark(prepared, batch_rows)
+            depends = stream is not None and stream.query.depends_on_batches
+            self._check_spark(prepared, batch_rows, depends_on_batches=depends)
 
     def _check_definition(self, stream: SimulatedStream, batch_rows: list[Row]) -> None:
         """Compare batch with the definition of the query."""
@@ -376,8 +399,13 @@ class _Run:
             title = f"the history of seed {mismatch.seed} disagrees: {mismatch.reason}"
             self._fail(title, "\n".join(parts))
 
-    def _check_spark(self, prepared: PreparedCase, batch_rows: list[Row]) -> None:
+    def _check_spark(
+        self, prepared: PreparedCase, batch_rows: list[Row], *, depends_on_batches: bool
+    ) -> None:
         """Run the query on Spark in both modes and compare with batch."""
+        if depends_on_batches:
+            self._note("not compared with Spark, where processing time is the clock of the machine")
+            return
         for mode in ("batch", "streaming"):
             self._session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
             self._session.execute("SET 'sqlwin.in-process.max-bytes' = '0'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +13,11 @@ import pyarrow as pa
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.names import quote_name
 from runtime.simulator.check import SimulatedStream, first_disagreement
-from runtime.simulator.compare import Difference, difference
+from runtime.simulator.compare import Difference, Row, difference
+from runtime.simulator.tables import Moment, moments_of
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.figures import count_text
+from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
@@ -95,7 +97,7 @@ def simulate_file(
             if isinstance(simulated, str):
                 raise AnalysisError(f"the query of {path} cannot be simulated: {simulated}")
             rows = {
-                table.name.lower(): _sample(session, table.name, n_rows)
+                table.name.lower(): _sample(session, table, n_rows)
                 for table in simulated.query.tables
             }
     except NotStartedError as error:
@@ -107,11 +109,12 @@ def simulate_file(
     return _report(simulated, rows, n_histories, seed)
 
 
-def _sample(session: Session, table: str, n_rows: int) -> pa.Table:
-    """Return the first rows of a table."""
+def _sample(session: Session, table: SimulatedTable, n_rows: int) -> pa.Table:
+    """Return the first rows of a table, without processing time."""
     session.execute("SET 'execution.runtime-mode' = 'batch'")
-    name = ".".join(quote_name(part) for part in table.split("."))
-    (result,) = session.execute(f"SELECT * FROM {name} LIMIT {n_rows}")
+    name = ".".join(quote_name(part) for part in table.name.split("."))
+    columns = ", ".join(quote_name(column.name) for column in table.own_columns)
+    (result,) = session.execute(f"SELECT {columns} FROM {name} LIMIT {n_rows}")
     return result.to_arrow()
 
 
@@ -132,13 +135,16 @@ def _report(
     if verdict.mismatch is not None:
         lines += _unlike_definition(stream)
         return SimulationReport(tuple(lines), agrees=False)
+    depends = stream.query.depends_on_batches
+    if depends:
+        lines += _unlike_batches(stream, expected, seed)
     mismatch = first_disagreement(stream, expected, n_histories, seed)
     if mismatch is None:
         definition = "" if verdict.beyond else " and with the definition"
-        lines.append(
-            f"{count_text(n_histories, 'histories')} agree with batch{definition}: "
-            f"{count_text(len(expected), 'rows')}"
-        )
+        own = " at their own times" if depends else ""
+        n_result = "" if depends else f": {count_text(len(expected), 'rows')}"
+        agree = f"{count_text(n_histories, 'histories')} agree with batch"
+        lines.append(f"{agree}{own}{definition}{n_result}")
         if verdict.beyond and not verdict.ties:
             lines.append(f"not compared with the definition: {verdict.beyond}")
         return SimulationReport(tuple(lines), agrees=True)
@@ -192,13 +198,64 @@ def _findings(stream: SimulatedStream) -> list[str]:
     return lines
 
 
+def _unlike_batches(stream: SimulatedStream, expected: Sequence[Row], seed: int) -> list[str]:
+    """Return why the result depends on the micro-batches; empty if it does not.
+
+    Args:
+        stream: Stream.
+        expected: Rows if all arrive one by one at the same time.
+        seed: Seed of the first history.
+    """
+    clocks = [
+        f"`{name}` of {table.name}" if name[:1] != "$" else "PROCTIME()"
+        for table in stream.query.tables
+        for name in sorted(table.clock_columns)
+    ]
+    watermarks = [table.name for table in stream.query.tables if table.watermark_column]
+    causes: dict[str, None] = {}
+    for history in (stream.history(seed + number) for number in range(_N_ORDERS)):
+        moments = moments_of(stream.tables, stream.run(history).planned)
+        if _is_other(stream, expected, {row: moments[row].clock_us for row in moments}, {}):
+            verb = "is" if len(clocks) == 1 else "are"
+            names = " and ".join(dict.fromkeys(clocks))
+            causes[f"{names} {verb} the processing time of a micro-batch"] = None
+        if _is_other(stream, expected, {}, {row: moments[row].watermark_us for row in moments}):
+            causes[
+                f"CURRENT_WATERMARK is the watermark of {watermarks[0]} before a micro-batch"
+            ] = None
+    return [f"finding: the result depends on when rows arrive: {cause}" for cause in causes]
+
+
+def _is_other(
+    stream: SimulatedStream,
+    expected: Sequence[Row],
+    clocks_us: Mapping[int, int],
+    watermarks_us: Mapping[int, int | None],
+) -> bool:
+    """Return whether batch has other rows at other processing times and watermarks.
+
+    Args:
+        stream: Stream.
+        expected: Rows of batch at `stream.moments`.
+        clocks_us: Other processing times of rows, by number.
+        watermarks_us: Other watermarks before the micro-batches of rows, by number.
+    """
+    moments = {
+        row: Moment(
+            clocks_us.get(row, moment.clock_us), watermarks_us.get(row, moment.watermark_us)
+        )
+        for row, moment in stream.moments.items()
+    }
+    return difference(expected, stream.batch_rows(stream.order, moments)) is not None
+
+
 def _unlike_orders(stream: SimulatedStream) -> list[str]:
     """Return why the batch result depends on the order of rows; empty if it does not."""
     expected = stream.batch_rows(stream.order)
     for seed in range(_N_ORDERS):
         order = list(stream.order)
         random.Random(seed).shuffle(order)
-        mismatch = difference(expected, _in_order(stream, order).batch_rows(order))
+        mismatch = difference(expected, stream.batch_rows(order, stream.moments))
         if mismatch is not None:
             rows = fewest_rows(order, lambda some: _differs(stream, some))
             return [
@@ -208,10 +265,6 @@ def _unlike_orders(stream: SimulatedStream) -> list[str]:
                 "  order the rows completely, for example with one more column in ORDER BY",
             ]
     return []
-
-
-def _in_order(stream: SimulatedStream, order: Sequence[int]) -> SimulatedStream:
-    return replace(stream, order=tuple(order))
 
 
 def _differs(stream: SimulatedStream, rows: Sequence[int]) -> bool:

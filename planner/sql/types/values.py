@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.sql.build import has_only, is_flat_type
+from planner.sql.flink_functions import is_current_time
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import KeywordCall
 from planner.sql.types.decimals import (
@@ -131,6 +132,8 @@ class ColumnScope:
                 return self._column(node)
             case exp.Literal():
                 return _literal(node)
+            case _ if is_current_time(node):
+                return Value("timestamp", False)
             case exp.Neg() if isinstance(node.this, exp.Literal):
                 return _literal(node.this)
             case exp.Boolean():

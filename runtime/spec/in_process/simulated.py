@@ -25,6 +25,10 @@ class SimulatedTable:
         time: Column that the watermark follows. None without a watermark.
         delay_us: Time by which a row's watermark precedes its own time.
         time_type: Type of the time column.
+        clock_columns: Columns with the processing time at the start of the micro-batch. Rows of the
+            table have no values for them.
+        watermark_column: Column with the watermark before the micro-batch. Empty without one. Rows
+            of the table have no values for it.
     """
 
     name: str
@@ -32,6 +36,14 @@ class SimulatedTable:
     time: str | None
     delay_us: int
     time_type: str
+    clock_columns: frozenset[str] = frozenset()
+    watermark_column: str = ""
+
+    @property
+    def own_columns(self) -> tuple[Column, ...]:
+        """Columns that rows of the table have, without those of the micro-batch."""
+        others = {*self.clock_columns, self.watermark_column}
+        return tuple(column for column in self.columns if column.name not in others)
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,17 @@ class SimulatedQuery:
     parts: tuple[SimulatedPart, ...]
     limit: int | None = None
     order: tuple[RankOrder, ...] = ()
+
+    @property
+    def depends_on_batches(self) -> bool:
+        """Whether processing time or the current watermark is a column of the rows."""
+        return any(table.own_columns != table.columns for table in self.tables)
+
+    @property
+    def is_on_processing_time(self) -> bool:
+        """Whether it has windows on processing time; then all are."""
+        stages = (operator.step.input for operator in self.operators)
+        return any(s.time_type == "proctime" for stage in stages for s in stage.mode.sources)
 
     @property
     def operators(self) -> tuple[SimulatedOperator, ...]:

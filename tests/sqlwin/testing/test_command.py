@@ -69,7 +69,7 @@ def test_a_spark_of_this_process_is_not_used(fresh_session: sqlwin.Session, tmp_
 def test_the_example_project_passes_without_spark():
     code, out, err = run(str(ROOT / "queries/testing"), "--histories", "5")
     assert (code, err) == (0, "")
-    assert out.startswith("8 passed, 35 histories")
+    assert out.startswith("9 passed, 40 histories")
 
 
 def test_a_wrong_row_is_shown_next_to_the_actual_one(tmp_path):
