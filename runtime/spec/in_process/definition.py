@@ -8,38 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import Rows
+from runtime.spec.in_process.relations import AssignedRows, Rows
 from runtime.spec.table import Column
-from runtime.spec.windows import Window
 
 
 @dataclass(frozen=True)
-class RowsInWindows(Rows):
-    """Each row once per window that contains it; rows without a time are dropped.
-
-    Adds three columns: start and end of the window as TIMESTAMP_NTZ, and its end minus a
-    millisecond.
-
-    Attributes:
-        input: Relation.
-        window: Window.
-        time_column: Time column.
-        time_type: `timestamp_ntz` or `timestamp`.
-        time_zone: Session time zone, for the wall clock on which a `timestamp` is in windows.
-        names: Names of the added columns.
-    """
-
-    input: Rows
-    window: Window
-    time_column: str
-    time_type: str
-    time_zone: str
-    names: tuple[str, str, str]
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation whose rows are in windows."""
-        return (self.input,)
+class RowsInWindows(AssignedRows):
+    """Rows in windows of any kind, computed by the definition of the semantics."""
 
 
 @dataclass(frozen=True)

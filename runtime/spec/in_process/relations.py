@@ -26,7 +26,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import AlignedWindow
+from runtime.spec.windows import AlignedWindow, Window
 
 
 @dataclass(frozen=True)
@@ -260,10 +260,11 @@ class OrderedRows(Rows):
 
 
 @dataclass(frozen=True)
-class WindowedRows(Rows):
-    """Each row once per window that contains it; rows without a time are dropped.
+class AssignedRows(Rows):
+    """Base of relations with each row once per window that contains it.
 
-    Adds three columns: start, end and time of the window as TIMESTAMP_NTZ.
+    Rows without a time are dropped. Adds three columns: start and end of the window as
+    TIMESTAMP_NTZ, and its time, a millisecond before the end.
 
     Attributes:
         input: Relation.
@@ -275,7 +276,7 @@ class WindowedRows(Rows):
     """
 
     input: Rows
-    window: AlignedWindow
+    window: Window
     time_column: str
     time_type: str
     time_zone: str
@@ -285,6 +286,13 @@ class WindowedRows(Rows):
     def inputs(self) -> tuple[Rows, ...]:
         """The relation whose rows are in windows."""
         return (self.input,)
+
+
+@dataclass(frozen=True)
+class WindowedRows(AssignedRows):
+    """Rows in TUMBLE, HOP or CUMULATE windows."""
+
+    window: AlignedWindow
 
 
 @dataclass(frozen=True)

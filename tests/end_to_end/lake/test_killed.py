@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,39 +11,10 @@ from pyiceberg.catalog import load_catalog
 
 import sqlwin
 from tests.end_to_end.lake.killed_lake import QUERY, tables
-from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
+from tests.end_to_end.recovery.kills import WRITES, run_until_stopped
 from tests.end_to_end.recovery.test_killed import LATE, write_input
 
 PROGRAM = Path(__file__).with_name("killed_lake.py")
-
-
-def run(directory: Path, kind: str, stops: str, at: tuple[str, int] | None = None) -> bool:
-    """Run until the program has ended, or is killed. Return whether it has ended.
-
-    Args:
-        directory: Directory for input and output.
-        kind: Kind of the target table.
-        stops: Commit at which it stops and is killed.
-        at: Kind and number of the writes at which it is killed, if it has not ended.
-    """
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(directory), kind, stops],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    lines = []
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if line == "ready\n" and at is not None:
-                wait_for_writes(process, directory, WRITES[at[0]], at[1])
-                return process.poll() == 0
-            if line == "stopped\n":
-                return False
-    finally:
-        kill(process)
-    assert lines[-1:] == ["done\n"], "".join(lines)
-    return True
 
 
 @pytest.mark.slow
@@ -60,9 +29,11 @@ def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table
         load_catalog("default", type="sql", **places).create_namespace("db")
     # files exist but no table; or a table, but no commit in the checkpoint
     for stops in ("before:0", "after:0", "after:1"):
-        assert not run(tmp_path, kind, stops)
-    assert not run(tmp_path, kind, "never", at=(rng.choice(list(WRITES)), rng.randint(1, 3)))
-    assert run(tmp_path, kind, "never")
+        assert not run_until_stopped(PROGRAM, tmp_path, kind, stops)
+    assert not run_until_stopped(
+        PROGRAM, tmp_path, kind, "never", at=(rng.choice(list(WRITES)), rng.randint(1, 3))
+    )
+    assert run_until_stopped(PROGRAM, tmp_path, kind, "never")
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     fresh_session.execute(tables(tmp_path, kind))
     late = f"WHERE k <> {LATE}"

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.observing import files_below, wait_until
@@ -52,6 +53,39 @@ def kill(process: subprocess.Popen[str]) -> None:
         except ProcessLookupError:
             continue
     process.wait()
+
+
+def run_until_stopped(
+    program: Path, directory: Path, target: str, stops: str, at: tuple[str, int] | None = None
+) -> bool:
+    """Run a program until it has ended, or stops and is killed. Return whether it has ended.
+
+    Args:
+        program: Program with the arguments `directory`, `target` and `stops`. It prints "stopped"
+            when it stops, "ready" when its stream runs, and "done" at the end.
+        directory: Directory for input and output.
+        target: Kind or address of the target table.
+        stops: Commit at which it stops.
+        at: Kind and number of the writes at which it is killed, if it has not ended.
+    """
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(directory), target, stops],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    lines = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if line == "ready\n" and at is not None:
+                wait_for_writes(process, directory, WRITES[at[0]], at[1])
+                return process.poll() == 0
+            if line == "stopped\n":
+                return False
+    finally:
+        kill(process)
+    assert lines[-1:] == ["done\n"], "".join(lines)
+    return True
 
 
 def _children(pid: int) -> list[int]:

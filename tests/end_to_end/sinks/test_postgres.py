@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 import sqlwin
 from runtime.errors import SqlwinError
 from tests.end_to_end.recovery.killed_stream import readings
-from tests.end_to_end.recovery.kills import kill
+from tests.end_to_end.recovery.kills import run_until_stopped
 from tests.end_to_end.recovery.test_full_disk import result_on_a_small_disk
 from tests.end_to_end.recovery.test_killed import write_input
 from tests.end_to_end.sinks.killed_postgres import QUERY, UPDATES, tables
@@ -114,33 +112,14 @@ def test_an_insert_of_spark_that_fails_in_a_task_leaves_no_row(
     assert rows(database, "SELECT COUNT(*), SUM(id) FROM numbers") == [(20_000, 199_990_000)]
 
 
-def run_until(directory: Path, url: str, stops: str) -> bool:
-    """Run until the program has ended, or stops and is killed. Return whether it has ended."""
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(directory), url, stops],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-    )  # fmt: skip
-    lines = []
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line)
-            if line == "stopped\n":
-                return False
-    finally:
-        kill(process)
-    assert lines[-1:] == ["done\n"], "".join(lines)
-    return True
-
-
 @pytest.mark.long
 def test_a_stream_that_is_killed_around_its_commits_corrects_each_row_once(
     fresh_session: sqlwin.Session, database: str, tmp_path: Path
 ) -> None:
     write_input(tmp_path, 6)
     for stops in ("written:0", "committed:1"):
-        assert not run_until(tmp_path, database, stops)
-    assert run_until(tmp_path, database, "never")
+        assert not run_until_stopped(PROGRAM, tmp_path, database, stops)
+    assert run_until_stopped(PROGRAM, tmp_path, database, "never")
     fresh_session.execute(tables(tmp_path, database))
     expected = final_rows(fresh_session)
     assert len(expected) > 50
