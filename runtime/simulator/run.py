@@ -10,7 +10,6 @@ from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.storage import BatchOutput, CrashError, Storage
 from runtime.simulator.tables import TableRows
 from runtime.spec.in_process.simulated import SimulatedQuery
-from runtime.streaming.changes import StateNames
 from runtime.streaming.operator_specs import operator_run
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.blobs import Owner
@@ -24,11 +23,14 @@ class ChangedQuery:
 
     Attributes:
         query: Query.
-        names: Names of its operators' columns in the state of the first query.
+        tables: Rows of its streams by name, with the same numbers as for the first query.
+        options: Options of its stream, with the names of its operators' columns in the state of
+            the first query.
     """
 
     query: SimulatedQuery
-    names: tuple[StateNames, ...]
+    tables: Mapping[str, TableRows]
+    options: StreamOptions
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def run_history(
                 storage.rescale(step.partitions)
             if step.is_changed:
                 assert changed is not None, "the history changes the query"
-                query, options = changed.query, replace(options, names=changed.names)
+                query, tables, options = changed.query, changed.tables, changed.options
                 n_before_change = len(storage.planned)
             running = start()
             continue

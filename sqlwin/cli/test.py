@@ -55,6 +55,13 @@ FAILED, USAGE, NOTHING_SELECTED = 1, 2, 5
     help="Run the query of a SQL file in batch and in N histories on a sample of its own sources.",
 )
 @click.option(
+    "--then",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="With --simulate: SQL file with which the stream also resumes once in each history, as a "
+    "deployment does.",
+)
+@click.option(
     "--rows",
     "n_rows",
     type=click.IntRange(min=1),
@@ -93,6 +100,7 @@ def test(
     histories: int,
     seed: int,
     simulate: int | None,
+    then: str | None,
     n_rows: int,
     on_spark: bool,
     no_spark: bool,
@@ -110,13 +118,14 @@ def test(
     agree. Most cases need neither Spark nor Java.
 
     With --simulate, PATH is a SQL file. Its last query runs in batch and in N histories on a sample
-    of its own sources. A history that disagrees is shrunk to the fewest rows and steps.
+    of its own sources. A history that disagrees is shrunk to the fewest rows and steps. With
+    --then, the stream of PATH also stops in each history and resumes with the query of FILE.
 
     \b
     Exit codes:
       0  all cases passed
-      1  a case failed
-      2  error in the command line or in a test file
+      1  a case failed, a history disagrees, or the stream cannot resume
+      2  error in the command line, in a test file or in its SQL
       5  no case was selected
 
     \b
@@ -124,6 +133,7 @@ def test(
       sqlwin test queries/testing
       sqlwin test queries/testing -k "late" --histories 200
       sqlwin test --simulate 50 queries/testing/departures.sql
+      sqlwin test --simulate 50 old.sql --then new.sql
       sqlwin test --schema
     """  # noqa: D301
     if schema:
@@ -134,8 +144,10 @@ def test(
     if on_spark and no_spark:
         raise click.UsageError("use either --spark or --no-spark")
     if simulate is not None:
-        _simulate(paths, simulate, seed, n_rows, spark, starts_spark=not no_spark)
+        _simulate(paths, then, simulate, seed, n_rows, spark, starts_spark=not no_spark)
         return
+    if then is not None:
+        raise click.UsageError("--then needs --simulate")
     from sqlwin.testing.running import TestOptions
 
     cases = _cases(paths or ["."], selected)
@@ -273,6 +285,7 @@ def _update(results: Sequence[CaseResult]) -> None:
 
 def _simulate(
     paths: Sequence[str],
+    then: str | None,
     n_histories: int,
     seed: int,
     n_rows: int,
@@ -283,13 +296,28 @@ def _simulate(
     """Simulate the query of a SQL file on a sample of its sources."""
     if len(paths) != 1:
         raise click.UsageError("--simulate takes one SQL file")
+    from runtime.errors import SqlwinError
+    from sqlwin.console.failures import say_failure
     from sqlwin.testing.sampling import simulate_file
 
-    path = Path(paths[0])
-    if not path.is_file():
-        raise click.UsageError(f"cannot read {path}: no such file")
-    with _connect(spark)() as session:
-        report = simulate_file(session, path, n_histories, seed, n_rows, starts_spark=starts_spark)
+    files = [Path(name) for name in (paths[0], then) if name is not None]
+    for path in files:
+        if not path.is_file():
+            raise click.UsageError(f"cannot read {path}: no such file")
+    try:
+        report = simulate_file(
+            _connect(spark),
+            files[0],
+            n_histories,
+            seed,
+            n_rows,
+            then=files[1] if then is not None else None,
+            starts_spark=starts_spark,
+        )
+    except SqlwinError as error:
+        # 1 means that a history disagrees
+        say_failure(error)
+        sys.exit(USAGE)
     for line in report.lines:
         click.echo(line)
     if not report.agrees:

@@ -123,9 +123,22 @@ def resume(
     outcome = difference(*identities)
     if isinstance(outcome, str):
         return outcome
-    change = ChangedQuery(after.query, tuple(operator.names for operator in outcome))
+    numbers = {name.lower(): table.numbers for name, table in stream.tables.items()}
+    tables = {
+        table.name: TableRows(table, rows[name], numbers[name].start)
+        for table in after.query.tables
+        for name in [table.name.lower()]
+    }
+    names = tuple(operator.names for operator in outcome)
+    change = ChangedQuery(after.query, tables, replace(after.options, names=names))
     has_other_windows = any(operator.window is not None for operator in outcome)
-    changed = replace(after.stream(rows), order=stream.order, shape=stream.shape)
+    changed = replace(
+        stream,
+        query=after.query,
+        tables=tables,
+        options=after.options,
+        definition=after.definition,
+    )
     return ChangedStream(stream, changed, change, has_other_windows)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from runtime.errors import ErrorKind, SqlwinError
 from runtime.simulator.arrivals import cut_at_every_row
+from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.check import (
     Disagreement,
     SimulatedStream,
@@ -391,13 +392,7 @@ class _Run:
         self._result.n_histories += len(seeds)
         mismatch = changed.first_disagreement(seeds)
         if mismatch is not None:
-            parts = [] if mismatch.difference is None else [differences_text(mismatch.difference)]
-            try:
-                parts += ["", *timeline(stream, mismatch.history, changed.change)]
-            except SqlwinError as error:
-                parts.append(error.message)
-            title = f"the history of seed {mismatch.seed} disagrees: {mismatch.reason}"
-            self._fail(title, "\n".join(parts))
+            self._fail(*resumed_text(changed, mismatch))
 
     def _check_spark(
         self, prepared: PreparedCase, batch_rows: list[Row], *, depends_on_batches: bool
@@ -498,6 +493,17 @@ def disagreement_text(stream: SimulatedStream, mismatch: Disagreement) -> tuple[
     except SqlwinError as error:
         parts.append(error.message)
     title = f"the history of seed {mismatch.seed} disagrees: {small.reason}"
+    return title, "\n".join(parts)
+
+
+def resumed_text(changed: ChangedStream, mismatch: Disagreement) -> tuple[str, str]:
+    """Return the title and the details of a history of a changed query that disagrees."""
+    parts = [] if mismatch.difference is None else [differences_text(mismatch.difference)]
+    try:
+        parts += ["", *timeline(changed.before, mismatch.history, changed.change)]
+    except SqlwinError as error:
+        parts.append(error.message)
+    title = f"the history of seed {mismatch.seed} disagrees: {mismatch.reason}"
     return title, "\n".join(parts)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,13 +20,13 @@ from runtime.spec.figures import count_text
 from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
-from sqlwin.execution.simulated import Simulated
+from sqlwin.execution.simulated import Simulated, resume
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Insert, Query, Set
 from sqlwin.testing.defining import compare_with_definition, fewest_rows, row_texts
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import OF_TEST
-from sqlwin.testing.running import disagreement_text
+from sqlwin.testing.running import disagreement_text, resumed_text
 
 # Ties that are printed
 _MOST_TIES = 3
@@ -49,64 +49,124 @@ class SimulationReport:
 
 
 def simulate_file(
-    session: Session,
+    connect: Callable[[], Session],
     path: Path,
     n_histories: int,
     seed: int,
     n_rows: int,
     *,
+    then: Path | None = None,
     starts_spark: bool = True,
 ) -> SimulationReport:
     """Simulate the last query of a SQL file.
 
     Args:
-        session: New session.
+        connect: Opens a new session.
         path: SQL file.
         n_histories: Number of random histories.
         seed: Seed of the first history.
         n_rows: Rows to take from each source.
+        then: SQL file with whose last query the stream also resumes in each history. None: it does
+            not change.
         starts_spark: Whether Spark may start to read the sources.
 
     Raises:
         SqlwinError: The SQL is invalid, or only Spark can compute the query.
     """
-    control = SessionControl(session)
-    text = path.read_text(encoding="utf-8-sig")
-    tested = None
-    try:
-        with nullcontext() if starts_spark else control.without_start_of_spark():
-            for place, statement in control.statements(text, str(path), None):
-                try:
-                    if isinstance(statement, Query | Insert):
-                        tested = statement, place
-                    elif not (isinstance(statement, Set) and statement.key in OF_TEST):
-                        control.run(statement)
-                except NotStartedError:
-                    raise
-                except SqlwinError as error:
-                    raise place.with_position(error) from error
-            if tested is None:
-                raise AnalysisError(f"{path} has no query")
-            query, place = tested
-            try:
-                simulated = control.simulated(query)
-            except NotStartedError:
-                raise
-            except SqlwinError as error:
-                raise place.with_position(error) from error
-            if isinstance(simulated, str):
-                raise AnalysisError(f"the query of {path} cannot be simulated: {simulated}")
+    with connect() as session:
+        simulated = _simulated(session, path, starts_spark=starts_spark)
+        with _naming(path), _spark(session, may_start=starts_spark):
             rows = {
                 table.name.lower(): _sample(session, table, n_rows)
                 for table in simulated.query.tables
             }
+    report = _report(simulated, rows, n_histories, seed)
+    if then is None or not report.agrees:
+        return report
+    with connect() as session:
+        after = _simulated(session, then, starts_spark=starts_spark)
+    more = _resume(simulated, after, rows, then, range(seed, seed + n_histories))
+    return SimulationReport((*report.lines, *more.lines), more.agrees)
+
+
+def _simulated(session: Session, path: Path, *, starts_spark: bool) -> Simulated:
+    """Run a SQL file up to its last query, and return this query for the simulator."""
+    control = SessionControl(session)
+    text = path.read_text(encoding="utf-8-sig")
+    tested = None
+    with _naming(path), _spark(session, may_start=starts_spark):
+        for place, statement in control.statements(text, str(path), None):
+            try:
+                if isinstance(statement, Query | Insert):
+                    tested = statement, place
+                elif not (isinstance(statement, Set) and statement.key in OF_TEST):
+                    control.run(statement)
+            except NotStartedError:
+                raise
+            except SqlwinError as error:
+                raise place.with_position(error) from error
+        if tested is None:
+            raise AnalysisError(f"{path} has no query")
+        query, place = tested
+        try:
+            simulated = control.simulated(query)
+        except NotStartedError:
+            raise
+        except SqlwinError as error:
+            raise place.with_position(error) from error
+    if isinstance(simulated, str):
+        raise AnalysisError(f"the query of {path} cannot be simulated: {simulated}")
+    return simulated
+
+
+def _spark(session: Session, *, may_start: bool) -> AbstractContextManager[None]:
+    """Return a context in which Spark may or must not start."""
+    return nullcontext() if may_start else SessionControl(session).without_start_of_spark()
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in the error of a block that needs Spark."""
+    try:
+        yield
     except NotStartedError as error:
         raise AnalysisError(
             f"the query of {path} cannot be simulated: only Spark can read its sources or "
             "compute its expressions",
             hint="write a case with rows of its tables; see docs/testing.md",
         ) from error
-    return _report(simulated, rows, n_histories, seed)
+
+
+def _resume(
+    before: Simulated, after: Simulated, rows: dict[str, pa.Table], path: Path, seeds: range
+) -> SimulationReport:
+    """Resume the stream of a query with another query in random histories.
+
+    Args:
+        before: First query.
+        after: Query with which the stream resumes.
+        rows: Rows of each table by lower-case name.
+        path: File of the second query.
+        seeds: Seeds of the histories.
+    """
+    given = before.stream(rows)
+    stream = replace(given, shape=replace(given.shape, late=frozenset()))
+    changed = resume(before, after, stream, rows)
+    if isinstance(changed, str):
+        return SimulationReport((f"the stream cannot resume with {path}: {changed}",), agrees=False)
+    mismatch = changed.first_disagreement(seeds)
+    if mismatch is not None:
+        title, details = resumed_text(changed, mismatch)
+        return SimulationReport((title, *details.splitlines()), agrees=False)
+    n_histories = count_text(len(seeds), "histories")
+    lines = [f"{n_histories} resume with {path} and have the rows of both queries"]
+    if changed.has_other_windows:
+        lines = [
+            f"{n_histories} resume with {path}",
+            "finding: its windows differ, so the first ones may be incomplete; their rows are not "
+            "compared",
+        ]
+    return SimulationReport(tuple(lines), agrees=True)
 
 
 def _sample(session: Session, table: SimulatedTable, n_rows: int) -> pa.Table:
