@@ -72,7 +72,9 @@ def explain_stream(
         if isinstance(operator, StreamWindowStep):
             lines += _lines(operator, key_groups, watermark_policy, firing)
         else:
-            lines += [_head(operator), f"  {_STATELESS}"]
+            is_updated = firing.is_early or firing.is_late
+            stateless = _STATELESS_UPDATES if is_updated else _STATELESS
+            lines += [_head(operator), f"  {stateless}"]
             if isinstance(operator, StreamJoinStep) and _is_within_interval(operator):
                 lines.append("  a join within an interval: each pair of rows is in one window")
     return "\n".join(lines) + "\n"
@@ -157,6 +159,10 @@ def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
 
 
 _STATELESS = "no state: all results of a window arrive in one micro-batch"
+_STATELESS_UPDATES = (
+    "no state: a window that has changed arrives whole, as it was emitted and as it is now; ranked "
+    "rows that are gone are -D, new ones +I"
+)
 
 
 def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing) -> Iterator[str]:
@@ -230,9 +236,11 @@ def _idle_advance(local: StreamLocalStep) -> str:
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
-    if local.mode.first is not None and not local.mode.first.by:
+    if local.mode.whole_by == () or (local.mode.first is not None and not local.mode.first.by):
         return "  key groups: 1, because all rows of a window are ranked together"
-    keys = local.mode.first.by if local.mode.first is not None else local.keys
+    keys = local.mode.whole_by or (
+        local.mode.first.by if local.mode.first is not None else local.keys
+    )
     if not keys:
         return "  key groups: 1, because the query has no keys"
     return f"  key groups: {key_groups}, by {', '.join(keys)}"

@@ -53,7 +53,9 @@ class RunningQuery:
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
             if isinstance(part, SimulatedOperator):
                 return RunningOperator(part, options, batch_rows)
-            return RunningWholeWindows(part, options.partitions)
+            return RunningWholeWindows(
+                part, options.partitions, emits_updates=options.emits_updates
+            )
 
         self._parts = [running(part) for part in query.parts]
 

@@ -18,11 +18,12 @@ from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.compute.kernels.keys import bucket_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import buffer_plan
+from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows
 from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, RowScan
 from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.local import ArrowBuffer, is_local
-from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, KEEP, ROW_KIND, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
@@ -45,14 +46,20 @@ class RunningWholeWindows:
     Args:
         part: Step.
         partitions: Number of tasks.
+        emits_updates: Whether windows are emitted more than once.
     """
 
-    def __init__(self, part: SimulatedWholeWindows, partitions: int) -> None:
+    def __init__(
+        self, part: SimulatedWholeWindows, partitions: int, *, emits_updates: bool = False
+    ) -> None:
         self.name = part.name
         self._rows = part.rows
         self._step = part.step
         self._partitions = partitions
+        self._emits_updates = emits_updates
         self._schema = _nullable(schema_of(part.rows))
+        if emits_updates:
+            self._schema = self._schema.append(pa.field(ROW_KIND, pa.string()))
 
     def run(self, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         """Return the rows of the step in a micro-batch, in their tasks.
@@ -75,7 +82,10 @@ class RunningWholeWindows:
         assert isinstance(self._step, StreamRankStep)
         by = None if self._step.is_spread else self._step.by
         evaluate = partial(rank_rows, step=self._step)
-        return self._evaluate(flow_of(rows.input, flows), schema_of(rows.input), by, evaluate)
+        schema, ranked = schema_of(rows.input), rows.input
+        if self._emits_updates:
+            schema, ranked = schema.append(pa.field(ROW_KIND, pa.string())), carry_kind(ranked)
+        return self._evaluate(flow_of(ranked, flows), schema, by, evaluate)
 
     def _join(self, rows: JoinedRows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
         assert isinstance(self._step, StreamJoinStep)

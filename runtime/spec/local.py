@@ -193,6 +193,9 @@ class Streaming:
         carries_late_rows: Whether input and output rows have LATE_ROW.
         delay_us: Watermark delay of each counted row. None if the rows carry their watermark.
         first: If the keys are whole rows: the first rows that a window emits; None for all.
+        whole_by: With early firing or allowed lateness: keys within which a window that has changed
+            is emitted whole, for a Top-N. They are hashed into key groups. None: only changed
+            results are emitted.
     """
 
     sources: tuple[StreamSource, ...]
@@ -202,6 +205,7 @@ class Streaming:
     carries_late_rows: bool = False
     delay_us: int | None = None
     first: FirstRows | None = None
+    whole_by: tuple[str, ...] | None = None
 
 
 Source_co = TypeVar("Source_co", bound=SqlRows | TaskScan | SliceRows, covariant=True)

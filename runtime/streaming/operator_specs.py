@@ -43,7 +43,12 @@ def operator_spec(
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     updates = None
     if options.emits_updates:
-        updates = UpdateRules(options.allowed_lateness_us, options.early_fire, options.late_fire)
+        updates = UpdateRules(
+            options.allowed_lateness_us,
+            options.early_fire,
+            options.late_fire,
+            is_whole=local.mode.whole_by is not None,
+        )
     if isinstance(aggregation.window, SessionWindow):
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         return SessionSpec(aggregation, columns, common, is_processing_time, updates)

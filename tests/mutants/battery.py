@@ -49,6 +49,12 @@ CASCADE = """
       FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
       GROUP BY k, window_start, window_end, window_time
     ), DESCRIPTOR(wt), INTERVAL '20' SECONDS)) GROUP BY window_start, window_end"""
+UPDATED_RANK = """
+    SELECT * FROM (SELECT *, ROW_NUMBER() OVER (
+      PARTITION BY window_start, window_end ORDER BY n DESC, k) AS r
+    FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+      FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+      GROUP BY k, window_start, window_end)) WHERE r <= 1"""
 UNION = """
     SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(TUMBLE((
       SELECT ts, k FROM t UNION ALL SELECT ts, k FROM u WHERE v >= 0
@@ -154,6 +160,7 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
         for kind, settings in (("lateness", LATENESS), ("early", EARLY)):
             title = f"{kind} {name}"
             sections[title] = partial(_of_window, title, name, rows, settings)
+    sections["early rank"] = partial(_of_query, "early rank", UPDATED_RANK, rows, EARLY)
     for name in ("hop_many", "tumble", "session", "cumulate"):
         title = f"small {name}"
         sections[title] = partial(_of_window, title, name, rows, is_small=True)
@@ -170,8 +177,8 @@ def _of_window(
     yield from _of_stream(title, of, expected_rows(name, rows))
 
 
-def _of_query(title: str, sql: str, rows: list[Input]) -> Iterator[str]:
-    of = stream(sql, rows)
+def _of_query(title: str, sql: str, rows: list[Input], settings: Settings = ()) -> Iterator[str]:
+    of = stream(sql, rows, settings=settings)
     defined = of.defined(of.order)
     assert isinstance(defined, Defined) and not defined.ties, defined
     yield from _of_stream(title, of, defined.rows)

@@ -232,6 +232,13 @@ FAULTS = [
         "pass",
         "lateness session",
     ),
+    Fault(
+        "a Top-N keeps the rows of a window before it has changed",
+        _UPDATES,
+        "yield from whole_window(old, new)",
+        "yield from inserts(new)",
+        "early rank",
+    ),
     # -- state --
     Fault(
         "slices are kept after their last window",

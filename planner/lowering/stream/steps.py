@@ -245,7 +245,8 @@ class _StreamLowering(WholeWindowsLowering):
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 rows, _ = self.whole_windows(node)
                 columns = (column(c.name) for c in node.schema)
-                return select_from(rows, *columns, where=exp.Where(this=column(KEEP)))
+                kind = [column(ROW_KIND)] if self._emits_updates else []
+                return select_from(rows, *kind, *columns, where=exp.Where(this=column(KEEP)))
             case WindowRows() if self._emits_updates:
                 raise StreamRefusal(
                     "rows of windows are emitted once, so allowed lateness and early "
@@ -343,6 +344,7 @@ class _StreamLowering(WholeWindowsLowering):
                 carries_late_rows=self._late is not None,
                 delay_us=delay_us,
                 first=local.first,
+                whole_by=self._whole_by,
             ),
             local.window,
             local.time_column,

@@ -58,18 +58,19 @@ from planner.streams.refusals import (
 )
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
+from planner.streams.update_identity import ranked_keys, updated_aggregate
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import LocalStep, SqlRows, Streaming
 from runtime.spec.steps import MeasuredStep
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import (
     StreamJoinStep,
     StreamRankStep,
     StreamRegroupStep,
     WholeWindowsStep,
 )
-from runtime.spec.windows import Tumble
+from runtime.spec.windows import SessionWindow, Tumble
 
 # These nodes count their own rows
 _COUNTED = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
@@ -108,6 +109,8 @@ class WholeWindowsLowering(OperatorLowering):
         self._late = late
         # Tables whose watermarks the operators below wait for too.
         self._followed: tuple[StreamPlace, ...] = ()
+        # keys within which the operator below emits changed windows whole; see `Streaming`
+        self._whole_by: tuple[str, ...] | None = None
         self.steps_on_windows: dict[int, WholeWindowsStep] = {}
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
@@ -121,13 +124,7 @@ class WholeWindowsLowering(OperatorLowering):
                 on a stream.
         """
         if self._emits_updates:
-            raise StreamRefusal(
-                "with allowed lateness or early firing, results of windows cannot be "
-                "grouped, ranked or joined",
-                NO_UPDATES,
-                node.place,
-                GROUP_BY if isinstance(node, Aggregate) else None,
-            )
+            self._refuse_updates(node)
         match node:
             case Aggregate():
                 rows, source = self._regroup(node)
@@ -140,6 +137,31 @@ class WholeWindowsLowering(OperatorLowering):
         if id(node) in self.labels:
             rows = self.select_all(MeasuredStep(self.sql_step(rows), self.label(node)))
         return rows, source
+
+    def _refuse_updates(self, node: Node) -> None:
+        """Refuse a node that cannot follow changes of its windows.
+
+        A window that has changed is emitted whole by its operator, but other operators do not know
+        that it has changed.
+        """
+        if isinstance(node, Aggregate | WindowJoin):
+            raise StreamRefusal(
+                "with allowed lateness or early firing, results of windows cannot be "
+                "grouped or joined",
+                NO_UPDATES,
+                node.place,
+                GROUP_BY if isinstance(node, Aggregate) else None,
+            )
+        aggregate = updated_aggregate(node.inputs[0])
+        if aggregate is None or isinstance(aggregate.window, SessionWindow):
+            raise StreamRefusal(
+                "with allowed lateness or early firing, only results of one TUMBLE, HOP or "
+                "CUMULATE aggregation can be ranked, with filters and projections",
+                NO_UPDATES,
+                node.place,
+            )
+        for item in node.inputs[0].schema:
+            check_flat(item.name, node.inputs[0].schema, "ranked rows that change", node.place)
 
     def _regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
         attached = window_properties(node.input)
@@ -187,6 +209,8 @@ class WholeWindowsLowering(OperatorLowering):
 
     def _rank(self, node: WindowRank | WindowDeduplicate) -> tuple[exp.Select, StreamSource | None]:
         function, first, last, order = ranking(node)
+        if self._emits_updates:
+            self._whole_by = ranked_keys(node)
         rows, source = self._rows(node.input, node.place)
         by = (*node.window_columns, *node.partition_by)
         for name in by:
@@ -311,7 +335,8 @@ class WholeWindowsLowering(OperatorLowering):
                 "read one window function, or its results, on each side",
                 place,
             )
-        rows = OperatorRows(self, self._catalog, self._late)
+        kind = (ROW_KIND,) if self._emits_updates else ()
+        rows = OperatorRows(self, self._catalog, self._late, kind)
         with self._lockstep(node):
             query = rows.windows(node)
         if (label := self.label(node)) and not isinstance(node, _COUNTED):
@@ -340,8 +365,9 @@ class WholeWindowsLowering(OperatorLowering):
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
         control = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
+        kind = [column(ROW_KIND)] if self._emits_updates else []
         named = (alias(item.expr, item.name) for item in items)
-        return select_from(rows, *named, alias(keep, KEEP), *map(column, control))
+        return select_from(rows, *kind, *named, alias(keep, KEEP), *map(column, control))
 
 
 # Sides whose unmatched rows are not emitted: their conditions can move below the join

@@ -114,4 +114,5 @@ def local_plan(
         delay_us=step.mode.delay_us,
         first=step.mode.first,
         time_key=time_key(step),
+        whole_by=step.mode.whole_by,
     )

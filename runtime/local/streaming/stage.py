@@ -49,6 +49,7 @@ class LocalPlan:
         delay_us: Watermark delay. None if rows come with their watermark.
         first: Selects the rows that are needed if the keys are whole rows. None means all.
         time_key: Key that is the time itself and is not sent separately.
+        whole_by: Keys within which windows are emitted whole, see `Streaming`. None: they are not.
     """
 
     buffer: BufferPlan
@@ -60,6 +61,7 @@ class LocalPlan:
     delay_us: int | None = None
     first: FirstRows | None = None
     time_key: str | None = None
+    whole_by: tuple[str, ...] | None = None
 
     @property
     def hashed_columns(self) -> tuple[str, ...]:
@@ -68,6 +70,8 @@ class LocalPlan:
             # a session's key group depends only on its partition, not on the other keys
             return self.buffer.window.partition
         # rows that are ranked together must be in one key group
+        if self.whole_by is not None:
+            return self.whole_by
         return self.buffer.keys if self.first is None else self.first.by
 
 

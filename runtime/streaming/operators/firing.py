@@ -28,11 +28,14 @@ class UpdateRules:
         allowed_lateness_us: How long after the watermark passed its end a window accepts rows.
         early: When windows are emitted before their end. None means never.
         late: When windows with late rows are emitted. None means with every micro-batch.
+        is_whole: Whether a window with changes is emitted whole: its emitted results as -D, then
+            its current ones as +I, also those that are equal.
     """
 
     allowed_lateness_us: int
     early: FireRule | None
     late: FireRule | None
+    is_whole: bool = False
 
 
 @dataclass

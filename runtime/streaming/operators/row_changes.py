@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from runtime.compute.kernels.columns import Int64Array
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import ROW_KIND
 
@@ -51,6 +53,45 @@ def updates(
     return new.filter(pa.array(changed)), table.combine_chunks().to_batches()
 
 
+def whole_window(old: pa.Table, new: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield all emitted rows of some windows as -D and all current ones as +I."""
+    yield from _with_kind(DELETE, old)
+    yield from _with_kind(INSERT, new)
+
+
+def differences(changes: pa.Table, evaluate: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Return the changes of a function's rows, from whole windows that have changed.
+
+    Args:
+        changes: Rows of whole windows with ROW_KIND: emitted ones, and current ones.
+        evaluate: Computes rows from at least one row. It depends on the rows of a window, and on
+            their order only among equal rows.
+
+    Returns:
+        Rows with ROW_KIND: -D for rows of the emitted windows that are gone, +I for new rows.
+    """
+    is_new = pc.is_in(changes.column(ROW_KIND), pa.array([INSERT, UPDATE_AFTER]))
+    rows = changes.drop_columns([ROW_KIND])
+    # ties are broken in the same way for emitted and current rows
+    order = [(name, "ascending") for name in rows.column_names]
+    kinds = {DELETE: rows.filter(pc.invert(is_new)), INSERT: rows.filter(is_new)}
+    results = {k: evaluate(t.sort_by(order)) for k, t in kinds.items() if t.num_rows}
+    parts = [table.add_column(0, ROW_KIND, _kinds(k, table)) for k, table in results.items()]
+    both = pa.concat_tables(parts).combine_chunks()
+    n_old = 0 if DELETE not in results else results[DELETE].num_rows
+    columns = [both.column(name) for name in both.column_names if name != ROW_KIND]
+    which, _ = encode_keys(columns, both.num_rows)
+    # equal rows are told apart by their number
+    old, new = _with_number(which[:n_old]), _with_number(which[n_old:])
+    pairs = np.concatenate([old, new])
+    _, place = np.unique(pairs, axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    is_same = np.concatenate(
+        [np.isin(place[:n_old], place[n_old:]), np.isin(place[n_old:], place[:n_old])]
+    )
+    return both.filter(pa.array(~is_same))
+
+
 def deletes(old: pa.Table, new: pa.Table, identity: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield old rows whose identity no current row has, as -D. Arguments as in `updates`."""
     both = [pa.concat_tables([t.select([name]) for t in (old, new)]) for name in identity]
@@ -61,5 +102,19 @@ def deletes(old: pa.Table, new: pa.Table, identity: Sequence[str]) -> Iterator[p
 
 
 def _with_kind(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    kinds = pa.repeat(pa.scalar(kind), rows.num_rows)
-    yield from rows.add_column(0, ROW_KIND, kinds).combine_chunks().to_batches()
+    yield from rows.add_column(0, ROW_KIND, _kinds(kind, rows)).combine_chunks().to_batches()
+
+
+def _kinds(kind: str, rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(kind), rows.num_rows)
+
+
+def _with_number(codes: Int64Array) -> Int64Array:
+    """Return for each code the code and the number of equal ones before it, as rows."""
+    order = np.argsort(codes, kind="stable")
+    is_first = np.ones(len(codes), np.bool_)
+    is_first[1:] = codes[order][1:] != codes[order][:-1]
+    places = np.arange(len(codes))
+    number = np.empty(len(codes), np.int64)
+    number[order] = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    return np.stack((codes, number), axis=1)

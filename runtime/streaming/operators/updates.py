@@ -23,7 +23,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.operators.firing import Pending, UpdateRules
-from runtime.streaming.operators.row_changes import inserts, updates
+from runtime.streaming.operators.row_changes import inserts, updates, whole_window
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, ChangedKeys
 from runtime.streaming.state.key_sets import KeySet
@@ -199,7 +199,8 @@ class UpdateLog:
         """Record new rows, and when windows with them are due."""
         if not context.n_new:
             return
-        before = within(context.changed, -FINAL_US, self._computed_us) if self._keys else []
+        is_by_key = bool(self._keys) and not self._rules.is_whole
+        before = within(context.changed, -FINAL_US, self._computed_us) if is_by_key else []
         changed = (
             within(context.changed, self._computed_us, FINAL_US) if before else context.changed
         )
@@ -229,6 +230,9 @@ class UpdateLog:
         If a key and window has several old results, the last one counts. Returns the new results
         that differ from the old ones.
         """
+        if self._rules.is_whole:
+            yield from whole_window(old, new)
+            return new
         if old.num_rows == 0:
             yield from inserts(new)
             return new

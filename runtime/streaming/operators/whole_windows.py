@@ -9,6 +9,7 @@ operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,9 @@ from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.stage import BufferPlan, aggregate
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, columns_of
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
+from runtime.streaming.operators.row_changes import differences
 
 IntArray = npt.NDArray[np.int64]
 
@@ -130,7 +132,13 @@ def regroup_rows(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregati
 
 
 def rank_rows(table: pa.Table, step: StreamRankStep) -> pa.Table:
-    """Return the rows with a requested rank, and the rank as a column; see StreamRankStep."""
+    """Return the rows with a requested rank, and the rank as a column; see StreamRankStep.
+
+    If the rows have ROW_KIND, they are windows before and after a change, and the result has the
+    changes of the ranked rows.
+    """
+    if ROW_KIND in table.column_names:
+        return differences(table, partial(rank_rows, step=step))
     order = [
         order_codes(table.column(key.column), key.is_descending, key.nulls_first)
         for key in step.order

@@ -55,7 +55,7 @@ def test_rows_that_a_stream_corrects_are_those_of_the_batch_in_the_end(
 
 
 @pytest.mark.long
-def test_sessions_that_grow_and_merge_are_those_of_the_batch_in_the_end(
+def test_sessions_and_ranked_rows_that_change_are_those_of_the_batch_in_the_end(
     streaming: sqlwin.Session, database: str
 ) -> None:
     streaming.execute(f"""
@@ -71,10 +71,30 @@ def test_sessions_that_grow_and_merge_are_those_of_the_batch_in_the_end(
         GROUP BY k, window_start, window_end
     """
     (result,) = streaming.execute(f"INSERT INTO visits {query}")
+    streaming.execute(f"""
+        CREATE TABLE largest (
+          k INT, window_end TIMESTAMP(6), total BIGINT, place INT,
+          PRIMARY KEY (window_end, place) NOT ENFORCED
+        ) WITH ('connector' = 'postgres', 'url' = '{database}', 'table-name' = 'largest',
+          'create-table' = 'true')
+    """)
+    ranked = f"""
+        SELECT k, window_end, total, place FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end
+            ORDER BY total DESC, k) AS place
+          FROM (SELECT k, window_start, window_end, SUM(v) AS total
+            FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+            {ON_TIME} GROUP BY k, window_start, window_end))
+        WHERE place <= 3
+    """
+    streaming.execute(f"INSERT INTO largest {ranked}")
     expected = final_rows(streaming, query)
     assert len(expected) > 20
     assert sorted(rows(database, f"SELECT * FROM visits {ON_TIME}")) == expected
     assert result.row_count is not None and result.row_count > len(expected), "corrections count"
+    first_three = final_rows(streaming, ranked)
+    assert len(first_three) > 15
+    assert sorted(rows(database, "SELECT * FROM largest")) == first_three
 
 
 @pytest.mark.long

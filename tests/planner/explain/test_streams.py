@@ -24,6 +24,25 @@ def test_sessions_that_are_emitted_again_have_results_in_state(firing: Firing) -
     assert "emitted results" not in once and "emitted again" not in once
 
 
+def test_windows_that_are_ranked_again_are_in_the_key_group_of_their_rank() -> None:
+    settings = (("table.exec.emit.allow-lateness", "5 s"),)
+    for keys, groups in (("", "1, because the query"), (", k", "4, by k")):
+        sql = f"""
+            SELECT * FROM (SELECT *, ROW_NUMBER() OVER (
+              PARTITION BY window_start, window_end{keys} ORDER BY n DESC) AS r
+            FROM (SELECT k, v, window_start, window_end, COUNT(*) AS n
+              FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+              GROUP BY k, v, window_start, window_end)) WHERE r <= 2"""
+        operator, rank = stream(sql, [(0, "a", 1, 1.0)], settings=settings).query.parts
+        text = explain_stream(operator.step, 4, "min", LATE)
+        assert f"key groups: {groups}" in text.replace(
+            "all rows of a window are ranked", "the query"
+        )
+        assert "a window that has changed arrives whole" in explain_stream(
+            rank.step, 4, "min", LATE
+        )
+
+
 @pytest.mark.parametrize("firing", [Firing(), EARLY, LATE], ids=["end", "early", "late"])
 @pytest.mark.parametrize(
     "window", [Tumble(MINUTE), SessionWindow(MINUTE, ()), Hop(MINUTE, MINUTE)], ids=str

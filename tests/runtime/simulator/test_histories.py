@@ -172,6 +172,44 @@ def test_the_final_state_of_updated_windows_is_that_of_batch(window, config, row
     check(stream(of_window(window), in_order, settings=config), 2, seed)
 
 
+def _ranked(window: str, rank: str, condition: str, keys: str = "k", having: str = "") -> str:
+    return f"""
+        SELECT * FROM (SELECT *, {rank}) AS r FROM (
+          SELECT {keys}, window_start, window_end, COUNT(*) AS n, SUM(v) AS s
+          FROM TABLE({WINDOWS[window]}) GROUP BY {keys}, window_start, window_end {having}))
+        WHERE r {condition}"""
+
+
+_BY_WINDOW = "OVER (PARTITION BY window_start, window_end"
+RANKED = {
+    "row numbers": _ranked("tumble", f"ROW_NUMBER() {_BY_WINDOW} ORDER BY n DESC, k", "<= 2"),
+    "ties": _ranked("hop", f"RANK() {_BY_WINDOW} ORDER BY n", "= 1"),
+    "by key": _ranked("hop", f"DENSE_RANK() {_BY_WINDOW}, k ORDER BY s, v", "<= 2", keys="k, v"),
+    "first of a key": _ranked(
+        "cumulate", f"ROW_NUMBER() {_BY_WINDOW}, k ORDER BY n DESC, v", "= 1", keys="k, v"
+    ),
+    "having": _ranked(
+        "cumulate", f"ROW_NUMBER() {_BY_WINDOW} ORDER BY n, k", "= 1", having="HAVING COUNT(*) < 3"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANKED)
+@pytest.mark.parametrize("config", [LATENESS, EARLY], ids=["lateness", "early"])
+@settings(max_examples=5)
+@given(rows=ROWS, seed=st.integers(0, 1 << 30))
+def test_the_final_state_of_ranked_windows_that_change_is_that_of_batch(name, config, rows, seed):
+    in_order = sorted(rows, key=lambda row: -(10**15) if row[0] is None else row[0])
+    check(stream(RANKED[name], in_order, settings=config), 2, seed)
+
+
+def test_rows_leave_a_rank_when_others_take_their_place():
+    of = stream(RANKED["row numbers"], _STEPS, settings=EARLY)
+    outcome = of.run(cut_at_every_row(of.order, of.shape))
+    kinds = [kind for output in outcome.batches for kind in output.rows["$row_kind"].to_pylist()]
+    assert {"+I", "-D"} == set(kinds)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sql", [*map(of_window, WINDOWS), *QUERIES.values(), *ON_WHOLE_WINDOWS.values()]

@@ -4,5 +4,5 @@ SET 'table.exec.emit.early-fire.enabled' = 'true';
 SET 'table.exec.emit.early-fire.delay' = '10 s';
 SELECT page, n FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC) AS r
-  FROM (SELECT window_start, window_end, page, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY page, window_start, window_end))
+  FROM (SELECT window_start, window_end, page, COUNT(*) AS n FROM TABLE(SESSION(TABLE clicks PARTITION BY page, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY page, window_start, window_end))
 WHERE r = 1;
