@@ -15,7 +15,7 @@ from planner.nodes.physical import (
     OnePhaseWindowAggregate,
 )
 from planner.sql.build import column
-from runtime.spec.steps import GapFilling
+from runtime.spec.steps import GapFilling, VersionJoining
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
@@ -28,6 +28,7 @@ def two_phases(
     plans: tuple[AggregatePlan, ...],
     filling: GapFilling | None = None,
     fill: tuple[str, ...] = (),
+    versions: VersionJoining | None = None,
 ) -> Node:
     """Return a window aggregate as local stage, exchange, global stage and final expressions.
 
@@ -37,6 +38,7 @@ def two_phases(
         plans: Plans of its calls, with shared partials.
         filling: For FILL on a stream, the values of partials in added windows.
         fill: Texts that describe these values.
+        versions: For a temporal join, the columns of rows and versions, which are keys.
     """
     intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
     local_keys = tuple(
@@ -49,7 +51,7 @@ def two_phases(
         if c.name in keys
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
-    exchange_keys = keys
+    exchange_keys = keys if versions is None else versions.keys
     if isinstance(node.window, SessionWindow):
         # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
@@ -63,6 +65,7 @@ def two_phases(
         local_keys,
         plans,
         SLICE_END,
+        by=None if versions is None else versions.keys,
         place=node.place,
         time_place=node.time_place,
     )
@@ -87,6 +90,7 @@ def two_phases(
         SLICE_END,
         filling,
         fill,
+        versions,
         place=node.place,
     )
     finishes = {plan.call.name: plan.finish for plan in plans}

@@ -26,6 +26,7 @@ from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
 from planner.binder.joins.temporal_join import bind_temporal_joins
+from planner.binder.joins.version_join import bind_version_join
 from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
 from planner.binder.misplaced import check_filters
@@ -286,6 +287,8 @@ class _Binder(Relations):
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """Turn joins of windows and rankings inside windows into nodes."""
         before = query
+        versions = bind_version_join(query, self, scope, self.fill.zone)
+        query = query if versions is None else versions
         with self._record_notes(query):
             within = bind_interval_join(query, self, scope, self.fill.zone)
             query = query if within is None else within

@@ -123,6 +123,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     side = side_of(source, relations, scope)
     if side is None or not streams_of(side.node, relations.catalog):
         return None
+    assert side.attached is not None, "its rows carry windows"
     select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
     if group is None or has_groupings(group):

@@ -35,6 +35,7 @@ from planner.nodes.logical import (
     Project,
     SqlQuery,
     TableScan,
+    VersionJoin,
     WindowAggregate,
     WindowDeduplicate,
     WindowJoin,
@@ -180,6 +181,7 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                     fill=node.fill,
                     keep=None if node.filling is None else render_duration(node.filling.keep_us),
+                    versions=() if node.versions is None else node.versions.columns,
                 )
             ]
         case GapFill():
@@ -214,6 +216,9 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 **{"from": first},
                 to=last,
             )
+        case VersionJoin():
+            names = [column.name for column in node.schema]
+            return operator(f"{prefix}VersionJoin", on=list(node.texts), select=names)
         case WindowRows():
             names = [column.name for column in node.schema]
             return operator(f"{prefix}WindowRows", select=names, copies=node.copies)

@@ -171,6 +171,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     if step.filling is not None:
         yield from _lines_of_fill(step, key_groups, policy)
         return
+    if step.versions is not None:
+        yield from _lines_of_versions(step, key_groups, policy)
+        return
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
     yield _watermark(local, policy)
     if _is_on_processing_time(local):
@@ -209,6 +212,18 @@ def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iter
     yield "  a window without rows is emitted when the watermark reaches its end"
 
 
+def _lines_of_versions(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+    """Yield the lines of the operator that joins rows with the versions of their times."""
+    local, versions = step.input, step.versions
+    assert versions is not None
+    keys = ", ".join(versions.keys)
+    yield f"StreamVersionJoinOperator(number=[{step.number}], on=[{keys}]):"
+    yield _watermark(local, policy)
+    yield _key_groups(local, key_groups)
+    yield "  state: the last version of each key before the watermark"
+    yield "  rows and later versions wait in the operator below until the watermark passes them"
+
+
 def _is_on_processing_time(local: StreamLocalStep) -> bool:
     return any(source.time_type == "proctime" for source in local.mode.sources)
 
@@ -238,9 +253,8 @@ def _idle_advance(local: StreamLocalStep) -> str:
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
     if local.mode.whole_by == () or (local.mode.first is not None and not local.mode.first.by):
         return "  key groups: 1, because all rows of a window are ranked together"
-    keys = local.mode.whole_by or (
-        local.mode.first.by if local.mode.first is not None else local.keys
-    )
+    first, by = local.mode.first, local.mode.by
+    keys = local.mode.whole_by or by or (local.keys if first is None else first.by)
     if not keys:
         return "  key groups: 1, because the query has no keys"
     return f"  key groups: {key_groups}, by {', '.join(keys)}"

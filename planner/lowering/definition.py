@@ -12,7 +12,7 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENTS, GivenTablesLowering, Moments
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
-from planner.nodes.logical import Aggregate, AggregateCall, Node, WindowTableFunction
+from planner.nodes.logical import Aggregate, AggregateCall, Node, VersionJoin, WindowTableFunction
 from planner.sql.build import column
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Expression
@@ -20,6 +20,7 @@ from runtime.spec.in_process.definition import (
     DEFINED_AGGREGATES,
     DefinedCall,
     DefinedGroups,
+    DefinedVersions,
     RowsInWindows,
 )
 from runtime.spec.in_process.relations import (
@@ -36,6 +37,7 @@ from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
 
 _DEFINED = (
     DefinedGroups
+    | DefinedVersions
     | GivenRows
     | InlineRows
     | JoinedRows
@@ -81,6 +83,11 @@ class _DefinitionLowering(GivenTablesLowering):
                 return self._in_windows(node)
             case Aggregate():
                 return self._groups(node)
+            case VersionJoin():
+                below = self.project(self.node(node.input), node.input.schema)
+                names = tuple(c.name for c in node.schema)
+                rows = DefinedVersions(below, node.versions, names)
+                return self.relation_of(rows, node.schema)
         return super().node(node)
 
     def _in_windows(self, node: WindowTableFunction) -> Relation:

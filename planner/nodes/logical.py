@@ -16,7 +16,7 @@ from planner.catalog import Schema
 from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.steps import GapFilling
+from runtime.spec.steps import GapFilling, VersionJoining
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -220,6 +220,9 @@ class WindowColumns:
 
 # Columns of the windows that join two streams within an interval
 INTERVAL_COLUMNS = WindowColumns("$interval_start", "$interval_end", "$interval_time")
+
+# Columns of the windows in which the rows of a temporal join wait for the watermark
+VERSION_COLUMNS = WindowColumns("$wait_start", "$wait_end", "$wait_time")
 
 
 @dataclass(frozen=True)
@@ -430,6 +433,21 @@ class GapFill(UnaryNode):
     """
 
     filling: GapFilling
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VersionJoin(UnaryNode):
+    """Rows of a stream, each with the version of its key that holds at its time.
+
+    The input has the rows and the versions, in windows.
+
+    Attributes:
+        versions: Columns of the input.
+        texts: Equalities of ON, for EXPLAIN.
+    """
+
+    versions: VersionJoining
     texts: tuple[str, ...] = ()
 
 

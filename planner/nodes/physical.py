@@ -22,7 +22,7 @@ from runtime.spec.expressions import FirstRows
 from runtime.spec.local import SliceRows, TaskScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
-from runtime.spec.steps import GapFilling
+from runtime.spec.steps import GapFilling, VersionJoining
 from runtime.spec.windows import Window
 
 
@@ -36,13 +36,14 @@ class LocalWindowAggregate(WindowedNode):
     """Aggregates rows into partials, one per key and slice, before the exchange.
 
     With `first`, the keys are rows of a stream, and only rows that can be in the result are
-    buffered.
+    buffered. Rows are exchanged by the keys in `by`, or by all keys if it is None.
     """
 
     keys: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
     first: FirstRows | None = field(default=None, kw_only=True)
+    by: tuple[str, ...] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ class GlobalWindowAggregate(UnaryNode):
     """Merge of the partials of slices into windows.
 
     With `filling`, on a stream, the input are windows, and windows without rows are added. `fill`
-    describes their values, as in FILL.
+    describes their values, as in FILL. With `versions`, the keys are rows and versions, and the
+    rows are joined with the versions.
     """
 
     window: Window
@@ -141,6 +143,7 @@ class GlobalWindowAggregate(UnaryNode):
     slice_end: str
     filling: GapFilling | None = None
     fill: tuple[str, ...] = ()
+    versions: VersionJoining | None = None
 
 
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicat
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
 from planner.rules.fill_gaps_of_stream import fill_gaps_of_stream
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
+from planner.rules.join_versions_of_stream import join_versions_of_stream
 from planner.rules.keep_session_rows import keep_session_rows
 from planner.rules.keep_window_rows import keep_window_rows
 from planner.rules.narrow_slices import narrow_slices
@@ -40,6 +41,7 @@ LOGICAL_STAGES = (
 PHYSICAL_STAGES = (
     Stage("phases", (split_window_aggregate,)),
     Stage("gaps", (fill_gaps_of_stream,)),
+    Stage("versions", (join_versions_of_stream,)),
 )
 
 # Between these stages, `share_window_slices` processes whole plans
@@ -65,6 +67,7 @@ STREAM_RULE_NAMES = frozenset(
         keep_session_rows,
         push_rank_into_local_aggregate,
         fill_gaps_of_stream,
+        join_versions_of_stream,
     )
 )
 

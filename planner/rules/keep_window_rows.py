@@ -6,6 +6,7 @@ from planner.nodes.logical import (
     Aggregate,
     Node,
     Project,
+    VersionJoin,
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
@@ -23,6 +24,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
     Fires over streams, on
 
     - a window Top-N, deduplication, join or aggregation whose input emits rows one by one;
+    - a temporal join with the versions of a stream, whose rows wait for the watermark;
     - a projection of sessions: the session of a row is only known when the session ends.
 
     Refused if a column cannot be a group key, because buffered rows are groups with a count; see
@@ -54,7 +56,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
             return None
         is_session = isinstance(below.window, SessionWindow)
         return with_buffered_rows(node, catalog) if is_session else None
-    if not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate):
+    if not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate | VersionJoin):
         return None
     if arrives_at_once(node, catalog):
         return None

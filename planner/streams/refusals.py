@@ -10,7 +10,7 @@ from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.catalog import Schema
-from planner.nodes.logical import AggregateCall, GapFill, LeftToSpark, NamedExpr, Node
+from planner.nodes.logical import AggregateCall, GapFill, LeftToSpark, NamedExpr, Node, VersionJoin
 from planner.nodes.physical import OnePhaseWindowAggregate
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
@@ -78,6 +78,12 @@ def refuse_one_phase(node: Node) -> None:
         raise StreamRefusal(
             "FILL is not supported on this stream",
             f"fill columns of simple types, and RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
+            node.place,
+        )
+    if isinstance(node, VersionJoin):
+        raise StreamRefusal(
+            "a temporal join with the versions of a stream is not supported here",
+            "RESET 'sqlwin.optimizer.disabled-rules', without early firing and allowed lateness",
             node.place,
         )
     if isinstance(node, OnePhaseWindowAggregate):

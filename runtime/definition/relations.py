@@ -16,7 +16,7 @@ from runtime.definition.aggregates import result_of
 from runtime.definition.order import compare_rows, key_of, sorted_places
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
-from runtime.spec.in_process.definition import DefinedGroups, RowsInWindows
+from runtime.spec.in_process.definition import DefinedGroups, DefinedVersions, RowsInWindows
 from runtime.spec.in_process.relations import (
     GivenRows,
     InlineRows,
@@ -107,6 +107,8 @@ def defined_rows(
             return _in_windows(defined_rows(rows.input, given, ties), rows)
         case DefinedGroups():
             return _groups(defined_rows(rows.input, given, ties), rows)
+        case DefinedVersions():
+            return _with_versions(defined_rows(rows.input, given, ties), rows)
         case RankedRows():
             return _ranks(defined_rows(rows.input, given, ties), rows, ties)
         case JoinedRows():
@@ -162,6 +164,31 @@ def _groups(below: DefinedRows, of: DefinedGroups) -> DefinedRows:
     ]
     results = [pa.field(call.column.name, arrow_type(call.column.type)) for call in of.calls]
     return DefinedRows(pa.schema([*map(below.schema.field, of.keys), *results]), rows)
+
+
+def _with_versions(below: DefinedRows, of: DefinedVersions) -> DefinedRows:
+    """Return each row with the latest version of its key that is not after it."""
+    joining = of.versions
+    names = below.schema.names
+    keys = [tuple(map(key_of, key)) for key in below.columns(joining.keys)]
+    times, is_version = below.column(joining.time), below.column(joining.is_version)
+    values = below.columns(joining.columns)
+    result = []
+    for place, row in enumerate(below.rows):
+        if is_version[place]:
+            continue
+        held = [
+            (times[other], tuple((v is not None, v) for v in values[other]), values[other])
+            for other in range(len(below.rows))
+            if is_version[other] and keys[other] == keys[place] and times[other] <= times[place]
+        ]
+        version = max(held, key=lambda one: one[:2])[2] if held else (None,) * len(joining.columns)
+        joined = dict(zip(names, row, strict=True)) | dict(
+            zip(joining.columns, version, strict=True)
+        )
+        joined[joining.is_version] = bool(held)
+        result.append(tuple(joined[name] for name in of.columns))
+    return DefinedRows(pa.schema([below.schema.field(name) for name in of.columns]), result)
 
 
 def _ranks(below: DefinedRows, of: RankedRows, ties: list[str]) -> DefinedRows:

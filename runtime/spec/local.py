@@ -196,6 +196,7 @@ class Streaming:
         whole_by: With early firing or allowed lateness: keys within which a window that has changed
             is emitted whole, for a Top-N. They are hashed into key groups. None: only changed
             results are emitted.
+        by: Keys that are hashed into key groups. None for all keys.
     """
 
     sources: tuple[StreamSource, ...]
@@ -206,6 +207,7 @@ class Streaming:
     delay_us: int | None = None
     first: FirstRows | None = None
     whole_by: tuple[str, ...] | None = None
+    by: tuple[str, ...] | None = None
 
 
 Source_co = TypeVar("Source_co", bound=SqlRows | TaskScan | SliceRows, covariant=True)

@@ -104,6 +104,27 @@ class GapFilling:
 
 
 @dataclass(frozen=True)
+class VersionJoining:
+    """Joins each row of a stream with the version of its key that holds at its time.
+
+    The input has the rows of both sides. A version holds from its time until the time of the next
+    version of its key. Of versions with the same time, the one with the highest values holds.
+
+    Attributes:
+        keys: Key columns. NULL equals nothing, so versions have no NULL.
+        time: Time column of both sides.
+        is_version: BOOLEAN column: whether a row of the input is a version. In the result: whether
+            a version holds at the time of the row.
+        columns: Columns of a version. NULL in the rows that are joined.
+    """
+
+    keys: tuple[str, ...]
+    time: str
+    is_version: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class GapFillStep(Step):
     """The input's rows, with a row added for every window of a key without rows."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, RankOrder
 from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import GapFilling, Step
+from runtime.spec.steps import GapFilling, Step, VersionJoining
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
 
@@ -37,6 +37,8 @@ class StreamWindowStep(Step):
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
         store: How its slices are stored. SESSION has none.
         filling: For FILL, the values of the partials in added windows. The input are windows.
+        versions: For a temporal join, the columns of rows and versions. The input are rows that
+            arrive once the watermark has passed them.
     """
 
     input: StreamLocalStep
@@ -45,6 +47,7 @@ class StreamWindowStep(Step):
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
     filling: GapFilling | None = None
+    versions: VersionJoining | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.local import Streaming
-from runtime.spec.steps import GapFilling
+from runtime.spec.steps import GapFilling, VersionJoining
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
@@ -16,6 +16,7 @@ from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.fill import FillSpec
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.operators.session import SessionSpec
+from runtime.streaming.operators.versions import VersionSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
@@ -25,7 +26,7 @@ from runtime.streaming.watermarks import WatermarkRules, idle_advance
 
 def operator_spec(
     step: StreamWindowStep, plan: LocalPlan, options: StreamOptions
-) -> SessionSpec | FillSpec | WindowSpec:
+) -> SessionSpec | FillSpec | VersionSpec | WindowSpec:
     """Return the spec of a window operator.
 
     Args:
@@ -56,6 +57,10 @@ def operator_spec(
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         filling = _filling_with_state_names(step.filling, names)
         return FillSpec(filling, aggregation, columns, common)
+    if step.versions is not None:
+        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+        versions = _versions_with_state_names(step.versions, names)
+        return VersionSpec(versions, aggregation, columns, common)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),
         common,
@@ -140,6 +145,16 @@ def _filling_with_state_names(filling: GapFilling, names: StateNames) -> GapFill
         keys=tuple(map(names.of, filling.keys)),
         end=names.of(filling.end),
         fillers=tuple((names.of(name), filler) for name, filler in filling.fillers),
+    )
+
+
+def _versions_with_state_names(versions: VersionJoining, names: StateNames) -> VersionJoining:
+    """Return a temporal join whose columns are named as in state."""
+    return VersionJoining(
+        tuple(map(names.of, versions.keys)),
+        names.of(versions.time),
+        names.of(versions.is_version),
+        tuple(map(names.of, versions.columns)),
     )
 
 

@@ -33,6 +33,7 @@ from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updated_sessions import UpdatedSessionOperator
+from runtime.streaming.operators.versions import VersionOperator, VersionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.buckets import Place
@@ -40,7 +41,7 @@ from runtime.streaming.watermarks import combine_progress, wall_watermark_us
 
 _MS = 1_000
 
-OperatorSpec = WindowSpec | SessionSpec | FillSpec | GeneralSpec
+OperatorSpec = WindowSpec | SessionSpec | FillSpec | VersionSpec | GeneralSpec
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ class KeyGroupTask:
             return process(store, partial(kind, spec), batch, bound)
         if isinstance(spec, FillSpec):
             return process(store, partial(FillOperator, spec), batch, bound)
+        if isinstance(spec, VersionSpec):
+            return process(store, partial(VersionOperator, spec), batch, bound)
         return process(store, partial(WindowOperator, spec), batch, bound)
 
     def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:

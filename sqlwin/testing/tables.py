@@ -23,12 +23,14 @@ class GivenTable:
         rows: Rows in the order of their arrival.
         columns: Name and SQL type of each column.
         watermark: Column and expression of WATERMARK FOR. None without one.
+        key: Columns of its PRIMARY KEY. Empty without one.
     """
 
     name: str
     rows: pa.Table
     columns: tuple[tuple[str, str], ...]
     watermark: tuple[str, str] | None
+    key: tuple[str, ...] = ()
 
 
 def create_tables(session: Session, tables: Sequence[GivenTable], directory: Path) -> None:
@@ -59,6 +61,8 @@ def _definition(table: GivenTable, path: Path) -> str:
     if table.watermark is not None:
         column, expression = table.watermark
         items.append(f"WATERMARK FOR {quote_name(column)} AS {expression}")
+    if table.key:
+        items.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.key))}) NOT ENFORCED")
     return (
         f"CREATE OR REPLACE TABLE {quote_name(table.name)} ({', '.join(items)}) WITH ("
         f"'connector' = 'filesystem', 'path' = {quote_string(str(path))}, 'format' = 'parquet')"

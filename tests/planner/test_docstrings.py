@@ -20,7 +20,7 @@ from sqlglot.schema import MappingSchema
 
 import planner
 from planner.binder.binder import bind
-from planner.catalog import Schema, StreamTable
+from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.explain.build import rule_summary, tree
 from planner.explain.operators import logical_operators, physical_operators
 from planner.nodes.logical import Node
@@ -67,6 +67,9 @@ class Catalog(Tables):
         self, name: tuple[str, ...], columns: Schema, filters: object = ()
     ) -> ScanSource:
         return ScanSource("trips", (), columns)
+
+    def versions(self, name: tuple[str, ...]) -> VersionedTable | None:
+        return VersionedTable(("city",), "ts") if name == ("rides",) else None
 
     def slice_tables(self, base: str) -> Sequence[SliceTable]:
         return [HOURLY] if self.has_slices and base == "trips" else []

@@ -24,11 +24,11 @@ _LEFT_ALONE = ("LeftSemi", "LeftAnti")
 
 @dataclass(frozen=True)
 class Side:
-    """A relation of a FROM clause: its node and its name."""
+    """A relation of a FROM clause: its node, its name and the windows of its rows, if any."""
 
     node: Node
     name: str
-    attached: AttachedWindow
+    attached: AttachedWindow | None = None
 
 
 class Sides:
@@ -119,9 +119,10 @@ class Sides:
         Raises:
             NotBound: The conditions do not join windows.
         """
-        left_window = self.left.attached
-        right_window = rename_windows(self.right.attached, self.right_names.items())
-        assert right_window is not None  # all columns are passed on
+        left_window, right_window = self.left.attached, self.right.attached
+        assert left_window is not None and right_window is not None, "both sides carry windows"
+        right_window = rename_windows(right_window, self.right_names.items())
+        assert right_window is not None, "all columns are passed on"
         windows, keys, key_places, rest = [], [], [], []
         for part, span in zip(parts, spans, strict=True):
             pair = self._pair(part)

@@ -2,8 +2,9 @@
 
 With a column of processing time, or PROCTIME(), the current rows of t are joined: a batch reads
 them once, a stream with each micro-batch (Flink's lookup join). With any other column, t is a
-bounded table of versions. A version of a PRIMARY KEY is valid from its time, the column of the
-watermark, until the time of the next version of that key.
+table of versions. A version of a PRIMARY KEY is valid from its time, the column of the watermark,
+until the time of the next version of that key. `planner.binder.joins.version_join` binds the join
+if t is a stream.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from planner.binder.joins.version_join import mark_version_join
 from planner.catalog import Catalog, VersionedTable
 from planner.nodes.logical import Node
 from planner.nodes.windows import join_words
-from planner.sql.build import column, conjunction, conjuncts, identifier, to_sql
+from planner.sql.build import column, conjunction, conjuncts, identifier
 from planner.sql.nodes import error_at
 from planner.sql.parts import sources_of
 from planner.streams.tables import stream_named
@@ -116,17 +118,6 @@ def _read_versions(
     """Join each row with the version of its key that is valid at a time."""
     name = table.alias_or_name
     versioned = catalog.versions(_name(table))
-    if stream_named(table, catalog) is not None:
-        of = versioned.time if versioned is not None and versioned.time else "ts"
-        raise error_at(
-            sql,
-            f"{_CLAUSE} of a stream is not supported: all versions of `{table.name}` would be "
-            "kept forever",
-            time,
-            hint="join a bounded table of its rows; or join both streams within an interval: "
-            f"{to_sql(time)} BETWEEN {name}.{of} AND {name}.{of} + INTERVAL '1' HOUR",
-            subjects=(table.name,),
-        )
     if versioned is None or not versioned.key or versioned.time is None:
         raise error_at(
             sql,
@@ -146,6 +137,10 @@ def _read_versions(
             hint="use JOIN or LEFT JOIN, with ON",
         )
     _check_key(join, name, versioned, time, sql)
+    if stream_named(table, catalog) is not None:
+        join_type = "LeftOuter" if words == "LEFT" else "Inner"
+        mark_version_join(join, time.copy(), versioned.time, versioned.key, join_type)
+        return
     rest = [key for key in ("joins", "laterals", "pivots", "sample") if table.args.get(key)]
     assert not rest, "the parser attaches joins to the SELECT"
     plain = table.copy()

@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.binder.joins.sides import Side, Sides
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema
-from planner.nodes.logical import INTERVAL_COLUMNS, WindowJoin
+from planner.nodes.logical import INTERVAL_COLUMNS, Node
 from planner.nodes.windows import join_words, window_properties
 from planner.sql.build import (
     alias,
@@ -63,6 +63,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
         raise NotBound(f"a {' '.join(words)} JOIN of windows is not supported")
     if _has_nested_queries(select, source.this, *(j.this for j in joins)):
         raise NotBound("a join of windows contains a subquery")
+    assert left.attached is not None and right.attached is not None
     if left.attached.spec != right.attached.spec and not _are_within_interval(left, right):
         raise NotBound("the sides of the join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
@@ -89,12 +90,13 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     except AnalysisError:
         return None  # Spark reports the error, or it reads columns of an outer query
     moved = is_comma and len(joins) == 1
-    return _above(select, node, sides, relations, checked, moved)
+    return select_above(select, node, sides, relations, checked, has_moved_where=moved)
 
 
 def _are_within_interval(left: Side, right: Side) -> bool:
     """Return whether the windows are those of a join within an interval, which end together."""
-    return left.attached.end == right.attached.end == INTERVAL_COLUMNS.end
+    ends = {None if side.attached is None else side.attached.end for side in (left, right)}
+    return ends == {INTERVAL_COLUMNS.end}
 
 
 def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
@@ -156,15 +158,28 @@ def _has_nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
 _JOINED = "$joined"
 
 
-def _above(
+def select_above(
     select: exp.Select,
-    node: WindowJoin,
+    node: Node,
     sides: Sides,
     relations: Relations,
     checked: Schema,
+    *,
     has_moved_where: bool,
 ) -> exp.Select:
-    """Return the SELECT over the join, with the join's column names."""
+    """Return a SELECT over its first join, with the column names of the join.
+
+    Args:
+        select: SELECT with the join.
+        node: The join.
+        sides: Its sides.
+        relations: Nodes of the query.
+        checked: Columns of the SELECT.
+        has_moved_where: Whether WHERE is part of the join.
+
+    Raises:
+        NotBound: The select list contains an unsupported `*`.
+    """
     result = select.copy()
     rest = result.args["joins"][1:]
     # Further relations may have columns of the same names.

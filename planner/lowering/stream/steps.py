@@ -299,7 +299,9 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        windows = StreamWindowStep(step, aggregation, number, self.label(node), store, node.filling)
+        windows = StreamWindowStep(
+            step, aggregation, number, self.label(node), store, node.filling, node.versions
+        )
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
@@ -345,6 +347,7 @@ class _StreamLowering(WholeWindowsLowering):
                 delay_us=delay_us,
                 first=local.first,
                 whole_by=self._whole_by,
+                by=local.by,
             ),
             local.window,
             local.time_column,

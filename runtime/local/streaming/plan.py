@@ -115,4 +115,5 @@ def local_plan(
         first=step.mode.first,
         time_key=time_key(step),
         whole_by=step.mode.whole_by,
+        by=step.mode.by,
     )

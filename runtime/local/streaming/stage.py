@@ -50,6 +50,7 @@ class LocalPlan:
         first: Selects the rows that are needed if the keys are whole rows. None means all.
         time_key: Key that is the time itself and is not sent separately.
         whole_by: Keys within which windows are emitted whole, see `Streaming`. None: they are not.
+        by: Keys that are hashed into key groups. None for all keys.
     """
 
     buffer: BufferPlan
@@ -62,6 +63,7 @@ class LocalPlan:
     first: FirstRows | None = None
     time_key: str | None = None
     whole_by: tuple[str, ...] | None = None
+    by: tuple[str, ...] | None = None
 
     @property
     def hashed_columns(self) -> tuple[str, ...]:
@@ -69,6 +71,8 @@ class LocalPlan:
         if isinstance(self.buffer.window, SessionWindow):
             # a session's key group depends only on its partition, not on the other keys
             return self.buffer.window.partition
+        if self.by is not None:
+            return self.by
         # rows that are ranked together must be in one key group
         if self.whole_by is not None:
             return self.whole_by

@@ -9,12 +9,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.spec.in_process.relations import AssignedRows, Rows
+from runtime.spec.steps import VersionJoining
 from runtime.spec.table import Column
 
 
 @dataclass(frozen=True)
 class RowsInWindows(AssignedRows):
     """Rows in windows of any kind, computed by the definition of the semantics."""
+
+
+@dataclass(frozen=True)
+class DefinedVersions(Rows):
+    """Rows, each with the version of its key that holds at its time; see `VersionJoining`.
+
+    Attributes:
+        input: Rows and versions.
+        versions: Columns of the input.
+        columns: Columns of the result.
+    """
+
+    input: Rows
+    versions: VersionJoining
+    columns: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Rows, ...]:
+        """The relation with rows and versions."""
+        return (self.input,)
 
 
 @dataclass(frozen=True)

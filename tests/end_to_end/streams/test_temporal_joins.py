@@ -86,3 +86,36 @@ def test_processing_time_reads_the_table_as_it_is_now(tables: sqlwin.Session, ti
         JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k"""
     )
     assert "no window operator: rows are emitted as they arrive" in explained
+
+
+VERSIONS = """SELECT o.k, o.ts, r.since, r.note FROM orders AS o {join} written FOR SYSTEM_TIME AS OF o.ts AS r
+  ON o.k = r.k AND r.note <> '9'"""
+
+
+@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
+def test_a_stream_is_joined_with_a_stream_of_versions(
+    fresh_session: sqlwin.Session, tmp_path: Path, join: str
+) -> None:
+    rows = [(s, k) for s in range(0, 60, 3) for k in "abc"]
+    for part in range(0, len(rows), 20):
+        write_keys(tmp_path / "orders", *rows[part : part + 20])
+        versions = [(s, k) for s, k in rows[part : part + 20] if s % 7 != 0 and k != "c"]
+        write_keys(tmp_path / "versions", *versions)
+    options = "'connector' = 'filesystem', 'format' = 'parquet', 'max-files-per-trigger' = '1'"
+    fresh_session.execute(
+        f"""CREATE TABLE orders (ts TIMESTAMP(6), k STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+        WITH ({options}, 'path' = '{tmp_path}/orders')"""
+    )
+    fresh_session.execute(
+        f"""CREATE TABLE written (ts TIMESTAMP(6), k STRING, since AS ts, note AS CAST(minute(ts) AS STRING),
+        WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (k) NOT ENFORCED)
+        WITH ({options}, 'path' = '{tmp_path}/versions')"""
+    )
+    query = VERSIONS.format(join=join)
+    (batch,) = fresh_session.execute(query)
+    expected = sorted(map(tuple, batch.rows), key=str)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    assert "StreamVersionJoinOperator" in fresh_session.explain(query)
+    (stream,) = fresh_session.execute(query)
+    assert sorted(map(tuple, stream.rows), key=str) == expected
+    assert len(expected) > 30

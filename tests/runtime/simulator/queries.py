@@ -133,10 +133,17 @@ def simulated(
     delay: str = "2",
     settings: tuple[tuple[str, str], ...] = (),
     tables: tuple[str, ...] = ("t",),
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = (),
 ) -> Simulated:
-    """Return a query over tables whose watermark is `delay` seconds behind their rows."""
+    """Return a query over tables whose watermark is `delay` seconds behind their rows.
+
+    `keys` are tables with a PRIMARY KEY, and its columns.
+    """
     mark = ("ts", f"`ts` - INTERVAL '{delay}' SECOND")
-    given = [GivenTable(name, SCHEMA.empty_table(), COLUMNS, mark) for name in tables]
+    given = [
+        GivenTable(name, SCHEMA.empty_table(), COLUMNS, mark, dict(keys).get(name, ()))
+        for name in tables
+    ]
     create_tables(session(), given, _directory())
     for key, value in settings:
         session().execute(f"SET '{key}' = '{value}'")

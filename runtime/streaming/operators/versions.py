@@ -1,0 +1,193 @@
+"""The operator of a temporal join: joins rows with the versions that hold at their times.
+
+It reads rows and versions of another operator, in which they wait for the watermark of both
+streams. So all versions up to the times of the rows have arrived with them or before. For each key
+it keeps one row: the last version that the watermark has passed.
+
+The versions are stored in chunks like the partials of open sessions, so that they are split and
+inspected in the same way. The first and the last time of a version are the end of its slice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.arrow.blobs import pieces
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_array,
+    int64_column,
+    one_chunk,
+)
+from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.ranks import order_codes
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.local.streaming.stage import ROW_COUNT
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.steps import VersionJoining
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US, SessionWindow
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
+from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
+from runtime.streaming.watermarks import Watermarks
+
+
+@dataclass(frozen=True)
+class VersionSpec:
+    """Spec of the operator of a temporal join. The same for all key groups.
+
+    Attributes:
+        versions: Columns of rows and versions.
+        aggregation: Merge of the partials. Its windows are the ones in which the rows waited.
+        columns: Columns of the partials: rows or versions, window end and number of copies.
+        common: Spec shared by all operators.
+    """
+
+    versions: VersionJoining
+    aggregation: WindowAggregation
+    columns: StateColumns
+    common: KeyGroupSpec
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Versions of the state, and new rows and versions, by key and time.
+
+    Attributes:
+        table: Partials.
+        codes: int64[n], number of the key of each row.
+        is_version: bool[n].
+    """
+
+    table: pa.Table
+    codes: Int64Array
+    is_version: BoolArray
+
+
+class VersionOperator(KeyGroupOperator):
+    """The operator of a temporal join of one key group."""
+
+    def __init__(self, spec: VersionSpec, store: BlobStore) -> None:
+        super().__init__(spec.common, store)
+        self._spec = spec
+        assert not isinstance(spec.aggregation.window, SessionWindow)
+        self._grid = slice_assigner(spec.aggregation.window)
+        before = self._metadata_before(SessionMetadata)
+        self._chunks = [] if before is None else [*before.chunks]
+
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        tables = [table.drop_columns([ROW_COUNT]) for table in batch.partials if table.num_rows]
+        if tables:
+            rows = self._rows(tables)
+            for joined in merge_slices(self._joined(rows), self._spec.aggregation):
+                yield Output(joined)
+            if rows.is_version.any() and not after.has_ended:
+                self._write(self._last_versions(rows))
+        if after.has_ended:
+            self._remove_all()
+        return [0]
+
+    def _rows(self, tables: list[pa.Table]) -> _Rows:
+        """Return the versions of the state and the new rows."""
+        columns, of = self._spec.columns, self._spec.versions
+        old = [
+            columns.of(read_table(self._store, chunk.name), FIRST_TIME, LAST_TIME)
+            for chunk in self._chunks
+        ]
+        plain = [table.drop_columns([FIRST_TIME, LAST_TIME]) for table in old]
+        table = pa.concat_tables([*plain, columns.merge(tables)]).combine_chunks()
+        self._note_bytes(table)
+        codes, _ = encode_keys([table.column(key) for key in of.keys], len(table))
+        is_version = _booleans(table, of.is_version)
+        times = int64_column(table, of.time)
+        # a version holds at its own time
+        order = np.lexsort((~is_version, times, codes))
+        both = is_version[order][1:] & is_version[order][:-1]
+        if (both & (np.diff(codes[order]) == 0) & (np.diff(times[order]) == 0)).any():
+            values = [
+                order_codes(table.column(name), descending=False, nulls_first=True)
+                for name in reversed(of.columns)
+            ]
+            order = np.lexsort((*values, ~is_version, times, codes))
+        table = table.take(int64_array(order, None, pa.int64())).combine_chunks()
+        return _Rows(table, codes[order], is_version[order])
+
+    def _joined(self, rows: _Rows) -> pa.Table:
+        """Return the rows that are not versions, each with the version that holds at its time."""
+        of = self._spec.versions
+        numbers = np.arange(len(rows.codes))
+        latest = np.maximum.accumulate(np.where(rows.is_version, numbers, -1))
+        left = np.flatnonzero(~rows.is_version)
+        version = latest[left]
+        holds = (version >= 0) & (rows.codes[version] == rows.codes[left])
+        at = int64_array(version, holds, pa.int64())
+        table = rows.table.take(int64_array(left, None, pa.int64()))
+        for name in of.columns:
+            place, field = table.schema.get_field_index(name), table.schema.field(name)
+            values = one_chunk(rows.table.column(name)).take(at)
+            table = table.set_column(place, field, values)
+        place, field = (
+            table.schema.get_field_index(of.is_version),
+            table.schema.field(of.is_version),
+        )
+        return table.set_column(place, field, pa.array(holds).cast(field.type))
+
+    def _last_versions(self, rows: _Rows) -> pa.Table:
+        """Return the last version of each key."""
+        of_versions = np.flatnonzero(rows.is_version)
+        codes = rows.codes[of_versions]
+        is_last = np.append(codes[1:] != codes[:-1], True)
+        table = rows.table.take(int64_array(of_versions[is_last], None, pa.int64()))
+        ends = pa.array(self._spec.columns.ends(table))
+        return table.append_column(FIRST_TIME, ends).append_column(LAST_TIME, ends)
+
+    def _write(self, table: pa.Table) -> None:
+        """Replace the state."""
+        self._remove_all()
+        run = unique_name()
+        for piece in pieces(table):
+            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
+            name, n_bytes = write_table(self._store, piece)
+            chunk = SessionChunk(name, piece.num_rows, n_bytes, first_us, last_us, run)
+            self._chunks.append(chunk)
+
+    def _remove_all(self) -> None:
+        """Remove the state."""
+        for chunk in self._chunks:
+            remove_table(self._store, chunk.name)
+        self._chunks = []
+
+    def _output_watermark_us(self) -> int | None:
+        """Return the watermark of the results: rows wait until the end of their window."""
+        fired = self._watermarks.fired_until_us()
+        if fired is None or self._watermarks.has_ended:
+            return self._watermarks.combined_us
+        next_end = self._grid.next_window_end(fired)
+        return int(self._grid.window_start(np.array([next_end], np.int64))[0]) - WINDOW_TIME_LAG_US
+
+    def _metadata(self) -> SessionMetadata:
+        return SessionMetadata(self._chunks)
+
+    def _size(self) -> tuple[int, int]:
+        n_rows = sum(chunk.n_rows for chunk in self._chunks)
+        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        return None
+
+
+def _booleans(table: pa.Table, name: str) -> BoolArray:
+    return np.asarray(one_chunk(table.column(name)).to_numpy(zero_copy_only=False), np.bool_)
