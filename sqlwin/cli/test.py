@@ -161,6 +161,7 @@ def test(
     if junit_xml is not None:
         from sqlwin.testing.junit import junit_xml as xml
 
+        Path(junit_xml).parent.mkdir(parents=True, exist_ok=True)
         Path(junit_xml).write_text(xml(results), encoding="utf-8")
     if any(result.error is not None for result in results):
         sys.exit(USAGE)

@@ -346,7 +346,7 @@ def _case(path: Path, item: Located, whole: Mapping[str, Located]) -> Case:
             raise CaseFileError(
                 f"{path}:{source.line}: cannot read {sql_file}: {error.strerror}"
             ) from error
-    tables = {**_defaults(whole, "tables"), **_defaults(members, "tables")}
+    tables = _tables(_defaults(whole, "tables"), _defaults(members, "tables"))
     settings = {**_defaults(whole, "settings"), **_defaults(members, "settings")}
     expect = members["expect"]
     return Case(
@@ -357,7 +357,7 @@ def _case(path: Path, item: Located, whole: Mapping[str, Located]) -> Case:
         sql_file,
         {key: value.value for key, value in _defaults(members, "params").items()},
         {key: _setting(value) for key, value in settings.items()},
-        [_table(name, table) for name, table in tables.items()],
+        [_table(path, name, table) for name, table in tables.items()],
         _expectation(path, expect, has_restart="restart" in members),
         expect,
         str(members["restart"].value) if "restart" in members else None,
@@ -368,13 +368,34 @@ def _defaults(members: Mapping[str, Located], key: str) -> dict[str, Located]:
     return _members(members[key]) if key in members else {}
 
 
+def _tables(defaults: Mapping[str, Located], own: Mapping[str, Located]) -> dict[str, Located]:
+    """Return the tables of a case. A table without columns has those of the default."""
+    tables = {**defaults, **own}
+    spelled = {name.lower(): name for name in defaults}
+    for name, table in own.items():
+        default = spelled.get(name.lower())
+        if default is None:
+            continue
+        if default != name:
+            del tables[default]
+        if "columns" not in _members(table):
+            inherited = {**_members(defaults[default]), **_members(table)}
+            tables[name] = replace(table, value=inherited)
+    return tables
+
+
 def _setting(value: Located) -> str:
     return str(value.value).lower() if isinstance(value.value, bool) else str(value.value)
 
 
-def _table(name: str, table: Located) -> CaseTable:
+def _table(path: Path, name: str, table: Located) -> CaseTable:
     members = _members(table)
     watermark = members.get("watermark")
+    if watermark is not None and not str(watermark.value).strip():
+        raise CaseFileError(
+            f"{path}:{watermark.line}: the watermark of table `{name}` is empty",
+            hint="for example ts - INTERVAL '5' SECOND",
+        )
     return CaseTable(
         name,
         {key: str(type_.value) for key, type_ in _defaults(members, "columns").items()},

@@ -56,7 +56,11 @@ def _new_text(key: str, member: Located, result: CaseResult, text: str) -> str |
     rows: list[Row] = [row[1] if isinstance(row, tuple) else row for row in value]
     if not rows:
         return "[]"
-    lines = [f"- [{', '.join(map(cell_text, row.values()))}]" for row in rows]
+    texts = [f"[{', '.join(map(cell_text, row.values()))}]" for row in rows]
+    if text[result.case.located.start] == "{":
+        # a block cannot stand in braces
+        return f"[{', '.join(texts)}]"
+    lines = [f"- {row}" for row in texts]
     line_start = text.rfind("\n", 0, member.start) + 1
     is_block = text[line_start : member.start].strip() == ""
     indent = member.column if is_block else _indent_of(text, line_start) + 2

@@ -111,6 +111,36 @@ def _of_texts(schema):
     return plain
 
 
+def test_a_table_of_a_case_has_the_columns_of_the_default(tmp_path):
+    path = tmp_path / "a.sqlwin.yaml"
+    path.write_text("""
+tables:
+  T: {columns: {ts: TIMESTAMP(3), v: INT}, watermark: "ts - INTERVAL '5' SECOND", rows: []}
+cases:
+  - name: other rows
+    query: SELECT v FROM t
+    tables: {t: {rows: [['00:00', 1]]}}
+    expect: {rows: [[1]]}
+  - name: other columns
+    query: SELECT v FROM t
+    tables: {t: {columns: {v: INT}, rows: [[1]]}}
+    expect: {rows: [[1]]}
+""")
+    (other_rows,), (other_columns,) = (case.tables for case in read_cases(path))
+    assert dict(other_rows.columns) == {"ts": "TIMESTAMP(3)", "v": "INT"}
+    assert other_rows.watermark == "ts - INTERVAL '5' SECOND" and len(other_rows.rows) == 1
+    assert dict(other_columns.columns) == {"v": "INT"} and other_columns.watermark is None
+
+
+def test_an_empty_watermark_is_named(tmp_path):
+    tables = "tables: {t: {columns: {v: INT}, watermark: '', rows: []}}\n"
+    text = CASE.replace("    query", f"    {tables}    query")
+    assert problem(tmp_path, text) == (
+        "a.sqlwin.yaml:4: the watermark of table `t` is empty (for example ts - INTERVAL '5' "
+        "SECOND)"
+    )
+
+
 def test_times_and_words_are_texts_as_in_yaml_1_2(tmp_path):
     path = tmp_path / "a.sqlwin.yaml"
     path.write_text(CASE.replace("[[1]]", "[[10:00, 2024-01-01, no, NULL, 0x10, 1e3, 007]]"))

@@ -179,6 +179,16 @@ def test_update_rewrites_failed_expectations_and_keeps_comments(tmp_path):
     assert run(path)[0] == 0
 
 
+def test_update_rewrites_an_expectation_in_braces(tmp_path):
+    expect = "expect: {rows: [[a, '00:00:10', 1]], dropped: 1}"
+    path = file(tmp_path, case("braces", "").replace("expect:", expect))
+    assert run(path, "--histories", "0")[0] != 0
+    run(path, "--update", "--histories", "0")
+    assert "expect: {rows: [[a, '1970-01-01 00:00:10', 2], [b, " in Path(path).read_text()
+    assert "]], dropped: 0}\n" in Path(path).read_text()
+    assert run(path, "--histories", "0")[0] == 0
+
+
 def test_results_are_written_as_junit_xml(tmp_path):
     xml = tmp_path / "out.xml"
     run(file(tmp_path, case("first", WRONG), case("second", RIGHT)), "--junit-xml", str(xml))
