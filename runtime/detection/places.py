@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -17,7 +18,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
-from runtime.detection.json_text import excess_of, load_json
+from runtime.detection.json_text import excess_of, load_json, load_json_at
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
@@ -270,8 +271,10 @@ class _Lines:
         ends_at = time.monotonic() + _SECONDS
         comment = self._reading.comment
         with open_text_bytes(LocalFiles(), self._path) as file:
-            encoding = self._reading.encoding or "utf-8-sig"
+            encoding = self._reading.encoding or "utf-8"
             for line in io.TextIOWrapper(file, encoding, errors="replace", newline=""):
+                if self.number == 0:
+                    line = line.removeprefix("\ufeff")
                 self.number += 1
                 if not self.number % 4096 and time.monotonic() > ends_at:
                     raise TimeoutError
@@ -329,7 +332,7 @@ def _is_same(text: str, value: str) -> bool:
 
 def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     lines = _Lines(reading, path)
-    parse = load_json if reading.format == "json" else line_parser(reading.line_pattern)
+    parse = _first_json if reading.format == "json" else line_parser(reading.line_pattern)
     for line in lines:
         try:
             values = parse(line)
@@ -344,9 +347,15 @@ def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:
     return None
 
 
+def _first_json(line: str) -> Any:
+    """Parse the JSON value at the start of a line. Like Spark, ignore the text after it."""
+    return load_json_at(line.lstrip(), 0)[0]
+
+
 def _line_of_record(reading: FileReading, path: str, record: str) -> tuple[int | None, str | None]:
     """Return a record's first line and its text, or None for what cannot be found."""
-    first_line = next((line for line in record.splitlines() if line.strip()), "").rstrip("\r\n")
+    # splitlines() would also split at characters such as U+2028, which end no line of a file
+    first_line = next((line for line in re.split("[\r\n]", record) if line.strip()), "")
     if not path.startswith("/") or not first_line:
         return None, None
     try:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.differences import Roads
-from tests.fuzz.files import DamagedFiles
-from tests.fuzz.outcome import Outcome, judge, new_session
+from tests.fuzz.files import judge_file
+from tests.fuzz.outcome import Outcome
 from tests.fuzz.statements import Statements
 
 WHAT = ("statements", "files", "queries", "histories", "streams", "catalog")
@@ -111,9 +111,7 @@ def _queries(roads: Roads) -> Run:
 
 
 def _file(number: int, directory: Path) -> tuple[str, Outcome]:
-    path, script = DamagedFiles(number, directory).draw()
-    outcome = judge(new_session(), script)
-    path.unlink()
+    _, script, outcome = judge_file(number, directory)
     return script, outcome
 
 

@@ -7,11 +7,14 @@ import gzip
 import io
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.fuzz.outcome import Outcome, judge, new_session
 
 CELLS = (
     "", "NULL", "n/a", "1", "-0", "0x10", "1e999", "-1e-999", "NaN", "Infinity", "1_000", "1,5",
@@ -44,6 +47,18 @@ READS = (
     "'format' = '{format}'); SELECT v, nope FROM t WHERE v > 1",
     "SELECT k, v FROM '{path}' WHERE v > 1 AND ts > TIMESTAMP '2024-01-01 01:00:00' ORDER BY v",
 )
+
+
+def judge_file(seed: int, directory: Path) -> tuple[Path, str, Outcome]:
+    """Read the damaged file of a seed. Return its path, the script and the outcome."""
+    path, script = DamagedFiles(seed, directory).draw()
+    outcome = judge(new_session(), script)
+    path.unlink()
+    # a value of Parquet has no line
+    place = rf"{re.escape(str(path))}(, column `[^`]*`)?: '"
+    if outcome.kind == "error" and ".parquet" not in path.name and re.match(place, outcome.text):
+        return path, script, Outcome("fault", f"a value without a line: {outcome.text}")
+    return path, script, outcome
 
 
 class DamagedFiles:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.files import DamagedFiles
-from tests.fuzz.outcome import judge, new_session
+from tests.fuzz.files import judge_file
 
 
 @pytest.mark.parametrize(
@@ -23,13 +22,18 @@ from tests.fuzz.outcome import judge, new_session
 def test_a_damaged_file_gives_rows_or_a_readable_error(seeds: range, tmp_path: Path) -> None:
     kinds: Counter[str] = Counter()
     for seed in seeds:
-        path, script = DamagedFiles(seed, tmp_path).draw()
-        outcome = judge(new_session(), script)
+        path, script, outcome = judge_file(seed, tmp_path)
         assert outcome.kind != "fault", f"seed {seed}, {path}: {outcome.text}\n{script}"
         if outcome.kind == "error":
             # the file, or the statement about it
             assert path.name in outcome.text or "line 1, column" in outcome.text, outcome.text
         kinds[outcome.kind] += 1
-        path.unlink()
     # the others check little
     assert kinds["rows"] + kinds["error"] > len(seeds) // 3, kinds
+
+
+@pytest.mark.parametrize("seed", [20_389, 20_994, 21_045])
+def test_a_broken_value_has_a_line(seed: int, tmp_path: Path) -> None:
+    _, _, outcome = judge_file(seed, tmp_path)
+    assert outcome.kind == "error", outcome.text
+    assert ", line 1" in outcome.text or ", line 2" in outcome.text

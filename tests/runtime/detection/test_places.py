@@ -85,6 +85,34 @@ def test_a_broken_object_says_which_field_does_not_fit(
     assert hint
 
 
+def test_text_after_an_object_does_not_hide_the_line_of_its_value(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"v": 1}\n {"ts": {"": 1}, "v": 2}{"ts": {"": 1}, "v": 2}')
+    reading = FileReading("t", "json", "ts", "TIMESTAMP", fields=FIELDS)
+    message, _ = explain_place(VALUE, reading, path, '{"": 1}')
+    assert message == f"{path}, line 2, column `ts`: '{{\"\": 1}}' is not a valid TIMESTAMP"
+
+
+def test_a_record_with_a_separator_of_unicode_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("ts,v\n2025-01-01,1,\u2028\n")
+    reading = FileReading("t", "csv", fields=FIELDS, has_header=True)
+    message, _ = explain_place(RECORD, reading, path, "2025-01-01,1,\u2028")
+    assert message.startswith(f"{path}, line 2: '2025-01-01,1,")
+    assert message.endswith("' has 3 fields instead of 2")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [(b"\xef", 1), (b"\xef\xbb", 1), (b"\xef\xbb\xbf\xef", 1), (b"1\n\xef", 2)]
+)
+def test_a_broken_byte_order_mark_has_a_line(tmp_path: Path, content: bytes, line: int) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    reading = FileReading("t", "json", fields=FIELDS)
+    message, _ = explain_place(RECORD, reading, path, "\ufffd")
+    assert message == f"{path}, line {line}: '\ufffd' is not valid JSON"
+
+
 def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = explain_place(VALUE, reading, "s3a://bucket/a.csv", "x")
