@@ -61,7 +61,9 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
     name = item.alias
     chosen = _rank_range(outer, name, source.alias_or_name)
     if chosen is None:
-        raise NotBound(f"no condition limits {name}", "Spark ranks all rows")
+        # the name of a hidden column is not one of the query
+        shown = function if name.startswith("$") else name
+        raise NotBound(f"no condition limits {shown}", "Spark ranks all rows")
     first, last, rest = chosen
     windows = tuple(p for p in partition if attached.role_of(p) is not None)
     ranked: Node = WindowRank(

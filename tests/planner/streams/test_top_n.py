@@ -78,3 +78,18 @@ def test_conditions_that_bound_the_rank_choose_a_top_n(
 def test_conditions_without_a_last_rank_do_not(condition: str) -> None:
     with pytest.raises(AnalysisError, match="OVER functions require all rows"):
         plan_stream(f"SELECT k, v, rn FROM (SELECT *, {RANK} FROM {WINDOWS}) WHERE {condition}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        (f"SELECT k, {RANK} FROM {WINDOWS} QUALIFY rn <> 2", "rn"),
+        (f"SELECT * FROM (SELECT k, {RANK} FROM {WINDOWS}) WHERE rn <> 2", "rn"),
+        (f"SELECT k FROM {WINDOWS} QUALIFY {RANK.removesuffix(' AS rn')} <> 2", "ROW_NUMBER"),
+    ],
+)
+def test_a_ranking_without_a_limit_is_refused_by_a_name_of_the_query(sql: str, name: str) -> None:
+    with pytest.raises(AnalysisError) as error:
+        plan_stream(sql)
+    assert error.value.hint is not None
+    assert error.value.hint.startswith(f"no condition limits {name}: rank with PARTITION BY")
