@@ -19,8 +19,7 @@ _EXPONENT = re.compile(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?)?"
-    r"(Z|UTC|[+-]\d{2}:\d{2})?"
+    r"(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?(Z|UTC|[+-]\d{2}:\d{2})?)?"
 )
 _OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})")
 _LONGEST_OFFSET = timedelta(hours=18)
@@ -144,11 +143,11 @@ def _days(text: str) -> int | None:
 
 
 def _microseconds(text: str, session_time_zone: str | None) -> int | None:
-    """Return the microseconds since 1970 of `yyyy-[m]m-[d]d[ [h]h:[m]m:[s]s[.u]][zone]`.
+    """Return the microseconds since 1970 of `yyyy-[m]m-[d]d[ [h]h:[m]m:[s]s[.u][zone]]`.
 
-    Without a session time zone the text is a wall-clock time and must not contain a zone. As in
-    java.time, an ambiguous local time means the earlier instant, and a skipped one moves forward by
-    the length of the gap: both use the offset before the transition.
+    Without a session time zone the text is a wall-clock time, and a valid zone in it is ignored, as
+    in Spark. As in java.time, an ambiguous local time means the earlier instant, and a skipped one
+    moves forward by the length of the gap: both use the offset before the transition.
 
     Returns:
         None for Spark's other formats, and where Python's time zones may differ from Java's.
@@ -164,7 +163,7 @@ def _microseconds(text: str, session_time_zone: str | None) -> int | None:
         return None
     wall_clock_us = (local - _EPOCH) // _MICROSECOND
     if session_time_zone is None:
-        return wall_clock_us if match[8] is None else None
+        return None if match[8] and time_zone(match[8]) is None else wall_clock_us
     return _instant_us(local, match[8] or session_time_zone)
 
 

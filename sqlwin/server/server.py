@@ -14,6 +14,7 @@ from pg_mimic import IdentityProvider, PgServer, ScramSha256AuthPlugin, TrustAut
 from pg_mimic.stream import PgStream
 
 from runtime.errors import SetupError
+from sqlwin.server.buffered import BufferedWriter
 from sqlwin.server.client import PostgresClient, ServedSession
 
 # Strings of SQL have escapes with a backslash, as in Spark. Clients that quote values themselves
@@ -56,6 +57,8 @@ async def serve(
     """
     # a wrong password is logged with a trace of Python
     logging.getLogger("pg_mimic").setLevel(logging.CRITICAL)
+    # pg-mimic parses each statement as PostgreSQL's first, which warns of EXPLAIN
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
     server = _Server(served, address)
     try:
         listening = await server.start_server(address.host, address.port)
@@ -101,7 +104,8 @@ class _OnePassword(IdentityProvider):  # type: ignore[misc]
 class _Server(PgServer):  # type: ignore[misc]
     """A server whose clients share a session.
 
-    Private API, as of pg-mimic 0.1.3: `_negotiate_startup`, which declines TLS.
+    Private API, as of pg-mimic 0.1.3: `_negotiate_startup`, which declines TLS, and
+    `_handle_client`, which sends each message on its own.
     """
 
     def __init__(self, served: ServedSession, address: Address) -> None:
@@ -114,6 +118,11 @@ class _Server(PgServer):  # type: ignore[misc]
         )
         self.parameter_status |= _PARAMETERS
         self._tls = _tls_context(address)
+
+    async def _handle_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await super()._handle_client(reader, BufferedWriter(writer))
 
     async def _negotiate_startup(self, stream: PgStream) -> dict[str, str] | None:
         """Read the first messages of a client, and return its parameters. None: no session."""

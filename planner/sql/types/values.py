@@ -47,7 +47,7 @@ _CASTS = {
     exp.DType.TEXT: "string",
 }
 # A date, or a date and a time, in the usual format
-_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?)?")
 _LARGEST_INT, _LARGEST_BIGINT = (1 << 31) - 1, (1 << 63) - 1
 _POINT = re.compile(r"(\d*)\.(\d*)")
 _DOUBLE = re.compile(r"\d+(\.\d*)?[eE][+-]?\d+")
@@ -152,11 +152,11 @@ class ColumnScope:
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
                 require(has_only(node, {"this", "low", "high"}))
-                return self._comparison([node.this, low, high])
+                return self._comparison([node.this, low, high], has_texts=True)
             case exp.In() if has_only(node, {"this", "expressions"}):
                 return self._comparison([node.this, *node.expressions])
             case _ if isinstance(node, _COMPARISONS):
-                return self._comparison([node.this, node.expression])
+                return self._comparison([node.this, node.expression], has_texts=True)
             case exp.NullSafeEQ():
                 self._comparison([node.this, node.expression])
                 return Value("boolean", False)
@@ -254,12 +254,23 @@ class ColumnScope:
             raise UnknownTypeError
         return Value(input_column.type, input_column.nullable)
 
-    def _comparison(self, nodes: list[exp.Expr]) -> Value:
+    def _comparison(self, nodes: list[exp.Expr], *, has_texts: bool = False) -> Value:
+        """Return the value of a comparison.
+
+        Args:
+            nodes: Operands.
+            has_texts: Whether Spark casts strings among them to the time they are compared with.
+        """
         values = [self.value(node) for node in nodes]
         types = {value.type for value in values}
+        is_cast, others = False, types - {"string"}
+        if has_texts and len(others) == 1 and others <= set(_TIMES):
+            pairs = zip(nodes, values, strict=True)
+            require(all(_is_time(node) for node, value in pairs if value.type == "string"))
+            is_cast, types = len(types) > 1, others
         is_number = all(type_ in _NUMBERS or _is_short_decimal(type_) for type_ in types)
         require(is_number or (len(types) == 1 and types <= set(_ORDERED)))
-        return Value("boolean", any(value.nullable for value in values))
+        return Value("boolean", is_cast or any(value.nullable for value in values))
 
     def _arithmetic(self, node: exp.Expr) -> Value:
         # Once per operand, because chains of operators can be as deep as they are long.
@@ -331,8 +342,7 @@ class ColumnScope:
             raise UnknownTypeError
         inner = node.this
         if isinstance(inner, exp.Literal) and inner.is_string and target in _TIMES:
-            text = inner.this
-            require(_TIME.fullmatch(text) is not None and _is_time(text))
+            require(_is_time(inner))
             return Value(target, False)
         value = self.value(inner)
         require(value.type == target or _has_cast(value.type, target))
@@ -496,9 +506,12 @@ def is_ordered(type_: str) -> bool:
     return is_flat_type(type_) and type_ != "binary"
 
 
-def _is_time(text: str) -> bool:
+def _is_time(node: exp.Expr) -> bool:
+    """Return whether an expression is a string that Spark casts to each type of time."""
+    if not (isinstance(node, exp.Literal) and node.is_string and _TIME.fullmatch(node.this)):
+        return False
     try:
-        datetime.fromisoformat(text[:19])
+        datetime.fromisoformat(node.this[:19])
     except ValueError:
         return False
     return True

@@ -98,6 +98,35 @@ def test_literals_have_the_types_that_spark_gives_them(sql, value, type_):
     assert translate(sql) == Constant(value, type_)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-03-10T02:30:00Z",
+        "2024-03-10 02:30:00UTC",
+        "2024-03-10T02:30:00.000+02:00",
+        "2024-03-10 02:30:00-18:00",
+    ],
+)
+def test_a_zone_in_a_text_is_ignored_for_wall_clock_times_as_in_spark(text):
+    literal = Constant(1_710_037_800_000_000, "timestamp_ntz")
+    for zone in ("UTC", "America/New_York"):
+        assert translate(f"CAST('{text}' AS TIMESTAMP_NTZ)", zone) == literal
+        assert translate(f"n >= '{text}'", zone) == Call(
+            ">=", (ColumnRef("n", "timestamp_ntz"), literal), "boolean"
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    # invalid zones, and a zone without a time
+    ["2024-03-10T02:30:00+18:01", "2024-03-10T02:30:00+02:60", "2024-03-10Z", "2024-03-10+02:00"],
+)
+@pytest.mark.parametrize("type_", ["TIMESTAMP_NTZ", "TIMESTAMP"])
+def test_texts_that_spark_does_not_read_as_times_are_left_to_it(text, type_):
+    reason = f"'{text}' as {type_} is not supported by the scan"
+    assert translate(f"CAST('{text}' AS {type_})") == reason
+
+
 def test_a_column_is_found_whatever_its_case_and_keeps_the_name_it_has():
     assert translate("AMOUNT") == ColumnRef("Amount", "bigint")
 

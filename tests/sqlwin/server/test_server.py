@@ -157,11 +157,37 @@ def test_slices_answer_the_query_of_a_panel(fresh_session: sqlwin.Session, tmp_p
         FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '7' DAYS))
         GROUP BY origin, window_start, window_end ORDER BY 1, 2
     """
+    # Grafana's $__timeFilter(window_end)
+    times = "window_end BETWEEN '2013-03-01T00:00:00Z' AND '2013-04-05T00:00:00Z'"
+    in_range = panel.replace("GROUP BY", f"WHERE {times} GROUP BY")
     with serving(served) as port, connect(port) as client:
-        plan = [line for (line,) in client.execute(f"EXPLAIN {panel}").fetchall()]
-        assert any("SliceScan" in line for line in plan)
+        for query in (panel, in_range):
+            plan = "\n".join(line for (line,) in client.execute(f"EXPLAIN {query}").fetchall())
+            assert "SliceScan" in plan
+            assert "on Spark:" not in plan
         rows = client.execute(panel).fetchall()
+        some = client.execute(in_range).fetchall()
     assert (rows[0][1], sum(row[2] for row in rows)) == ("EWR", 336776)
+    first, last = (datetime(2013, month, day) for month, day in ((3, 1), (4, 5)))  # noqa: DTZ001
+    assert some == [row for row in rows if first <= row[0] <= last] != []
+
+
+def test_times_of_grafana_are_compared_without_spark(client: Any) -> None:
+    windows = """
+        SELECT window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAYS))
+        WHERE window_end BETWEEN '2013-01-02T00:00:00Z' AND '2013-01-03T00:00:00Z'
+        GROUP BY window_start, window_end ORDER BY window_end
+    """
+    days = [datetime(2013, 1, day) for day in (2, 3)]  # noqa: DTZ001
+    assert client.execute(windows).fetchall() == list(zip(days, (842, 943), strict=True))
+
+
+def test_explain_logs_no_warnings_of_the_protocol_s_parser(
+    client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.execute("EXPLAIN SELECT origin FROM flights").fetchall()
+    assert caplog.text == ""
 
 
 # -- errors ----------------------------------------------------------------------------------------

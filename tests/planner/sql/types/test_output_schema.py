@@ -47,6 +47,9 @@ KNOWN = [
     "SELECT CAST(day AS TIMESTAMP_NTZ) AS a, CAST(i4 AS DOUBLE) AS b FROM t",
     "SELECT CAST(i1 AS BIGINT) AS a, CAST(i8 AS STRING) AS b, CAST(tz AS DATE) AS c FROM t",
     "SELECT ts >= TIMESTAMP_NTZ '2020-01-01' AS a, CAST(ts AS DATE) = DATE '2020-01-01' AS b FROM t",
+    *(f"SELECT {a} >= '2020-01-01' AS b, {a} = '2020-01-01 10:00:00.5' AS c, '2020-01-01T10:00:00Z' < {a} AS d, "
+      f"{a} BETWEEN '2020-01-01T00:00:00Z' AND '2020-01-02T00:00:00+02:00' AS e FROM t" for a in ("ts", "tz", "day")),
+    "SELECT TIMESTAMP_NTZ '2020-01-01 10:00:00' > '2020-01-01' AS a, DATE '2020-01-01' = '2020-01-01' AS b FROM t",
     "SELECT k, COUNT(*) FILTER (WHERE d > 1) AS n, SUM(i4) FILTER (WHERE b) AS s FROM t GROUP BY k",
     "SELECT COUNT(DISTINCT k, day) AS n FROM t",
     "SELECT k, i4 FROM t UNION ALL SELECT k, 1 AS one FROM t UNION ALL SELECT 'a' AS x, i4 FROM t",
@@ -118,6 +121,11 @@ LEFT = [
     "SELECT k, COUNT(*) AS n FROM t",
     "SELECT i4, COUNT(*) AS n FROM t GROUP BY k",
     "SELECT k FROM t WHERE i4 = 'a'",
+    *(
+        f"SELECT ts > {a} AS b FROM t"
+        for a in ("k", "'now'", "'2020-01-01Z'", "'2020-02-30'", "'2020-01-01 10:00:00+18:01'")
+    ),
+    "SELECT i4 > '2020-01-01' AS b FROM t",
     "SELECT k FROM t WHERE COUNT(*) > 1",
     "SELECT k FROM t WHERE i4",
     "SELECT SUM(SUM(i4)) AS s FROM t",
