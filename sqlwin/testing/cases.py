@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import nearest
+from sqlwin.testing import sdp_test
 from sqlwin.testing.documents import CaseFileError, Located, read_document
 from sqlwin.testing.flink_unittest import is_of_flink_unittest, translate
 
@@ -225,7 +226,9 @@ def read_cases(path: Path) -> list[Case]:
         raise CaseFileError(f"cannot read {path}: {reason}") from error
     document = read_document(path, text)
     strict: frozenset[str] | None = None
-    if is_of_flink_unittest(document):
+    if sdp_test.is_of_sdp_test(document):
+        document, strict = sdp_test.translate(path, document), frozenset()
+    elif is_of_flink_unittest(document):
         document, strict = translate(path, document)
     check(path, document, SCHEMA, "")
     whole = _members(document)

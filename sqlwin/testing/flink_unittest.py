@@ -35,7 +35,7 @@ def translate(path: Path, document: Located) -> tuple[Located, frozenset[str]]:
     Raises:
         CaseFileError: A test says something that sqlwin's test files cannot say.
     """
-    members = _members(path, document, ("tests",), "the file")
+    members = members_of(path, document, ("tests",), "the file")
     tests = members["tests"]
     if not isinstance(tests.value, list):
         raise CaseFileError(f"{path}:{tests.line}: `tests` must be a list")
@@ -52,12 +52,7 @@ def translate(path: Path, document: Located) -> tuple[Located, frozenset[str]]:
 
 def _case(path: Path, test: Located) -> tuple[Located, bool]:
     """Return a test as a case, and whether it compares all columns."""
-    if isinstance(test.value, dict) and "model" in test.value:
-        raise CaseFileError(
-            f"{path}:{test.line}: a test of a model, as sdp-test has them, is not supported",
-            hint="use `sql` or `sql_file`, as in flink-unittest",
-        )
-    members = _members(path, test, _TEST, "a test")
+    members = members_of(path, test, _TEST, "a test")
     case: dict[str, Located] = {}
     for key, own in (("name", "name"), ("sql", "query"), ("sql_file", "file")):
         if key in members:
@@ -70,7 +65,7 @@ def _case(path: Path, test: Located) -> tuple[Located, bool]:
         case["tables"] = Located(dict(tables), given.line)
     is_strict = False
     if "expect" in members:
-        expect = _members(path, members["expect"], _EXPECT, "`expect`")
+        expect = members_of(path, members["expect"], _EXPECT, "`expect`")
         is_strict = "strict" in expect and expect["strict"].value is True
         is_ordered = "ordered" in expect and expect["ordered"].value is True
         rows = {"ordered" if is_ordered else "rows": expect["rows"]} if "rows" in expect else {}
@@ -83,13 +78,13 @@ def _table(path: Path, name: str, table: Located) -> Located:
     if isinstance(table.value, list):
         rows, members = table, dict[str, Located]()
     else:
-        members = _members(path, table, _TABLE, f"table `{name}`")
+        members = members_of(path, table, _TABLE, f"table `{name}`")
         rows = members.get("rows", Located([], table.line))
     result = {"rows": rows}
     if "schema" in members:
         result["columns"] = _schema(path, members["schema"])
     else:
-        result["columns"] = Located(dict(_types(path, name, rows)), table.line)
+        result["columns"] = Located(dict(column_types(path, name, rows)), table.line)
     if "watermark" in members:
         watermark = members["watermark"]
         # `ts AS ts - INTERVAL ...`
@@ -103,7 +98,7 @@ def _schema(path: Path, schema: Located) -> Located:
         raise CaseFileError(f"{path}:{schema.line}: `schema` must be a list")
     columns: dict[str, Located] = {}
     for column in schema.value:
-        members = _members(path, column, _COLUMN, "a column")
+        members = members_of(path, column, _COLUMN, "a column")
         for key in _COLUMN:
             if key not in members:
                 raise CaseFileError(f"{path}:{column.line}: a column lacks the key '{key}'")
@@ -111,8 +106,12 @@ def _schema(path: Path, schema: Located) -> Located:
     return Located(dict(columns), schema.line)
 
 
-def _types(path: Path, name: str, rows: Located) -> Iterator[tuple[str, Located]]:
-    """Yield the columns of rows with types that their values have."""
+def column_types(path: Path, name: str, rows: Located) -> Iterator[tuple[str, Located]]:
+    """Yield the columns of rows with the types of their values.
+
+    Raises:
+        CaseFileError: A row is not a mapping.
+    """
     values: dict[str, list[object]] = {}
     for row in rows.value if isinstance(rows.value, list) else ():
         if not isinstance(row.value, dict):
@@ -132,16 +131,31 @@ def _types(path: Path, name: str, rows: Located) -> Iterator[tuple[str, Located]
         yield column, Located(type_, rows.line)
 
 
-def _members(
-    path: Path, value: Located, allowed: tuple[str, ...], subject: str
+def members_of(
+    path: Path,
+    value: Located,
+    allowed: tuple[str, ...],
+    subject: str,
+    program: str = "flink-unittest",
 ) -> dict[str, Located]:
-    """Return the members of a mapping that has allowed keys only."""
+    """Return the members of a mapping that has allowed keys only.
+
+    Args:
+        path: Test file.
+        value: Mapping.
+        allowed: Keys.
+        subject: Name of the mapping, for messages.
+        program: Program whose test file it is.
+
+    Raises:
+        CaseFileError: It is not a mapping, or has another key.
+    """
     if not isinstance(value.value, dict):
         raise CaseFileError(f"{path}:{value.line}: {subject} must be a mapping")
     for key, member in value.value.items():
         if key not in allowed:
             raise CaseFileError(
-                f"{path}:{member.line}: the key '{key}' of flink-unittest is not supported",
+                f"{path}:{member.line}: the key '{key}' of {program} is not supported",
                 hint=f"supported keys: {', '.join(allowed)}",
             )
     return value.value

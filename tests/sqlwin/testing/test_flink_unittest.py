@@ -79,7 +79,6 @@ def test_only_the_named_columns_are_compared_unless_strict(tmp_path):
     [
         ("rows:\n          - {k: a", "rows_file: a.csv\n        more:\n          - {k: a",
          "15: the key 'rows_file' of flink-unittest is not supported"),
-        ("sql: |", "model: a.sql\n    more: |", "3: a test of a model, as sdp-test has them"),
         ("- {name: k, type: STRING}", "- {name: k}", "12: a column lacks the key 'type'"),
         ("    sql: |", "    query: |", "5: the key 'query' of flink-unittest is not supported"),
     ],
