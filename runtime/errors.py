@@ -115,6 +115,7 @@ class ErrorKind(Enum):
     OPTION = "option"
     STREAM = "unsupported on streams"
     EXECUTION = "execution"
+    DATA = "data"
     OUTPUT = "output"
     CHECKPOINT = "checkpoint"
     CANCELLED = "cancelled"
@@ -250,6 +251,12 @@ class ExecutionError(SqlwinError):
     """Execution failed: because of data, files, or the cluster."""
 
     default_kind = ErrorKind.EXECUTION
+
+
+class DataError(ExecutionError):
+    """A value cannot be computed: division by zero, overflow, a text that is not a number."""
+
+    default_kind = ErrorKind.DATA
 
 
 class QueryCancelled(ExecutionError):

@@ -267,7 +267,8 @@ def _is_of_message(line: str) -> bool:
 
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
-        return ErrorText(message, rest[-1] if rest else None)
+        kind = ErrorKind.DATA if name == "DataError" else None
+        return ErrorText(message, rest[-1] if rest else None, kind)
     if name.endswith("MemoryError"):  # NumPy and Arrow have subclasses of their own
         return ErrorText("a Python worker ran out of memory", _MORE_MEMORY)
     if match := _VERSIONS.search(message):

@@ -250,6 +250,7 @@ def _overflow(p: Mapping[str, str]) -> ErrorText:
         f"cast to DECIMAL first, or use {alternative} to get NULL instead"
         if alternative
         else "cast to DECIMAL or a wider type first",
+        ErrorKind.DATA,
     )
 
 
@@ -271,7 +272,9 @@ def _no_provider(p: Mapping[str, str]) -> ErrorText:
 
 _CAST = ErrorText("cannot cast {srcType:type} to {targetType:type}")
 _DIVISION = ErrorText(
-    "division by zero", "use try_divide, or NULLIF(divisor, 0), to get NULL instead"
+    "division by zero",
+    "use try_divide, or NULLIF(divisor, 0), to get NULL instead",
+    ErrorKind.DATA,
 )
 _STATIC_SETTING = ErrorText("{config} can only be set before Spark starts", "set it with --conf")
 # Texts that need only the parameters, which are formatted by _SPELLED
@@ -322,16 +325,21 @@ _TEMPLATES = {
         "{sqlExpr:type} mixes {left:type} and {right:type}", "cast one of them"
     ),
     "CAST_INVALID_INPUT": ErrorText(
-        "{expression} is not a valid {targetType:type}", "use try_cast to get NULL instead"
+        "{expression} is not a valid {targetType:type}",
+        "use try_cast to get NULL instead",
+        ErrorKind.DATA,
     ),
     "CAST_OVERFLOW": ErrorText(
-        "{value} does not fit {targetType:type}", "use try_cast to get NULL instead"
+        "{value} does not fit {targetType:type}",
+        "use try_cast to get NULL instead",
+        ErrorKind.DATA,
     ),
     "DIVIDE_BY_ZERO": _DIVISION,
     "REMAINDER_BY_ZERO": _DIVISION,
     "BINARY_ARITHMETIC_OVERFLOW": ErrorText(
         "{value1} {symbol} {value2} overflows",
         "cast to a wider type first, or use {functionName:word} to get NULL instead",
+        ErrorKind.DATA,
     ),
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": ErrorText(
         "a scalar subquery returned more than one row", "add LIMIT 1, or aggregate"

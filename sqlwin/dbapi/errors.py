@@ -29,7 +29,7 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value is invalid, for example a string that is not a number."""
+    """A value cannot be computed: division by zero, overflow, a string that is not a number."""
 
 
 class OperationalError(DatabaseError):
@@ -54,6 +54,7 @@ class NotSupportedError(DatabaseError):
 
 # Other kinds are mistakes in the statement
 _CLASSES = {
+    ErrorKind.DATA: DataError,
     ErrorKind.RAISED: DataError,
     ErrorKind.STREAM: NotSupportedError,
     ErrorKind.EXECUTION: OperationalError,

@@ -241,6 +241,7 @@ SQLSTATES = {
     ErrorKind.SETTING: "22023",
     ErrorKind.OPTION: "22023",
     ErrorKind.STREAM: "0A000",
+    ErrorKind.DATA: "22000",
     ErrorKind.OUTPUT: "58030",
     ErrorKind.CANCELLED: "57014",
     ErrorKind.RAISED: "P0001",

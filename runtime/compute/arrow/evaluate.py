@@ -86,7 +86,7 @@ def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
         if expression.text and error.subject is None:  # the innermost call is the one at fault
             message = f"{error.message}: `{expression.text}`"
             subjects = (expression.text,)
-            raise ExecutionError(message, hint=error.hint, subjects=subjects) from error
+            raise type(error)(message, hint=error.hint, subjects=subjects) from error
         raise
 
 

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from runtime.connectors.writing import name_output_in_errors
 from runtime.errors import ErrorKind, ExecutionError
 from runtime.spark.errors import temporary_directory, translate, why_unwritable
+from runtime.spark.messages import error_text
 from runtime.spec.table import TableSpec
 
 FULL = "Job aborted due to stage failure: java.io.IOException: No space left on device\n"
@@ -130,3 +131,37 @@ def test_other_errors_stay() -> None:
         assert why_unwritable(error) is None
         with pytest.raises(PySparkException), name_output_in_errors(SPEC):
             raise error
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters"),
+    [
+        ("DIVIDE_BY_ZERO", {}),
+        ("REMAINDER_BY_ZERO", {}),
+        ("CAST_INVALID_INPUT", {"expression": "'x'", "targetType": '"INT"'}),
+        ("CAST_OVERFLOW", {"value": "300S", "targetType": '"TINYINT"'}),
+        (
+            "BINARY_ARITHMETIC_OVERFLOW",
+            {"value1": "9", "symbol": "*", "value2": "9", "functionName": "`try_multiply`"},
+        ),
+        ("ARITHMETIC_OVERFLOW", {"message": "integer overflow", "alternative": ""}),
+    ],
+)
+def test_values_that_spark_cannot_compute_are_errors_of_data(
+    condition: str, parameters: dict[str, str]
+) -> None:
+    text = error_text(condition, parameters)
+    assert text is not None
+    assert text.kind is ErrorKind.DATA
+
+
+def test_a_value_that_a_worker_cannot_compute_is_an_error_of_data() -> None:
+    report = (
+        "Traceback (most recent call last):\n"
+        '  File "sums.py", line 76, in merge\n'
+        "runtime.errors.DataError: SUM overflows BIGINT\n"
+        "  cast the argument of SUM to a wider type\n"
+    )
+    error = translate(PySparkException(report))
+    assert (error.message, error.kind) == ("SUM overflows BIGINT", ErrorKind.DATA)
+    assert error.hint == "cast the argument of SUM to a wider type"

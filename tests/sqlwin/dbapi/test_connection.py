@@ -176,6 +176,7 @@ def test_threads_share_a_connection(connection: db.Connection) -> None:
 @pytest.mark.parametrize("kind", ErrorKind)
 def test_each_kind_of_error_has_a_class_of_the_standard(kind: ErrorKind) -> None:
     expected = {
+        ErrorKind.DATA: db.DataError,
         ErrorKind.RAISED: db.DataError,
         ErrorKind.STREAM: db.NotSupportedError,
         ErrorKind.EXECUTION: db.OperationalError,

@@ -182,10 +182,20 @@ def test_a_query_that_fails_while_rows_are_fetched_has_no_more_rows(
         cursor.fetchone()
 
 
-def test_an_error_of_the_first_rows_is_raised_by_execute(connection: db.Connection) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1 / (dep_delay - dep_delay)", "division by zero"),
+        ("distance * 2000000000", "INT overflow"),
+        ("SUM(distance * 100000000000000)", "SUM overflows BIGINT"),
+    ],
+)
+def test_a_value_that_cannot_be_computed_is_an_error_of_data(
+    connection: db.Connection, value: str, message: str
+) -> None:
     cursor = connection.cursor()
-    with pytest.raises(db.OperationalError, match="division by zero"):
-        cursor.execute("SELECT 1 / (dep_delay - dep_delay) FROM flights")
+    with pytest.raises(db.DataError, match=message):
+        cursor.execute(f"SELECT {value} FROM flights")
     assert cursor.description is None
     assert cursor.execute(THREE).fetchone() == (1,)
 

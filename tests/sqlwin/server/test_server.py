@@ -200,7 +200,7 @@ def test_explain_logs_no_warnings_of_the_protocol_s_parser(
         ("SELECT * FROM nowhere", "UndefinedTable", "table `nowhere` does not exist"),
         ("SELECT 'a", "SyntaxError", "unterminated string"),
         ("SELECT 1; SELECT 2 FROM TABLE(TUMBLE(", "FeatureNotSupported", "expected one statement"),
-        ("SELECT 1 / (dep_delay - dep_delay) FROM flights", "SystemError", "division by zero"),
+        ("SELECT 1 / (dep_delay - dep_delay) FROM flights", "DataException", "division by zero"),
     ],
 )
 def test_an_error_has_its_sqlstate_and_the_connection_goes_on(
