@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.catalog import Catalog
-from planner.lowering.given_tables import NO_MOMENTS, GivenTablesLowering, Moments
+from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.nodes.logical import Aggregate, AggregateCall, Node, VersionJoin, WindowTableFunction
 from planner.sql.build import column
@@ -53,7 +53,7 @@ def lower_definition(
     catalog: Catalog,
     zone: str,
     types_of_local: TypesOfLocal,
-    moments: Moments = NO_MOMENTS,
+    moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> Rows | str:
     """Return a query as a relation with a definition, or the reason why there is none.
 

@@ -22,7 +22,7 @@ from runtime.spec.table import Column
 
 
 @dataclass(frozen=True)
-class Moments:
+class MomentCalls:
     """Calls in a query whose values depend on the micro-batch.
 
     Attributes:
@@ -34,7 +34,7 @@ class Moments:
     reads_watermark: bool = False
 
 
-NO_MOMENTS = Moments()
+NO_MOMENT_CALLS = MomentCalls()
 
 
 class GivenTablesLowering(PlanLowering):
@@ -55,7 +55,7 @@ class GivenTablesLowering(PlanLowering):
         catalog: Catalog,
         zone: str,
         types_of_local: TypesOfLocal,
-        moments: Moments = NO_MOMENTS,
+        moments: MomentCalls = NO_MOMENT_CALLS,
     ) -> None:
         super().__init__(catalog, zone, types_of_local, None)
         self._moments = moments

@@ -14,7 +14,7 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import Made, filter_rows, make_column, result_columns
 from planner.catalog import Catalog
-from planner.lowering.given_tables import NO_MOMENTS, GivenTablesLowering, Moments
+from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
@@ -52,7 +52,7 @@ def lower_simulated(
     catalog: Catalog,
     zone: str,
     types_of_local: TypesOfLocal,
-    moments: Moments = NO_MOMENTS,
+    moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> SimulatedQuery | str:
     """Return a streaming query for the simulator, or the reason why only Spark can compute it.
 
@@ -94,7 +94,7 @@ class _SimulatedLowering(GivenTablesLowering):
         zone: str,
         types_of_local: TypesOfLocal,
         steps: StreamSteps,
-        moments: Moments,
+        moments: MomentCalls,
     ) -> None:
         super().__init__(catalog, zone, types_of_local, moments)
         self._steps = steps

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from sqlglot import exp
 
 from planner.lowering.definition import lower_definition
-from planner.lowering.given_tables import Moments
+from planner.lowering.given_tables import MomentCalls
 from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
@@ -167,7 +167,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
                     return "it reads no table that can be a stream"
                 lowered = plans.lower_stream(plan, is_taken=True)
                 context = (plans.catalog, plans.time_zone, types_of_local)
-                moments = Moments(reads_watermark=lowered.reads_watermark)
+                moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query
                 query = lower_simulated(steps, *context, moments)
                 if isinstance(query, str):
