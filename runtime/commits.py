@@ -14,7 +14,7 @@ a commit file.
 A stream that compacts its files first holds micro-batches in hidden directories, then publishes
 several together under the number of the last one. A batch query is written like micro-batch 0, by a
 separate writer, whose commit file is deleted once all its files are published. If the batch
-replaces files, its commit file lists them once the new files are complete: from then on the
+replaces files, its commit file lists them once the new files are complete. After that, the
 replaced files are not committed, and the batch deletes them.
 """
 

@@ -79,7 +79,7 @@ class WindowedDataFrame:
         """Return the SQL of `agg`.
 
         Raises:
-            AnalysisError: There are no aggregates, or one is not SQL.
+            AnalysisError: Aggregates are missing, or one is not SQL.
         """
         for aggregate in (*aggregates, *named.values()):
             if not isinstance(aggregate, str):
@@ -133,7 +133,7 @@ def tumble_rows(
         watermark: Watermark delay of a streaming DataFrame, such as `5 seconds`.
 
     Raises:
-        SqlwinError: There is no such time column, or a streaming DataFrame has no watermark.
+        SqlwinError: The time column does not exist, or a streaming DataFrame has no watermark.
     """
     return _windowed(data, "TUMBLE", time, {"size": size, "offset": offset}, watermark)
 

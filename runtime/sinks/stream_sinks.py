@@ -55,7 +55,7 @@ class StreamRun:
             unsorted.
         query: The stream, once it is known.
         at_end: Functions to call when the stream has ended.
-        checks: Checks of the input of a micro-batch before it runs. None if there are none.
+        checks: Checks of the input of a micro-batch before it runs. None without checks.
         find_watermark: Function that returns the watermark before a micro-batch in microseconds, or
             None before the first watermark. None if the query does not use it.
         incomplete: Tables with missing files as of the last micro-batch.

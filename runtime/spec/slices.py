@@ -156,8 +156,8 @@ class SliceFiles:
         files: Data files that filters do not rule out.
         n_rows: Number of rows in them.
         n_bytes: Size of the files.
-        tail: Base table files that the slices do not cover yet, to be read as well. None if there
-            are none or the query excludes them.
+        tail: Base table files that the slices do not cover yet, to be read as well. None if such
+            files do not exist or the query excludes them.
         tail_files: Number of base table files not covered yet.
     """
 

@@ -78,7 +78,7 @@ class GapFilling:
     Attributes:
         window: Windows.
         keys: Key columns; none for a single key.
-        start: Column with the start of the window, TIMESTAMP_NTZ; None if there is none.
+        start: Column with the start of the window, TIMESTAMP_NTZ. None if the rows have none.
         end: Column with the end of the window, TIMESTAMP_NTZ.
         fillers: Other columns and their values in added windows.
         order: Column that orders rows of the same window; None if it does not matter.

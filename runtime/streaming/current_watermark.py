@@ -36,7 +36,7 @@ def with_watermark(rows: DataFrame, step: WatermarkedRowsStep) -> DataFrame:
     Spark SQL over the result may call CURRENT_WATERMARK.
     """
     register_scalar(rows.sparkSession, CURRENT_WATERMARK, _watermarks, "bigint")
-    # a row without a time counts as the lowest: Spark would take its watermark for that of 1970
+    # a row without a time counts as the lowest: Spark would treat its watermark as 1970
     time_us = f"COALESCE({step.watermark_us} + {_AHEAD_US}, 0)"
     timed = rows.withColumn(_TIME, F.expr(f"TIMESTAMP_MICROS(GREATEST({time_us}, 0))"))
     marked = timed.withWatermark(quote_name(_TIME), "0 seconds")

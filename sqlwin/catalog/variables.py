@@ -22,7 +22,7 @@ class Variables:
     A later statement converts them again, because the program may have changed their rows.
 
     Attributes:
-        find: Function that returns the rows of a variable, or None if there is no such variable or
+        find: Function that returns the rows of a variable, or None if it does not exist or
             it has no rows.
     """
 

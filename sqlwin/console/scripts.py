@@ -95,7 +95,7 @@ def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:
         return [Script(text) for text in expressions]
     if not files:
         if sys.stdin.isatty():
-            raise click.UsageError("no SQL: name a file, use -e 'SELECT ...', or pipe it in")
+            raise click.UsageError("no SQL: pass a file, use -e 'SELECT ...', or pipe it in")
         files = ["-"]
     return [_read(name) for name in files]
 

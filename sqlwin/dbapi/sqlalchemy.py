@@ -193,7 +193,7 @@ class SqlwinDialect(DefaultDialect):
         """Return the columns of a table or view.
 
         Raises:
-            NoSuchTableError: There is no such table.
+            NoSuchTableError: The table does not exist.
         """
         if schema is None and not self.has_table(connection, table_name):
             raise exc.NoSuchTableError(table_name)
@@ -234,7 +234,7 @@ def _describe(connection: Connection, table: str, schema: str | None) -> list[An
     """Return the rows of DESCRIBE: name, type, nullable and more.
 
     Raises:
-        NoSuchTableError: There is no such table.
+        NoSuchTableError: The table does not exist.
     """
     name = quote_name(table) if schema is None else f"{quote_name(schema)}.{quote_name(table)}"
     try:

@@ -35,7 +35,7 @@ _IDLE = "SQLWIN_ENGINE_IDLE"
 _IDLE_SECONDS = 900.0
 # Seconds before a failed start is tried again
 _REFUSED_SECONDS = 600
-# A socket path on Linux has 108 bytes, the last of which is 0
+# A socket path on Linux has 108 bytes, including a final 0
 _LONGEST_PATH = 107
 _IDENTITY_LENGTH = 16
 # Variables that differ between terminals and have no effect on Spark, Java and Python

@@ -309,7 +309,7 @@ def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[st
     for column in statement.partitioned_by:
         if column.lower() not in keys:
             raise CatalogError(
-                f"PARTITIONED BY names `{column}`, which is not a grouping key of the query",
+                f"PARTITIONED BY refers to `{column}`, which is not a grouping key of the query",
                 subjects=(column,),
                 hint=f"the keys are {', '.join(keys.values())}"
                 if keys
@@ -317,7 +317,7 @@ def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[st
             )
     if statement.partitioned_by and len(statement.partitioned_by) == len(form.columns):
         raise CatalogError(
-            "PARTITIONED BY cannot name all columns", subjects=statement.partitioned_by
+            "PARTITIONED BY cannot contain all columns", subjects=statement.partitioned_by
         )
     return tuple(keys[column.lower()] for column in statement.partitioned_by)
 

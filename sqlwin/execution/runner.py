@@ -603,7 +603,7 @@ def _planning_error(spark: SparkSession, statement: nodes.SparkStatement, text: 
         # Analyse the query without running it.
         spark.sql(f"DESCRIBE QUERY {statement.spark_text}")
     except ParseException:
-        pass  # DELETE and the like are no queries
+        pass  # DELETE and similar statements are not queries
     except AnalysisException as error:
         return error
     return AnalysisException(text)

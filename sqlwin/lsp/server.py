@@ -225,7 +225,7 @@ class SqlServer:
         """Show the plan of a statement in the editor, and return it."""
         checked = await self._current_check(uri)
         if not 0 <= number < len(checked.script.statements):
-            return "The document has changed: there is no such statement"
+            return "The document has changed: the statement no longer exists"
         loop = asyncio.get_running_loop()
         plan = await loop.run_in_executor(None, checked.script.explain, number)
         capabilities = self.server.client_capabilities.window

@@ -72,7 +72,7 @@ def parse_keys(parser: TokenParser) -> exp.Expr:
     """Read the parenthesised query of the keys.
 
     Raises:
-        SqlSyntaxError: There is no query. Has a position.
+        SqlSyntaxError: The query is missing. Has a position.
     """
     start = parser._curr
     keys = parser._parse_wrapped(parser._parse_select) if parser.is_at(TokenType.L_PAREN) else None

@@ -98,7 +98,7 @@ def _place(tokens: Sequence[Token], sql: str) -> Position:
 
 
 def _spellings(subject: str) -> tuple[str, ...]:
-    """Return a subject as it is, and with quotes for characters that need them."""
+    """Return a subject unchanged, and with quotes for characters that need them."""
     if subject[:1] == "'" and subject[-1:] == "'" and len(subject) > 1:
         return subject, quote_string(subject[1:-1])
     return subject, quote_name(subject)

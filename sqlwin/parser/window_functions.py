@@ -301,7 +301,7 @@ class _CallReader:
         column = parser._parse_column()
         if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
             parser.fail(
-                f"PARTITION BY in {self.kind} must name columns",
+                f"PARTITION BY in {self.kind} must contain only columns",
                 first,
                 parser._prev if column is not None else None,
                 hint="compute the key in a subquery: TABLE (SELECT ..., expr AS key FROM t)",
@@ -416,7 +416,7 @@ def _starts_name(token: Token) -> bool:
 
 
 def _parse_table_name(parser: TokenParser) -> exp.Expr | None:
-    """Read the table or file path at the current token, or return None if there is no name."""
+    """Read the table or file path at the current token, or return None if it is not a name."""
     is_name = _starts_name(parser._curr) or parser.is_at(*STRINGS)
     table: exp.Expr | None = parser._parse_table_parts() if is_name else None
     return table

@@ -183,7 +183,7 @@ def _help(prompt: Prompt, argument: str) -> None:
 
 
 _KEYS = """
-  Enter       runs a statement that ends with ;          Alt-Enter  runs the text as it is
+  Enter       runs a statement that ends with ;          Alt-Enter  runs the text unchanged
   Tab         completes                                  Ctrl-R     searches the history
   Ctrl-C      cancels the statement or clears the line   Ctrl-D     exits
   Ctrl-X Ctrl-E (v in vi mode)  opens the text in your editor

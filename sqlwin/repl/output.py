@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET = "parquet"
-# Machine-readable formats, of which a file can hold one table
+# Machine-readable formats whose files can hold only one table
 _ONE_TABLE = ("csv", "json", "jsonl", PARQUET)
 
 

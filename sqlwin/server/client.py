@@ -324,7 +324,7 @@ class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
             result = self._statement.take_result(self._values)
             self._rows = rows_of(result)
             if self._rows is None:
-                return [()] * (count_of(result) or 0)  # their number is all that the client gets
+                return [()] * (count_of(result) or 0)  # the client gets only their number
             self._oids = [oid_of(column.type) for column in columns_of(result) or ()]
         return [
             tuple(result_value(value, oid) for value, oid in zip(row, self._oids, strict=True))

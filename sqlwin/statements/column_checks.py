@@ -57,7 +57,7 @@ def fault_in_names(
             close = nearest(name, names)
             available = f"available columns: {', '.join(names)}" if names else None
             return NameFault(
-                f"{clause} names `{name}`, which is not a column of the table",
+                f"{clause} refers to `{name}`, which is not a column of the table",
                 use,
                 f"did you mean {close}?" if close else available,
             )
@@ -76,7 +76,7 @@ def _fault_in_watermark(
         if not column.table and column.name.lower() not in columns:
             close = nearest(column.name, [other.name for other in table_columns])
             return NameFault(
-                f"the watermark of `{watermark.column}` names `{column.name}`, which is not a "
+                f"the watermark of `{watermark.column}` refers to `{column.name}`, which is not a "
                 "column of the table",
                 use,
                 f"did you mean {close}?" if close else None,

@@ -359,7 +359,7 @@ def read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
         token = parser._curr
         read_identifier(parser, "a column")
         if token.text.lower() in columns:
-            parser.fail(f"{clause} names `{token.text}` twice", token)
+            parser.fail(f"{clause} lists `{token.text}` twice", token)
         columns[token.text.lower()] = token
 
     parser._parse_wrapped_csv(read_column)

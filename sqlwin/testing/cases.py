@@ -162,7 +162,7 @@ class ExpectedError:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a case expects. See SCHEMA; None: nothing."""
+    """Expectations of a case, see SCHEMA. None means not checked."""
 
     rows: Located | None = None
     ordered: Located | None = None

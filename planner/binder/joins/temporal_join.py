@@ -65,7 +65,7 @@ def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of:
     return has_changed
 
 
-_LEAVE_OUT = "remove it to read the table as it is now"
+_LEAVE_OUT = "remove it to read the current table"
 
 
 def _time_of_version(source: exp.Expr) -> exp.Expr | None:

@@ -84,7 +84,7 @@ class OperatorLowering(Lowering, ABC):
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """Return a node over whole windows in the same way as `operator`.
 
-        Without a watermark in the rows, there is no source.
+        Without a watermark, the rows have no source.
         """
 
 

@@ -76,7 +76,7 @@ def base_type(type_: str) -> str:
 
 
 def new_type(type_: str) -> str | None:
-    """Return the type of a new column for one of Spark's, or None if there is none."""
+    """Return the type of a new column for a Spark type, or None if it has no equivalent."""
     if _DECIMAL.fullmatch(type_):
         return type_.replace("decimal", "numeric")
     return _NEW.get(type_)

@@ -50,7 +50,7 @@ class RunningTotals(Spans):
         self._is_worth_it = False
 
     def metadata(self) -> TotalsMetadata | None:
-        """Return the metadata for the next micro-batch, or None if there are none yet."""
+        """Return the metadata for the next micro-batch, or None before the first total."""
         if not (self._n_results or self._spans):
             return None
         return TotalsMetadata(self._n_results, self._number, [*self._spans.values()], self._patches)

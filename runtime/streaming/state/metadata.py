@@ -107,7 +107,7 @@ class RunningMetadata(TotalsMetadata):
         last: Number of the window that fired last.
         block: Number of windows per block.
         stride: Number of windows per suffix.
-        middle: Span of all whole blocks. None if there is none yet.
+        middle: Span of all whole blocks. None before the first full block.
     """
 
     last: int

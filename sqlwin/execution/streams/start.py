@@ -183,7 +183,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
 
 
 def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -> str:
-    """Return EXPLAIN's section about the checkpoint, empty if there is none."""
+    """Return EXPLAIN's section about the checkpoint; empty without a checkpoint."""
     if not str(plans.config.get("execution.checkpointing.dir")):
         return ""
     options = stream_options(plans.config)

@@ -137,7 +137,7 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
     [
         (
             "WATERMARK FOR tz AS tz",
-            "WATERMARK FOR names `tz`, which is not a column of the table",
+            "WATERMARK FOR refers to `tz`, which is not a column of the table",
             "available columns: ts, v",
         ),
         (
@@ -153,7 +153,7 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
         ),
         (
             "PRIMARY KEY (k) NOT ENFORCED",
-            "PRIMARY KEY names `k`, which is not a column of the table",
+            "PRIMARY KEY refers to `k`, which is not a column of the table",
             "available columns: ts, v",
         ),
     ],
@@ -167,7 +167,7 @@ def test_what_the_files_do_not_have_is_refused_by_create_table(
 
 
 def test_a_table_of_no_files_brings_no_columns() -> None:
-    with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is not a column"):
+    with pytest.raises(AnalysisError, match="WATERMARK FOR refers to `ts`, which is not a column"):
         report_of("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
 
 
@@ -224,13 +224,16 @@ def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None
     [
         (
             "CREATE TABLE t (WATERMARK FOR id2 AS id2) LIKE base (OVERWRITING WATERMARKS)",
-            "WATERMARK FOR names `id2`",
+            "WATERMARK FOR refers to `id2`",
         ),
         (
             "CREATE TABLE t (PRIMARY KEY (k) NOT ENFORCED) LIKE base (INCLUDING ALL)",
-            "PRIMARY KEY names `k`",
+            "PRIMARY KEY refers to `k`",
         ),
-        ("CREATE TABLE t PARTITIONED BY (k) LIKE base (INCLUDING ALL)", "PARTITIONED BY names `k`"),
+        (
+            "CREATE TABLE t PARTITIONED BY (k) LIKE base (INCLUDING ALL)",
+            "PARTITIONED BY refers to `k`",
+        ),
     ],
 )
 def test_what_clauses_name_is_a_column_where_like_brings_them(text: str, message: str) -> None:

@@ -512,7 +512,7 @@ def test_on_a_terminal_an_error_is_red():
 
 def test_no_sql_on_a_terminal_is_a_usage_error():
     child = _terminal()
-    child.expect("no SQL: name a file")
+    child.expect("no SQL: pass a file")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 2

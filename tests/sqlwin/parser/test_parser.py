@@ -358,7 +358,11 @@ def test_every_argument_knows_its_place() -> None:
             "does not support ORDER BY",
             "ORDER BY",
         ),
-        (f"SESSION(TABLE t PARTITION BY 1, DESCRIPTOR(ts), {SIZE})", "must name columns", "1"),
+        (
+            f"SESSION(TABLE t PARTITION BY 1, DESCRIPTOR(ts), {SIZE})",
+            "must contain only columns",
+            "1",
+        ),
         (f"TUMBLE(5, DESCRIPTOR(ts), {SIZE})", "a table, a view or a subquery", "5"),
         (
             f"TUMBLE(TABLE t, DESCRIPTOR(ts), {SIZE}, )",

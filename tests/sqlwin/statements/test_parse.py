@@ -371,7 +371,7 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ("(a TIMESTAMP(9))", "TIMESTAMP(9) is not supported", "TIMESTAMP(9)"),
         ("(a)", "column `a` has no type", ")"),
         ("(a INT, A INT)", "column `A` is declared twice", "A"),
-        ("(a INT, WATERMARK FOR b AS b)", "WATERMARK FOR names `b`", "b"),
+        ("(a INT, WATERMARK FOR b AS b)", "WATERMARK FOR refers to `b`", "b"),
         (
             "(s STRING, WATERMARK FOR s AS s)",
             "a watermark must be a TIMESTAMP, but `s` is STRING",
@@ -384,7 +384,7 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ),
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS u - INTERVAL '1' SECOND)",
-            "the watermark of `t` names `u`, which is not a column of the table",
+            "the watermark of `t` refers to `u`, which is not a column of the table",
             "t",
         ),
         (
@@ -407,8 +407,8 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
             "a table can have only one WATERMARK",
             "WATERMARK FOR t AS t",
         ),
-        ("(a INT, PRIMARY KEY (b) NOT ENFORCED)", "PRIMARY KEY names `b`", "b"),
-        ("(a INT) PARTITIONED BY (b)", "PARTITIONED BY names `b`", "b"),
+        ("(a INT, PRIMARY KEY (b) NOT ENFORCED)", "PRIMARY KEY refers to `b`", "b"),
+        ("(a INT) PARTITIONED BY (b)", "PARTITIONED BY refers to `b`", "b"),
         ("(a INT) FOO", "unexpected `FOO`", "FOO"),
         ("(a INT) WITH ('connector' = 'y')", "WITH is given twice", "WITH"),
         ("(a INT) COMMENT 'b' COMMENT 'c'", "COMMENT is given twice", "COMMENT"),
