@@ -77,6 +77,28 @@ def test_every_history_keeps_the_rows_that_are_late_at_every_row(window, rows, s
     )
 
 
+LATENESS = (("table.exec.emit.allow-lateness", "5 s"),)
+EARLY = (
+    *LATENESS,
+    ("table.exec.emit.early-fire.enabled", "true"),
+    ("table.exec.emit.early-fire.delay", "0 s"),
+)
+
+
+@pytest.mark.parametrize("name", ["lateness", "early"])
+@settings(max_examples=20)
+@given(rows=ROWS, seed=st.integers(0, 1 << 30))
+def test_each_row_is_in_a_session_or_late_when_sessions_are_emitted_again(name, rows, seed):
+    of = stream(of_window("session"), rows, settings={"lateness": LATENESS, "early": EARLY}[name])
+    for outcome in (of.run(cut_at_every_row(of.order, of.shape)), of.run(of.history(seed))):
+        n_rows = sum(row["n"] for row in final_rows_of(outcome))
+        n_late = sum(batch.n_late for batch in outcome.batches)
+        n_null_times = sum(batch.n_null_times for batch in outcome.batches)
+        assert n_rows + n_late + n_null_times == len(rows)
+        assert sum(len(batch.late) for batch in outcome.batches) == n_late
+        assert not any(batch.needless for batch in outcome.batches)
+
+
 QUERIES = {
     "having": of_window("tumble") + " HAVING COUNT(*) > 1",
     "window over windows": """
@@ -153,14 +175,6 @@ def test_the_rows_of_a_step_are_spread_over_tasks():
 
 def _given(of):
     return {name: [table.of(of.order)] for name, table in of.tables.items()}
-
-
-LATENESS = (("table.exec.emit.allow-lateness", "5 s"),)
-EARLY = (
-    *LATENESS,
-    ("table.exec.emit.early-fire.enabled", "true"),
-    ("table.exec.emit.early-fire.delay", "0 s"),
-)
 
 
 @pytest.mark.parametrize("window", ["tumble", "hop", "cumulate", "session"])
