@@ -7,6 +7,7 @@ otherwise the rows of two windows would overwrite each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -123,29 +124,64 @@ def _origins(node: Node) -> tuple[_Base, list[str | None]] | None:
         case Filter():
             return _origins(node.input)
         case Project():
-            items = [item.expr for item in node.items]
             below = node.input
         case SqlQuery() if len(node.relations) == 1 and isinstance(node.query, exp.Select):
-            items = node.query.expressions
             below = node.relations[0][1]
         case _:
             return None
     traced = _origins(below)
     if traced is None:
         return None
-    aggregate, origins_below = traced
+    base, origins_below = traced
     names = [column.name.lower() for column in below.schema]
-    origins: list[str | None] = []
+    columns = list(zip(names, origins_below, strict=True))
+    if isinstance(node, Project):
+        items = [item.expr for item in node.items]
+        return base, [origin for _, origin in _selected(items, columns) or ()]
+    selected = _columns_of(node.query, node.relations[0][0], columns)
+    return None if selected is None else (base, [origin for _, origin in selected])
+
+
+# Name of a column in lower case, and its origin
+_Columns: TypeAlias = Sequence[tuple[str, str | None]]
+
+
+def _columns_of(query: exp.Expr, relation: str, columns: _Columns) -> _Columns | None:
+    """Return the columns of a query with their origins. None if they are not known.
+
+    Args:
+        query: Query over a relation.
+        relation: Name of the relation.
+        columns: Its columns.
+    """
+    if not isinstance(query, exp.Select) or query.args.get("with_"):
+        return None
+    joins = [*(query.args.get("joins") or []), *(query.args.get("laterals") or [])]
+    source = query.args.get("from_")
+    tables = [*([] if source is None else [source.this]), *(join.this for join in joins)]
+    read: _Columns | None = None
+    for table in tables:
+        if isinstance(table, exp.Table) and table.name == relation:
+            read = columns
+        elif isinstance(table, exp.Subquery) and not joins:
+            read = _columns_of(table.this, relation, columns)
+    if read is None or (joins and any(item.is_star for item in query.expressions)):
+        return None
+    return _selected(query.expressions, read)
+
+
+def _selected(items: Sequence[exp.Expr], columns: _Columns) -> _Columns | None:
+    """Return the columns of a select list over some columns. None if they are not known."""
+    origins = dict(columns)
+    selected: list[tuple[str, str | None]] = []
     for item in items:
         inner = item.unalias().unnest()
         if item.is_star:
             left_out = star_leaves_out(item)
             if left_out is None:
                 return None
-            pairs = zip(names, origins_below, strict=True)
-            origins += [origin for name, origin in pairs if name not in left_out]
-        elif isinstance(inner, exp.Column) and inner.name.lower() in names:
-            origins.append(origins_below[names.index(inner.name.lower())])
-        else:
-            origins.append(None)
-    return aggregate, origins
+            selected += [pair for pair in columns if pair[0] not in left_out]
+            continue
+        origin = origins.get(inner.name.lower()) if isinstance(inner, exp.Column) else None
+        selected.append((item.alias_or_name.lower(), origin))
+    return selected

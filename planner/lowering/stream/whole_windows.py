@@ -154,12 +154,7 @@ class WholeWindowsLowering(OperatorLowering):
             )
         aggregate = updated_aggregate(node.inputs[0])
         if aggregate is None or isinstance(aggregate.window, SessionWindow):
-            raise StreamRefusal(
-                "with allowed lateness or early firing, only results of one TUMBLE, HOP or "
-                "CUMULATE aggregation can be ranked, with filters and projections",
-                NO_UPDATES,
-                node.place,
-            )
+            raise _not_ranked_again(node)
         for item in node.inputs[0].schema:
             check_flat(item.name, node.inputs[0].schema, "ranked rows that change", node.place)
 
@@ -212,6 +207,9 @@ class WholeWindowsLowering(OperatorLowering):
         if self._emits_updates:
             self._whole_by = ranked_keys(node)
         rows, source = self._rows(node.input, node.place)
+        if self._emits_updates and source is None:
+            # a query between the windows and the rank, such as a join with a bounded table
+            raise _not_ranked_again(node)
         by = (*node.window_columns, *node.partition_by)
         for name in by:
             check_flat(name, node.input.schema, "PARTITION BY", node.place)
@@ -368,6 +366,15 @@ class WholeWindowsLowering(OperatorLowering):
         kind = [column(ROW_KIND)] if self._emits_updates else []
         named = (alias(item.expr, item.name) for item in items)
         return select_from(rows, *kind, *named, alias(keep, KEEP), *map(column, control))
+
+
+def _not_ranked_again(node: Node) -> StreamRefusal:
+    return StreamRefusal(
+        "with allowed lateness or early firing, only results of one TUMBLE, HOP or "
+        "CUMULATE aggregation can be ranked, with filters and projections",
+        NO_UPDATES,
+        node.place,
+    )
 
 
 # Sides whose unmatched rows are not emitted: their conditions can move below the join
