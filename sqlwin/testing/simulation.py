@@ -56,7 +56,7 @@ def simulate_query(
         AssertionError: Two ways of running disagree. The message has the shrunk history.
         SqlwinError: The query is invalid, or only Spark can compute it.
     """
-    marks = {name.lower(): text for name, text in (watermarks or {}).items()}
+    marks = _watermarks(tables, watermarks or {})
     given = [_given(name, rows, marks.get(name.lower())) for name, rows in tables.items()]
     control = SessionControl(session)
     with TemporaryDirectory(prefix="sqlwin-test-") as directory:
@@ -89,6 +89,27 @@ def simulate_query(
     if mismatch is not None:
         raise AssertionError("\n".join(disagreement_text(stream, mismatch)))
     return rows
+
+
+def _watermarks(tables: Mapping[str, TableRows], watermarks: Mapping[str, str]) -> dict[str, str]:
+    """Return the watermarks by lower-case name of the table.
+
+    Raises:
+        AnalysisError: A watermark is empty, or its table has no rows.
+    """
+    names = {name.lower() for name in tables}
+    for name, text in watermarks.items():
+        if name.lower() not in names:
+            raise AnalysisError(
+                f"`watermarks` names `{name}`, which is not among the tables",
+                hint=f"tables: {', '.join(tables)}",
+            )
+        if not text.strip():
+            raise AnalysisError(
+                f"the watermark of table `{name}` is empty",
+                hint="for example ts - INTERVAL '5' SECOND",
+            )
+    return {name.lower(): text for name, text in watermarks.items()}
 
 
 def assert_rows(rows: Sequence[Row], expected: Sequence[Row]) -> None:

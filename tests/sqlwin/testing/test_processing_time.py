@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.errors import AnalysisError
 from runtime.streaming.task import KeyGroupTask
 from sqlwin.session import Session
 from sqlwin.testing.simulation import simulate_query
@@ -189,6 +190,19 @@ def test_simulate_names_what_depends_on_the_arrival(tmp_path: Path, query: str, 
 def test_processing_time_that_is_not_read_is_no_finding(tmp_path: Path) -> None:
     code, out, _ = run("--simulate", "10", script(tmp_path, windows("ts")))
     assert code == 0 and FINDING not in out
+
+
+@pytest.mark.parametrize(
+    ("watermarks", "message"),
+    [
+        ({"t": " "}, "the watermark of table `t` is empty"),
+        ({"u": "v"}, "`watermarks` names `u`, which is not among the tables"),
+    ],
+)
+def test_simulate_names_a_wrong_watermark(watermarks: dict[str, str], message: str) -> None:
+    session = Session(unstarted_spark(), settings={})
+    with pytest.raises(AnalysisError, match=message):
+        simulate_query(session, "SELECT v FROM t", {"t": [{"v": 1}]}, watermarks=watermarks)
 
 
 def test_simulate_from_python_takes_calls_of_proctime() -> None:
