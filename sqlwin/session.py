@@ -22,7 +22,13 @@ from runtime.spark.on_demand import (
     when_started,
     without_start,
 )
-from runtime.spark.session import begin_use, end_use, is_remote, is_stopped
+from runtime.spark.session import (
+    begin_use,
+    end_use,
+    is_remote,
+    is_stopped,
+    refuse_pipeline_definition,
+)
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import count_text
 from runtime.spec.table import Watermark
@@ -70,12 +76,14 @@ class Session:
         begun: Time at which `connect` was called, in seconds since 1970. None: now.
 
     Raises:
-        SqlwinError: A setting is unknown or its value is invalid.
+        SqlwinError: A setting is unknown or its value is invalid, or the caller is a definition of
+            a declarative pipeline.
     """
 
     def __init__(
         self, spark: SparkSession, *, settings: Mapping[str, str], begun: float | None = None
     ) -> None:
+        refuse_pipeline_definition()
         self._spark = spark
         self._is_closed = False
         self._page: Page | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from runtime.errors import AnalysisError
 from runtime.names import quote_name
+from runtime.spark.session import refuse_pipeline_definition
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.literals import literal_text
@@ -180,6 +181,7 @@ def _windowed(
     lengths: Mapping[str, Length | None],
     watermark: str | None,
 ) -> WindowedDataFrame:
+    refuse_pipeline_definition()
     if data.isStreaming and watermark is None:
         raise AnalysisError(
             f"{kind.lower()}() needs a watermark for a streaming DataFrame, because windows would "

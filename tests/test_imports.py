@@ -188,7 +188,7 @@ MAY_IMPORT = {
         "planner.binder planner.sql runtime.spec runtime.streaming.general sqlwin.windowed pyspark sqlglot"
     ),
     "sqlwin.ibis": "runtime sqlwin sqlwin.session ibis pyspark sqlglot",
-    "sqlwin.windowed": "runtime sqlwin.control sqlwin.session sqlwin.statements pyspark",
+    "sqlwin.windowed": "runtime runtime.spark sqlwin.control sqlwin.session sqlwin.statements pyspark",
     "sqlwin.session": (
         "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
         "runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "

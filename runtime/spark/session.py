@@ -332,6 +332,29 @@ def is_local_mode(spark: SparkSession) -> bool:
     return not is_remote(spark) and is_local_master(str(spark.sparkContext.master))
 
 
+def refuse_pipeline_definition() -> None:
+    """Check that the caller does not define datasets of a declarative pipeline.
+
+    Spark forbids definitions to analyze queries, create views or set settings, and sqlwin needs all
+    of them to plan a query.
+
+    Raises:
+        SetupError: It does.
+    """
+    definitions = sys.modules.get("pyspark.pipelines.graph_element_registry")
+    if definitions is None:
+        return
+    try:
+        definitions.get_active_graph_element_registry()
+    except spark_error():
+        return
+    raise SetupError(
+        "a definition of a declarative pipeline cannot use sqlwin, because Spark lets definitions "
+        "neither analyze queries nor create views",
+        hint="query the pipeline's tables in a program of its own, after spark-pipelines run",
+    )
+
+
 def is_remote(spark: SparkSession) -> bool:
     """Return whether `spark` is a Spark Connect session, which has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
