@@ -14,7 +14,7 @@ from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,6 +94,8 @@ class Connector:
         read_in_process: Reads columns of a table in this process as Arrow, without Spark; rows
             that do not satisfy the filters may be left out. None if it cannot.
         brings_columns: Whether the table itself defines its columns.
+        stored_columns: Returns the columns of a table that CREATE TABLE does not declare, and
+            fixes them. None if they are declared, or found when the table is read.
         open_storage: Opens storage in this process under an id, for a new table. Its lifetime is
             that of the returned object. None if rows are stored elsewhere.
         note: Returns a note about a table that a query reads, such as that it has no files yet, or
@@ -130,6 +132,7 @@ class Connector:
     check_input: Callable[[SparkSession, Sequence[TableSpec], FileLog], InputChecks] | None = None
     read_in_process: ReadInProcess | None = None
     brings_columns: bool = False
+    stored_columns: Callable[[TableSpec], tuple[TableColumn, ...]] | None = None
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None

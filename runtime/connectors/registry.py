@@ -26,6 +26,7 @@ from runtime.spec.table import (
     LOOKUP_CACHE,
     OPTIONS_OF_STREAMS,
     Column,
+    TableColumn,
     TableSpec,
 )
 
@@ -142,6 +143,16 @@ def connector_of(spec: TableSpec) -> Connector:
             hint=hint or f"available connectors: {', '.join(CONNECTORS)}",
         )
     return connector
+
+
+def stored_columns(spec: TableSpec) -> tuple[TableColumn, ...] | None:
+    """Return the columns that a table has in its store and CREATE TABLE fixes, or None.
+
+    Raises:
+        SqlwinError: The store is unavailable, or has no such table.
+    """
+    columns_of = connector_of(spec).stored_columns
+    return None if columns_of is None else columns_of(_without_stream_options(spec))
 
 
 def brings_columns(spec: TableSpec) -> bool:

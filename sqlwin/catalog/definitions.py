@@ -17,6 +17,7 @@ from runtime.connectors.registry import (
     check_writable,
     is_read_in_process,
     knows_types,
+    stored_columns,
     validate_table,
 )
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
@@ -74,6 +75,8 @@ class Definitions:
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
+        if rows is None and statement.like is None and has_no_physical_columns(spec.columns):
+            spec = self._add_stored_columns(spec)
         if not (is_of_files(spec) or is_read_in_process(spec)) or not knows_types(spec):
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
@@ -167,6 +170,27 @@ class Definitions:
             )
         self._check_names(spec)
         return spec, notes
+
+    def _add_stored_columns(self, spec: TableSpec) -> TableSpec:
+        """Add the columns that a table without physical columns has in its database.
+
+        Raises:
+            SqlwinError: The database is unavailable, has no such table, or a column occurs twice.
+        """
+        stored = stored_columns(spec)
+        if stored is None:
+            return spec
+        names = {column.name.lower() for column in stored}
+        twice = next((c.name for c in spec.columns if c.name.lower() in names), None)
+        if twice is not None:
+            raise AnalysisError(
+                f"column `{twice}` of `{spec.name}` already exists in the database",
+                subjects=(twice,),
+                hint="rename it, or declare all columns",
+            )
+        spec = replace(spec, columns=(*stored, *spec.columns))
+        self._check_names(spec)
+        return spec
 
     def _fault_in_names(self, spec: TableSpec) -> NameFault | None:
         """Return an error about columns named in the clauses of a table, or None."""

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 
 from runtime.connectors.connector import Connector
 from runtime.connectors.declarations import check_columns
-from runtime.connectors.postgres.database import check_url, table_name
-from runtime.connectors.postgres.read import PostgresSplits, read_in_process, task_rows
+from runtime.connectors.postgres.database import check_url, connect, table_name
+from runtime.connectors.postgres.read import (
+    PostgresSplits,
+    columns_in,
+    read_in_process,
+    readable_type,
+    task_rows,
+)
 from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import unlike_spark
@@ -21,7 +27,7 @@ from runtime.spec.expressions import Expression
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import ROW_KIND
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +40,13 @@ def validate(spec: TableSpec) -> None:
     Raises:
         CatalogError: An option or a column is wrong.
     """
+    _check_options(spec)
+    check_columns(spec)
+    if not spec.physical_columns:
+        raise bad_option(spec, "columns are required", "declare them in CREATE TABLE")
+
+
+def _check_options(spec: TableSpec) -> None:
     check_options(spec, POSTGRES)
     check_url(spec)
     values = option_values(spec)
@@ -43,9 +56,24 @@ def validate(spec: TableSpec) -> None:
         table_name(spec)
     if "scan.partition.num" in values and "scan.partition.column" not in values:
         raise bad_option(spec, "'scan.partition.num' requires 'scan.partition.column'")
-    check_columns(spec)
-    if not spec.physical_columns:
-        raise bad_option(spec, "columns are required", "declare them in CREATE TABLE")
+
+
+def stored_columns(spec: TableSpec) -> tuple[TableColumn, ...]:
+    """Return the columns of a table or query in the database, with the types that hold its values.
+
+    Raises:
+        SqlwinError: An option is wrong, the database is unavailable, or it has no such table.
+    """
+    _check_options(spec)
+    if option_values(spec).get("create-table", "").lower() == "true":
+        raise bad_option(
+            spec, "columns are required with 'create-table'", "declare them in CREATE TABLE"
+        )
+    with closing(connect(spec)) as connection:
+        return tuple(
+            TableColumn(column.name, readable_type(column.type).upper())
+            for column in columns_in(connection, spec)
+        )
 
 
 def scan(
@@ -133,5 +161,6 @@ POSTGRES_CONNECTOR = Connector(
     splits=lambda spark, spec: PostgresSplits(spec),
     read_in_process=read_in_process,
     idle_options=idle_options(POSTGRES),
+    stored_columns=stored_columns,
 )
 JDBC_CONNECTOR = replace(POSTGRES_CONNECTOR, name="jdbc")

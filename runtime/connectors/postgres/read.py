@@ -52,6 +52,22 @@ _READS: dict[str, tuple[str, ...]] = {
     "timestamp_ntz": ("timestamp without time zone", "date"),
     "timestamp": ("timestamp with time zone",),
 }
+# Spark's type that holds every value of a database type. Others are read as their text.
+_READABLE = {
+    "boolean": "boolean",
+    "smallint": "smallint",
+    "integer": "int",
+    "bigint": "bigint",
+    "oid": "bigint",
+    "real": "float",
+    "double precision": "double",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp without time zone": "timestamp_ntz",
+    "timestamp with time zone": "timestamp",
+}
+# Digits of Spark's widest decimal
+_MOST_DIGITS = 38
 # SQL of a bound, by the type of the key; bounds are whole numbers
 _BOUNDS = {
     "integer": "{}",
@@ -104,6 +120,26 @@ def columns_in(connection: Connection, spec: TableSpec) -> list[DatabaseColumn]:
             DatabaseColumn(name, type_, is_required=False, is_generated=False)
             for (name, *_), (type_,) in zip(types, named, strict=True)
         ]
+
+
+def readable_type(type_: str) -> str:
+    """Return Spark's type that holds every value of a column of the database.
+
+    A numeric without digits becomes DECIMAL(38, 18), whose range is smaller: reading a value
+    outside it fails.
+
+    Example:
+        >>> [readable_type(t) for t in ("integer", "numeric(10,2)", "numeric", "uuid")]
+        ['int', 'decimal(10,2)', 'decimal(38,18)', 'string']
+    """
+    base = base_type(type_)
+    if base != "numeric":
+        return _READABLE.get(base, "string")
+    if type_ == base:
+        return "decimal(38,18)"
+    precision, scale = map(int, type_[len("numeric(") : -1].split(","))
+    is_decimal = 0 <= scale <= precision <= _MOST_DIGITS
+    return f"decimal({precision},{scale})" if is_decimal else "string"
 
 
 def _source_of(spec: TableSpec, column: Column, actual: Sequence[DatabaseColumn]) -> str:

@@ -262,3 +262,62 @@ def test_explain_shows_the_key_by_which_an_insert_replaces_rows(session: Session
     assert "== Sink ==\nrows replace those with the same PRIMARY KEY (k) in t\n" in keyed.text
     (replaced,) = session.execute("EXPLAIN INSERT OVERWRITE t VALUES (1, 2)")
     assert "== Sink ==" not in replaced.text
+
+
+EVERY_TYPE = """CREATE TABLE every (b boolean, s smallint, i int, l bigint, r real, d double precision,
+    "Name" varchar(9), x bytea, day date, at timestamp(3), seen timestamptz, n numeric(10,2), big numeric(50,2),
+    free numeric, u uuid, j jsonb, a int[])"""
+
+
+def test_columns_that_are_not_declared_come_from_the_database(
+    session: Session, database: str
+) -> None:
+    run(
+        database,
+        EVERY_TYPE,
+        "INSERT INTO every VALUES (true, 1, 2, 3, 0.5, 0.25, 'a', '\\x01', '1969-12-31', "
+        "'1969-12-31 23:59:59.999', '2024-01-01 00:00:00Z', -1.25, 7, 1.5, "
+        "'00000000-0000-0000-0000-000000000001', '{}', '{1}')",
+    )
+    session.execute(declare(database, "", "every").replace("t ()", "t"))
+    (described,) = session.execute("DESCRIBE t")
+    types = {row["name"]: row["type"] for row in described.to_arrow().to_pylist()}
+    assert types == {
+        "b": "BOOLEAN", "s": "SMALLINT", "i": "INT", "l": "BIGINT", "r": "FLOAT", "d": "DOUBLE",
+        "Name": "STRING", "x": "BINARY", "day": "DATE", "at": "TIMESTAMP_NTZ",
+        "seen": "TIMESTAMP", "n": "DECIMAL(10,2)", "big": "STRING",
+        "free": "DECIMAL(38,18)", "u": "STRING", "j": "STRING", "a": "STRING",
+    }  # fmt: skip
+    ((*_, n, big, free, u, j, a),) = result(session, "SELECT * FROM t")
+    assert (str(n), big, float(free), u[-2:], j, a) == ("-1.25", "7.00", 1.5, "01", "{}", "{1}")
+
+
+def test_columns_from_the_database_have_a_watermark_and_a_key(
+    session: Session, numbers: str
+) -> None:
+    items = "WATERMARK FOR at AS at, PRIMARY KEY (id) NOT ENFORCED, twice AS id * 2"
+    session.execute(declare(numbers, items))
+    assert result(session, "SELECT id, twice FROM t WHERE id = 7") == [(7, 14)]
+    windows = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '100' DAY))"
+    counted = f"SELECT COUNT(*) AS n FROM {windows} GROUP BY window_start, window_end"
+    assert sum(n for (n,) in result(session, counted)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "message"),
+    [
+        ("", {"table": "absent"}, 'table `t`: the database has no table "absent"'),
+        ("id AS 1", {}, "column `id` of `t` already exists in the database"),
+        ("PRIMARY KEY (nr) NOT ENFORCED", {}, "nr"),
+        ("", {"query": "SELECT nothing FROM numbers"}, 'column "nothing" does not exist'),
+        ("", {"create-table": "true"}, "columns are required with 'create-table'"),
+    ],
+)
+def test_a_table_without_columns_that_cannot_be_found_is_one_line(
+    session: Session, numbers: str, items: str, options: dict[str, str], message: str
+) -> None:
+    sql = declare(numbers, items, **options)
+    with pytest.raises(SqlwinError) as caught:
+        session.execute(sql.replace("t ()", "t"))
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
