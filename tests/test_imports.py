@@ -212,7 +212,7 @@ MAY_IMPORT = {
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (
         "runtime runtime.spark sqlwin.control sqlwin.dbapi sqlwin.result sqlwin.session "
-        "sqlwin.statements pg_mimic"
+        "sqlwin.statements pg_mimic sqlglot"
     ),
     "sqlwin.lsp": (
         "runtime runtime.spark sqlwin sqlwin.config sqlwin.control sqlwin.help "

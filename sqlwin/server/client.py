@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import pg_mimic
 from pg_mimic import PgError, ResultColumn
+from pg_mimic.middleware import DEFAULT_MIDDLEWARE
 from pg_mimic.session import CallbackStatement
 
 from runtime.errors import SqlwinError
@@ -21,6 +22,7 @@ from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
+from sqlwin.server.databases import list_databases
 from sqlwin.server.translation import (
     READ_ONLY,
     SQLSTATES,
@@ -121,6 +123,8 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
 
     pg-mimic answers transactions, PostgreSQL's settings and catalogs.
     """
+
+    middleware = (list_databases, *DEFAULT_MIDDLEWARE)
 
     def __init__(self, served: ServedSession) -> None:
         self.served = served

@@ -441,6 +441,24 @@ def test_psql_queries_and_describes(port: int) -> None:
     assert lines[-3:] == ["late", "1", "2"]
 
 
+def test_psql_lists_the_database(port: int) -> None:
+    done = psql(port, "\\l")
+    assert (done.stderr, done.stdout.split("|")[:3]) == ("", ["any", "anyone", "UTF8"])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT datname FROM pg_database",
+        # Metabase, DBeaver and pgjdbc's getCatalogs
+        "SELECT datname AS TABLE_CAT FROM pg_catalog.pg_database WHERE datallowconn = true ORDER BY datname",
+        "SELECT db.datname FROM pg_catalog.pg_database db WHERE NOT db.datistemplate AND db.datallowconn",
+    ],
+)
+def test_the_catalogs_list_the_database(client: Any, query: str) -> None:
+    assert client.execute(query).fetchall() == [("any",)]
+
+
 def test_psql_shows_the_place_of_an_error(port: int) -> None:
     done = psql(port, "SELECT origin,\n nope FROM flights")
     assert done.returncode == 1
