@@ -23,6 +23,7 @@ from planner.binder.as_of import join_as_of
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
+from planner.binder.joins.as_of_join import rewrite_as_of_joins
 from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
 from planner.binder.joins.temporal_join import bind_temporal_joins
@@ -356,7 +357,17 @@ class _Binder(Relations):
         return unfold_qualify(query, input_names) or query
 
     def _join_laterals(self, query: exp.Select, scope: Scope) -> None:
-        """Rewrite LATERAL subqueries as joins: as-of joins, and filters over streams."""
+        """Rewrite as-of joins, and LATERAL subqueries that filter streams."""
+        if query.find(exp.Lateral) is None and not query.args.get("joins"):
+            return
+        reads_streams = self._reads_streams(query)
+        if rewrite_as_of_joins(
+            query,
+            self._schema_of(scope),
+            "" if self._views else self.sql,
+            reads_streams=reads_streams,
+        ):
+            self.rewritten = True
         if query.find(exp.Lateral) is None:
             return
 
@@ -366,7 +377,7 @@ class _Binder(Relations):
             except AnalysisError:
                 return None  # Spark reports the error
 
-        if not self._reads_streams(query) and join_as_of(query, self._schema_of(scope)):
+        if not reads_streams and join_as_of(query, self._schema_of(scope)):
             self.rewritten = True
         elif join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
             self.rewritten = True

@@ -1,4 +1,4 @@
-"""Removal of parentheses around tables and joins in FROM.
+"""Relations in FROM: MATCH_CONDITION of joins, and removal of parentheses around tables and joins.
 
 `(a)` becomes `a`, `FROM (a JOIN b ON p) JOIN c` becomes `FROM a JOIN b ON p JOIN c`, and a join
 with an alias, `(a JOIN b ON p) AS w`, becomes a subquery. Later phases therefore only find tables,
@@ -8,9 +8,11 @@ window functions and queries in FROM.
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import Position, SqlSyntaxError
+from sqlwin.parser.base import TokenParser
 
 
 def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
@@ -96,3 +98,26 @@ def _flatten_right(join: exp.Expr, sql: str) -> list[exp.Expr]:
 def _is_inner(join: exp.Expr) -> bool:
     is_plain = not any(join.args.get(key) for key in ("side", "method", "using"))
     return is_plain and (join.args.get("kind") or "INNER") in ("INNER", "CROSS")
+
+
+def parse_match_condition(parser: TokenParser, join: exp.Join) -> None:
+    """Read MATCH_CONDITION of an ASOF JOIN, and the ON or USING that follows.
+
+    Raises:
+        SqlSyntaxError: The join is of another kind, or the condition is missing. Has a position.
+    """
+    first = parser._curr
+    example = "for example a ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k"
+    if join.method != "ASOF":
+        parser.fail("MATCH_CONDITION needs an ASOF JOIN", first, hint=example)
+    parser._advance()
+    condition: exp.Expr | None = None
+    if parser._next.token_type != TokenType.R_PAREN:
+        condition = parser._parse_wrapped(parser._parse_disjunction)
+    if condition is None:
+        parser.fail("MATCH_CONDITION needs a comparison", first, hint=example)
+    join.set("match_condition", parser.span(condition, first))
+    if parser._match(TokenType.ON):
+        join.set("on", parser._parse_disjunction())
+    elif parser._match(TokenType.USING):
+        join.set("using", parser._parse_using_identifiers())

@@ -55,6 +55,9 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
     )
 
 
+_SIDES = ("LEFT", "RIGHT", "FULL", "INNER", "OUTER")
+
+
 def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
     """Reject syntax of other systems that sqlwin spells differently.
 
@@ -92,14 +95,16 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
                 "which passes all rows of a window to your function",
             )
         is_alias = _is_quoted(token) or words[i - 1 : i] == ["AS"]
-        if words[i] == "ASOF" and not is_alias and _is_join(words[i + 1 :]):
+        before = words[i - 1] if i else ""
+        if words[i : i + 2] == ["ASOF", "JOIN"] and before in _SIDES and not is_alias:
             _refuse(
                 parser,
-                "ASOF JOIN is not supported",
-                token,
-                tokens[words.index("JOIN", i)],
-                "use LEFT JOIN u ON t.k = u.k AND u.ts <= t.ts, GROUP BY the columns of t, and "
-                "MAX_BY(u.v, u.ts)",
+                f"{before} ASOF JOIN is not supported",
+                tokens[i - 1],
+                tokens[i + 1],
+                f"use ASOF {before} JOIN"
+                if before in ("LEFT", "INNER")
+                else "use ASOF LEFT JOIN, with the rows to keep on the left side",
             )
         following = words[i + 1 : i + 3]
         if token.token_type == TokenType.SELECT and following[:1] == ["STREAM"]:
@@ -122,13 +127,6 @@ def refuse_other_dialects(parser: TokenParser, tokens: list[Token]) -> None:
                 "use FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE) "
                 "and aggregate by window_start, window_end",
             )
-
-
-def _is_join(words: list[str]) -> bool:
-    """Return whether JOIN follows, with or without a join type."""
-    kinds = ("INNER", "LEFT", "RIGHT", "FULL", "OUTER")
-    behind = next((i for i, word in enumerate(words) if word not in kinds), len(words))
-    return words[behind : behind + 1] == ["JOIN"]
 
 
 def _is_quoted(token: Token) -> bool:

@@ -30,7 +30,7 @@ from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
 from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
 from sqlwin.parser.fill import add_fill, is_fill, parse_fill
-from sqlwin.parser.from_items import unwrap_from_items
+from sqlwin.parser.from_items import parse_match_condition, unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
@@ -298,9 +298,15 @@ class SqlWinParser(TokenParser):
         return table
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:
-        if is_emit(self) or is_fill(self):
+        if is_emit(self) or is_fill(self) or self.is_at_words("MATCH_CONDITION", "("):
             return None
         return super()._parse_table_alias(alias_tokens)
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> exp.Join | None:
+        join: exp.Join | None = super()._parse_join(*args, **kwargs)
+        if join is not None and self.is_at_words("MATCH_CONDITION", "("):
+            parse_match_condition(self, join)
+        return join
 
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
         group: exp.Group | None = super()._parse_group(skip_group_by_token)

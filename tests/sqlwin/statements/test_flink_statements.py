@@ -16,9 +16,8 @@ PATTERN = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES A.v AS v PATTER
 REFUSED = {
     PATTERN.format("A B+"): ("MATCH_RECOGNIZE is not supported", "LAG and LEAD"),
     PATTERN.format("A B* C{2,}?"): ("MATCH_RECOGNIZE is not supported", "LAG and LEAD"),
-    "SELECT * FROM t ASOF JOIN u ON t.k = u.k AND t.ts >= u.ts": ("ASOF JOIN", "MAX_BY(u.v, u.ts)"),
-    "SELECT * FROM t ASOF LEFT JOIN u USING (k, ts)": ("ASOF JOIN", "MAX_BY(u.v, u.ts)"),
-    "SELECT * FROM t LEFT ASOF JOIN u ON t.k = u.k": ("ASOF JOIN", "MAX_BY(u.v, u.ts)"),
+    "SELECT * FROM t LEFT ASOF JOIN u ON t.k = u.k": ("LEFT ASOF JOIN", "ASOF LEFT JOIN"),
+    "SELECT * FROM t FULL ASOF JOIN u ON t.k = u.k": ("FULL ASOF JOIN", "ASOF LEFT JOIN"),
     "CREATE CATALOG c WITH ('type' = 'hive')": (
         "sqlwin uses Spark's catalogs",
         "spark.sql.catalog.NAME",
