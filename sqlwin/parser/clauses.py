@@ -286,6 +286,16 @@ class _Walk:
     def _is_star_except(self, i: int) -> bool:
         return i > 0 and self._type(i) == T.EXCEPT and self._type(i - 1) == T.STAR
 
+    def _is_after_fill(self, i: int) -> bool:
+        """Return whether `FILL (...)` ends before the token at `i`."""
+        depth = 0
+        for at in range(i - 1, 0, -1):
+            depth += (self._type(at) == T.R_PAREN) - (self._type(at) == T.L_PAREN)
+            if depth <= 0:
+                is_wrapped = self._type(at) == T.L_PAREN
+                return is_wrapped and self.tokens[at - 1].text.upper() == "FILL"
+        return False
+
     def _words(self, i: int) -> str:
         """Return the token at `i` for a message: words in upper case, operators in quotes."""
         token = self.tokens[i]
@@ -305,6 +315,9 @@ class _Walk:
         clause = _CLAUSES.get(kind)
         if self._is_star_except(i):
             clause = _Clause("columns in parentheses", "SELECT * EXCEPT (k) FROM t")
+        if kind == T.FROM and self._is_after_fill(i):
+            hint = "for example FILL (n = 0) FROM TIMESTAMP '2026-01-31'"
+            self._refuse(i, i, "FROM of FILL needs a time", hint)
         if clause is None:
             what = "this comma" if kind == T.COMMA else self._words(i)
             self._refuse(i, i, f"nothing after {what}")

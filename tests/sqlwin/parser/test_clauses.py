@@ -23,6 +23,8 @@ REFUSED = [
     ("SELECT k FROM", "FROM needs a table", "FROM"),
     ("SELECT k FROM WHERE k > 0", "FROM needs a table", "FROM"),
     ("SELECT k FROM ()", "FROM needs a table", "FROM ()"),
+    ("SELECT k FROM t GROUP BY k FILL (n = f(0)) FROM", "FROM of FILL needs a time", "FROM"),
+    ("SELECT f(0) FROM", "FROM needs a table", "FROM"),
     ("SELECT * FROM t WHERE", "WHERE needs a condition", "WHERE"),
     ("SELECT * FROM t WHERE ORDER BY k", "WHERE needs a condition", "WHERE"),
     ("SELECT * FROM t WHERE ()", "WHERE needs a condition", "WHERE ()"),
