@@ -84,7 +84,7 @@ def bind_gap_fill(
     if streams_of(source, relations.catalog):
         raise StreamRefusal(
             "GAP_FILL is not supported on streams",
-            f"fill the windows when they are read; {BATCH}",
+            f"aggregate the rows in windows with GROUP BY ... FILL (...); {BATCH}",
             span_of(function.this),
         ).place_in(sql)
     time = time_column(function, source.schema, sql, takes_date=True)

@@ -292,6 +292,13 @@ class _StreamLowering(WholeWindowsLowering):
         refuse_one_phase(exchange.input)
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
+        if self._emits_updates and node.filling is not None:
+            raise StreamRefusal(
+                "FILL on a stream does not support allowed lateness or early firing: a window "
+                "that is emitted again would change the values of the windows added after it",
+                f"{NO_UPDATES}, or remove FILL",
+                local.place,
+            )
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1

@@ -1,0 +1,2 @@
+CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+SELECT * FROM TABLE(GAP_FILL(TABLE clicks PARTITION BY page, DESCRIPTOR(ts), INTERVAL '5' MINUTES));
