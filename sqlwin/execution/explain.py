@@ -281,7 +281,7 @@ class Explanations:
             return [
                 replace(document, text=f"{document.text}\n{section}") if section else document
                 for document, section in zip(
-                    documents, self._stream_sections(names, plans), strict=True
+                    documents, self._with_sinks(inserts, plans, names), strict=True
                 )
             ]
         if any(self._plans.is_stream(plan) for plan in plans):
@@ -310,6 +310,21 @@ class Explanations:
         return [
             with_place(document, place) for document, place in zip(documents, places, strict=True)
         ]
+
+    def _with_sinks(
+        self, inserts: Sequence[Insert], plans: Sequence[Plan], names: Sequence[str]
+    ) -> list[str]:
+        """Return the section about each INSERT's stream with its sink, as `_stream_sections`."""
+        from sqlwin.execution.streams.options import planned_options
+        from sqlwin.execution.streams.sinks import explain_sink, into_table
+
+        options = planned_options(self._plans.spark, self._plans.config)
+        sections = self._stream_sections(names, plans)
+        for number, (insert, plan) in enumerate(zip(inserts, plans, strict=True)):
+            if self._plans.is_stream(plan):
+                sink = into_table(insert, target_of(self._plans.catalog, insert))
+                sections[number] += explain_sink(sink, emits_updates=options.emits_updates)
+        return sections
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
         """Return the section about each INSERT's stream, empty for bounded tables.
