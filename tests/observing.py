@@ -130,8 +130,8 @@ def is_running_task(process: int) -> bool:
     Spark names the threads of running tasks `Executor task launch worker ...`; Linux keeps the
     first 15 characters.
     """
-    for each in descendants(process):
-        for name in Path(f"/proc/{each}/task").glob("*/comm"):
+    for pid in descendants(process):
+        for name in Path(f"/proc/{pid}/task").glob("*/comm"):
             # threads and processes end meanwhile
             with suppress(OSError):
                 if name.read_text() == "Executor task l\n":

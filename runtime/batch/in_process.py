@@ -77,7 +77,7 @@ _BOUND_TYPE = pa.timestamp("us")
 
 
 @dataclass(frozen=True)
-class RowsHere:
+class ComputedRows:
     """Rows of a query that this process computes on demand.
 
     Attributes:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.batch.execute import ExecutionOptions
-    from runtime.batch.in_process import RowsHere
+    from runtime.batch.in_process import ComputedRows
     from runtime.batch.in_process_meter import RelationMeter
     from runtime.batch.in_process_partials import LocalPartials
     from runtime.spec.steps import Step
@@ -427,7 +427,7 @@ class Plans:
         """Return whether Spark has to write rows of this process to a table."""
         return why_spark_writes(self._spark, table) is not None
 
-    def computed(self, place: InProcessStep, shared: LocalPartials | None = None) -> RowsHere:
+    def computed(self, place: InProcessStep, shared: LocalPartials | None = None) -> ComputedRows:
         """Compute rows in this process, counted for the current statement.
 
         Args:
@@ -435,10 +435,10 @@ class Plans:
             shared: Partials that other steps of the statement read, too.
         """
         # imported late because many statements compute nothing
-        from runtime.batch.in_process import RowsHere
+        from runtime.batch.in_process import ComputedRows
 
         stores = {source.path: self._store(source) for source in place.scans}
-        computed = RowsHere(place, lambda source: stores[source.path], shared=shared)
+        computed = ComputedRows(place, lambda source: stores[source.path], shared=shared)
         if self.run is not None:
             self.run.scan_counts = computed.counts
         self.last_scan_counts = computed.counts

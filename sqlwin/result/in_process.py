@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runtime.batch.in_process import RowsHere
+from runtime.batch.in_process import ComputedRows
 from runtime.frames.arrow_tables import arrow_zone, cast_to_schema, schema_in_zone
 from runtime.spec.table import Column
 from sqlwin.result.rows import RunRecord, compute
@@ -29,7 +29,7 @@ class InProcessRows:
         run: Execution record of the statement, if there is one.
     """
 
-    computed: RowsHere
+    computed: ComputedRows
     time_zone: str
     make_dataframe: Callable[[], DataFrame]
     run: RunRecord | None = None

@@ -133,8 +133,8 @@ def measure(database: Server, directory: Path, n_rows: int, runs: int) -> Table:
     result = Table("into PostgreSQL", "seconds", "rows per second")
     for name, step, prepare in cases:
         taken = seconds(step, prepare, runs)
-        found = rows(url, "SELECT COUNT(*), SUM(n) FROM t")
-        assert found == [(n_rows, n_rows * (n_rows - 1) // 2)], (name, found)
+        stored = rows(url, "SELECT COUNT(*), SUM(n) FROM t")
+        assert stored == [(n_rows, n_rows * (n_rows - 1) // 2)], (name, stored)
         result.add_row(name, f"{taken:.2f}", f"{n_rows / taken:,.0f}")
     return result
 

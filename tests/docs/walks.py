@@ -179,16 +179,16 @@ def run_stream(session: Any) -> int:
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["--json"]:
-        found = trace(arguments[1])
-        print(json.dumps({side: found.functions(side) for side in ("driver", "tasks")}))
+        traced = trace(arguments[1])
+        print(json.dumps({side: traced.functions(side) for side in ("driver", "tasks")}))
         return
     for walk in arguments or WALKS:
-        found = trace(walk)
+        traced = trace(walk)
         named = named_functions(walk)
-        print(f"{walk}: {found.n_rows} rows; {len(named)} functions named")
+        print(f"{walk}: {traced.n_rows} rows; {len(named)} functions named")
         for side in ("driver", "tasks"):
-            functions = found.functions(side)
-            passed, made = (found.classes(side, kind) for kind in ("passed", "made"))
+            functions = traced.functions(side)
+            passed, made = (traced.classes(side, kind) for kind in ("passed", "made"))
             print(
                 f"  {side}: {sum(function in functions for function in named)} named functions "
                 f"that pass {len(passed)} data classes; in all {len(functions)} functions in "
@@ -199,11 +199,11 @@ def main() -> None:
             expected = [function for function in named if function in functions]
             if order != expected:
                 print(f"    called in another order: {order}")
-        everything = {*found.functions("driver"), *found.functions("tasks")}
+        everything = {*traced.functions("driver"), *traced.functions("tasks")}
         print(f"  not called: {[function for function in named if function not in everything]}")
-        for path, name in found.functions("driver") if os.environ.get("ALL") else ():
+        for path, name in traced.functions("driver") if os.environ.get("ALL") else ():
             print("  driver", path, name)
-        for path, name in found.functions("tasks") if os.environ.get("ALL") else ():
+        for path, name in traced.functions("tasks") if os.environ.get("ALL") else ():
             print("  tasks", path, name)
 
 

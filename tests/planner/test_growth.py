@@ -44,22 +44,22 @@ class Catalog(Tables):
         self.n_analyzed += 1
         return self._schema(query, {name.lower(): schema for name, schema in relations.items()})
 
-    def _schema(self, query: exp.Expr, known: Mapping[str, Schema]) -> Schema:
+    def _schema(self, query: exp.Expr, schemas: Mapping[str, Schema]) -> Schema:
         query = query.unnest()
         while isinstance(query, exp.Union):
             query = query.this.unnest()
         assert isinstance(query, exp.Select)
         for cte in query.ctes:
-            known = {**known, cte.alias.lower(): self._schema(cte.this, known)}
+            schemas = {**schemas, cte.alias.lower(): self._schema(cte.this, schemas)}
         result: list[Column] = []
         for item in query.expressions:
             if item.is_star:
                 source = query.args["from_"].this
                 is_table = isinstance(source, exp.Table)
                 result += (
-                    known.get(source.name.lower(), self.columns)
+                    schemas.get(source.name.lower(), self.columns)
                     if is_table
-                    else self._schema(source, known)
+                    else self._schema(source, schemas)
                 )
             else:
                 name = item.alias_or_name

@@ -105,9 +105,9 @@ def test_the_entry_point_names_the_backend() -> None:
 @pytest.fixture(scope="module")
 def own_spark(spark: SparkSession) -> SparkSession:
     """Provide a Spark session whose settings Ibis may change."""
-    own = spark.newSession()
-    own.conf.set("spark.sql.shuffle.partitions", "3")
-    return own
+    new_session = spark.newSession()
+    new_session.conf.set("spark.sql.shuffle.partitions", "3")
+    return new_session
 
 
 @pytest.fixture(scope="module")
@@ -182,10 +182,10 @@ def test_ibis_own_tests_of_windows_on_streams_pass(
     stream.withWatermark("timestamp_col", "10 seconds").createOrReplaceTempView(
         "functional_alltypes"
     )
-    own = own_spark.streams
+    streams = own_spark.streams
 
     def wait_for_rows(_seconds: float) -> None:
-        (query,) = wait_until(lambda: own.active)
+        (query,) = wait_until(lambda: streams.active)
         query.processAllAvailable()
 
     monkeypatch.setattr(test_window, "sleep", wait_for_rows)
@@ -193,6 +193,6 @@ def test_ibis_own_tests_of_windows_on_streams_pass(
     try:
         getattr(test_window, name)(backend, tmp_path)
     finally:
-        for query in own.active:
+        for query in streams.active:
             query.stop()
         backend.disconnect()

@@ -167,10 +167,10 @@ def test_a_checkpoint_keeps_none_and_goes_on_with_another(
         assert SECRET not in output_of(db, "SHOW STREAMS")
         stream.stop()
         assert not stream.failure(), number
-    (kept,) = (tmp_path / "ck").iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o700
-    assert (kept / "sqlwin.json").stat().st_mode & 0o777 == 0o600
-    files = files_below(kept)
+    (checkpoint,) = (tmp_path / "ck").iterdir()
+    assert checkpoint.stat().st_mode & 0o777 == 0o700
+    assert (checkpoint / "sqlwin.json").stat().st_mode & 0o777 == 0o600
+    files = files_below(checkpoint)
     assert len(files) > 3
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
@@ -218,14 +218,16 @@ def test_the_command_line_of_the_jvm_and_all_that_a_run_says(tmp_path: Path) -> 
 
 def command_lines_of_children(parent: int) -> set[str]:
     """Return the command lines of a process's children, except the one that the user started."""
-    own = (Path("/proc") / str(parent) / "cmdline").read_bytes()
+    parents_line = (Path("/proc") / str(parent) / "cmdline").read_bytes()
     lines: set[str] = set()
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             status = (directory / "stat").read_text().rpartition(")")[2].split()
             if int(status[1]) == parent:
                 text = (directory / "cmdline").read_bytes()
-                if text != own:  # between fork and exec, a child has its parent's command line
+                if (
+                    text != parents_line
+                ):  # between fork and exec, a child has its parent's command line
                     lines.add(text.replace(b"\0", b" ").decode(errors="replace"))
         except (OSError, IndexError):
             continue  # it has ended

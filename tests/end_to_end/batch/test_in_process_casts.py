@@ -75,9 +75,9 @@ def test_values_are_the_ones_of_spark(fresh_session: sqlwin.Session, tmp_path: P
     for number, (type_, texts) in enumerate(TEXTS.items()):
         with_texts(fresh_session, tmp_path / f"{number}.parquet", texts)
         fresh_session.execute("SET 'sqlwin.in-process.max-bytes' = '1 gb'")
-        here = cast_texts(fresh_session, type_, in_process=True)
+        in_process_values = cast_texts(fresh_session, type_, in_process=True)
         fresh_session.execute("SET 'sqlwin.in-process.max-bytes' = '0'")
-        assert cast_texts(fresh_session, type_, in_process=False) == here, type_
+        assert cast_texts(fresh_session, type_, in_process=False) == in_process_values, type_
         if type_ in WRONG:
             with_texts(fresh_session, tmp_path / "wrong.parquet", [WRONG[type_]])
             with pytest.raises(sqlwin.SqlwinError):

@@ -196,13 +196,16 @@ def test_rows_are_the_ones_of_spark(session: sqlwin.Session, name: str, zone: st
     session.execute(f"SET 'table.local-time-zone' = '{zone}'")
     sql = QUERIES[name]
     assert "== Execution ==\nin process: " in session.explain(sql)
-    here = rows_of(session, sql, in_process=True)
+    in_process_rows = rows_of(session, sql, in_process=True)
     session.execute(f"SET '{SETTING}' = '0'")
-    there = rows_of(session, sql, in_process=False)
-    assert here.schema.names == there.schema.names and here.schema.types == there.schema.types
-    assert comparable(here) == comparable(there)
+    spark_rows = rows_of(session, sql, in_process=False)
+    assert (
+        in_process_rows.schema.names == spark_rows.schema.names
+        and in_process_rows.schema.types == spark_rows.schema.types
+    )
+    assert comparable(in_process_rows) == comparable(spark_rows)
     if "ORDER BY" in sql.rpartition(")")[2]:
-        assert repr(here.to_pylist()) == repr(there.to_pylist())
+        assert repr(in_process_rows.to_pylist()) == repr(spark_rows.to_pylist())
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - ANALYSED_BY_SPARK))

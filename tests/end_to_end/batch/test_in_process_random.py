@@ -240,19 +240,19 @@ def outcome(session: sqlwin.Session, sql: str) -> tuple[bool, pa.Table | None]:
     ids=str,
 )
 def test_random_queries_have_the_rows_of_spark(session: sqlwin.Session, seeds: range) -> None:
-    n_here = 0
+    n_in_process = 0
     for seed in seeds:
         sql = Draw(seed).query()
         session.execute(f"SET '{SETTING}' = '1 gb'")
-        is_here, here = outcome(session, sql)
-        n_here += is_here
-        if not is_here:
+        is_in_process, in_process_rows = outcome(session, sql)
+        n_in_process += is_in_process
+        if not is_in_process:
             continue
         session.execute(f"SET '{SETTING}' = '0'")
-        _, there = outcome(session, sql)
-        assert (here is None) == (there is None), f"seed {seed}: {sql}"
-        if here is not None and there is not None:
-            assert here.schema.types == there.schema.types, f"seed {seed}: {sql}"
-            assert comparable(here) == comparable(there), f"seed {seed}: {sql}"
+        _, spark_rows = outcome(session, sql)
+        assert (in_process_rows is None) == (spark_rows is None), f"seed {seed}: {sql}"
+        if in_process_rows is not None and spark_rows is not None:
+            assert in_process_rows.schema.types == spark_rows.schema.types, f"seed {seed}: {sql}"
+            assert comparable(in_process_rows) == comparable(spark_rows), f"seed {seed}: {sql}"
     # the others check nothing
-    assert n_here > len(seeds) // 2
+    assert n_in_process > len(seeds) // 2

@@ -148,9 +148,11 @@ def compare(fresh_session: Session) -> Iterator[Compare]:
             return f"{error.message}\n{error.hint}"
 
     def both(sql: str) -> list[dict[str, object]] | str:
-        here, there = (outcome(sql, in_process=in_process) for in_process in (True, False))
-        assert sorted(map(repr, here)) == sorted(map(repr, there)), sql
-        return here
+        in_process_rows, spark_rows = (
+            outcome(sql, in_process=in_process) for in_process in (True, False)
+        )
+        assert sorted(map(repr, in_process_rows)) == sorted(map(repr, spark_rows)), sql
+        return in_process_rows
 
     yield both
 
@@ -281,12 +283,12 @@ def test_nasty_json_has_the_rows_of_spark(
     lines = [f'{{"a": {value}}}' for value in JSON_VALUES] + JSON_LINES
     lines += [f'{{"i":"", "a":{value} , "z":[{{}}]}}' for value in JSON_VALUES]
     lines = list(dict.fromkeys([*lines, *changed_texts(lines, 700, 3)]))
-    here = without_spark()
+    session = without_spark()
     for type_, _, options in JSON_TYPES:
         path = tmp_path / "a.json"
         path.write_text('{"a":null}\n')
-        create(here, path, f"a {type_}", options, "json")
-        is_read = [outcome_of_line(here, path, line) for line in lines]
+        create(session, path, f"a {type_}", options, "json")
+        is_read = [outcome_of_line(session, path, line) for line in lines]
         fit = [line for line, fits in zip(lines, is_read, strict=True) if fits]
         # the spelling of fields is taken from the first lines
         text = "\n \n".join([*['{"a":null}'] * 100, *fit])

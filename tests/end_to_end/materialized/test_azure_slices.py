@@ -73,7 +73,9 @@ def test_slices_in_a_container_follow_files_in_it(
                     failed.append(error)
 
             with azure.waiting("PUT", "_delta_log/", 1):
-                threads = [threading.Thread(target=run, args=(each,)) for each in (session, other)]
+                threads = [
+                    threading.Thread(target=run, args=(session_,)) for session_ in (session, other)
+                ]
                 for thread in threads:
                     thread.start()
                 for thread in threads:

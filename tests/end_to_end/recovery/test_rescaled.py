@@ -204,8 +204,8 @@ def test_inserts_that_share_a_stream_and_late_rows_go_on(
         (expected_rows,) = streaming.execute(
             f"SELECT * FROM ({query.format(t='b')}) WHERE window_start >= TIMESTAMP '1970-01-01 00:30:00'"
         )
-        found = pq.read_table(tmp_path / name).to_pylist()
-        in_time = [row for row in found if row["window_start"] >= HALF_PAST]
+        stored_rows = pq.read_table(tmp_path / name).to_pylist()
+        in_time = [row for row in stored_rows if row["window_start"] >= HALF_PAST]
         assert sorted(map(repr, in_time)) == sorted(
             repr(row.asDict()) for row in expected_rows.rows
         )

@@ -179,7 +179,7 @@ def test_a_listing_that_was_stopped_is_not_kept(store: ObjectStore, tmp_path: Pa
     actual = listing(store, "kept", tmp_path, **{"source.monitor-interval": "10 ms"})
     actual.start(lambda _: None)
     actual.stop()
-    known = weakref.ref(actual)
+    reference = weakref.ref(actual)
     del actual
     gc.collect()
-    assert known() is None
+    assert reference() is None

@@ -17,7 +17,7 @@ def sets_of(clause: str) -> list[str]:
     assert has_groupings(group)
     groupings = groupings_of(group, lambda key: key)
     names = [to_sql(key) for key in groupings.keys]
-    return ["".join(names[i] for i in sorted(kept)) for kept in groupings.sets]
+    return ["".join(names[i] for i in sorted(positions)) for positions in groupings.sets]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
-from runtime.batch.in_process import RowsHere
+from runtime.batch.in_process import ComputedRows
 from runtime.batch.in_process_partials import tables_in_process, types_of_local
 from runtime.batch.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
@@ -204,9 +204,9 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    here = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), catalog, types_of_local)
-    if not isinstance(here, str):
-        for batch in RowsHere(here).batches():
+    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), catalog, types_of_local)
+    if not isinstance(step, str):
+        for batch in ComputedRows(step).batches():
             # that windows have bounds is not known of what tasks make
             fields = [field.with_nullable(True) for field in batch.schema]
             yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))

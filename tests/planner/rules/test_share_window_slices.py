@@ -135,8 +135,8 @@ def test_aggregates_that_several_windows_have_are_computed_once():
 
 def test_the_columns_that_any_window_needs_are_read():
     def pruned(*names):
-        kept = tuple(c for c in COLUMNS if c.name in names)
-        return Project(kept, TABLE, tuple(NamedExpr(c.name, column(c.name)) for c in kept))
+        columns = tuple(c for c in COLUMNS if c.name in names)
+        return Project(columns, TABLE, tuple(NamedExpr(c.name, column(c.name)) for c in columns))
 
     after, _ = share(
         window_aggregate(Tumble(MINUTE), over=pruned("ts", "k", "x")),
@@ -175,8 +175,8 @@ def test_other_keys_conditions_or_times_keep_windows_apart_and_the_reason_says_s
 
 
 def test_the_same_conditions_in_another_order_are_the_same():
-    both = filter_node("x > 0", filter_node("y > 0")), filter_node("y > 0", filter_node("x > 0"))
-    after, notes = share(*(window_aggregate(Tumble(MINUTE), over=over) for over in both))
+    orders = filter_node("x > 0", filter_node("y > 0")), filter_node("y > 0", filter_node("x > 0"))
+    after, notes = share(*(window_aggregate(Tumble(MINUTE), over=over) for over in orders))
     assert notes == [[None], [None]]
     conditions = exchange_below(after[0]).input.input.input.input
     assert [to_sql(c) for c in conditions.conjuncts] == ["y > 0", "x > 0"]

@@ -218,15 +218,15 @@ def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) 
 def test_an_overwrite_that_was_killed_behind_a_link_is_finished_by_who_reads(
     tmp_path: Path,
 ) -> None:
-    there, link = tmp_path / "there", tmp_path / "link"
-    link.symlink_to(there / "t")
+    target, link = tmp_path / "there", tmp_path / "link"
+    link.symlink_to(target / "t")
     for name in (f".t.{DEAD[1:]}", f".t.{DEAD[1:]}.old"):
-        (there / name).mkdir(parents=True)
-        (there / name / "f.parquet").write_text(name)
-    settle(*there.iterdir())
+        (target / name).mkdir(parents=True)
+        (target / name / "f.parquet").write_text(name)
+    settle(*target.iterdir())
     finish_replacing(str(link))
     assert (link / "f.parquet").read_text() == f".t.{DEAD[1:]}"
-    assert [path.name for path in there.iterdir()] == ["t"]
+    assert [path.name for path in target.iterdir()] == ["t"]
 
 
 def test_an_overwrite_beside_another_one_is_left_alone(tmp_path: Path) -> None:

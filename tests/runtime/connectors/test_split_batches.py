@@ -134,7 +134,7 @@ def test_a_stream_that_reads_them_in_two_micro_batches_has_no_late_rows(
         GROUP BY k, window_start, window_end
     """)
     assert started.stream is not None
-    both = (name(0, 0), name(0, 1))
+    parts = (name(0, 0), name(0, 1))
 
     def moved(batch: int, number: int, *rows: tuple[str, int]) -> None:
         hidden = tmp_path / "moving"
@@ -142,12 +142,12 @@ def test_a_stream_that_reads_them_in_two_micro_batches_has_no_late_rows(
         hidden.rename(source / name(batch, number))
         started.stream.query.processAllAvailable()
 
-    write_commit(FILES, str(source), "abcd1234", Commit(0, False, both))
+    write_commit(FILES, str(source), "abcd1234", Commit(0, False, parts))
     moved(0, 0, ("a", 1), ("a", 35))
     (shown,) = fresh_session.execute("SHOW STREAMS")
     assert "the watermark waits for files of `events` that" in str(shown.rows[0])
     moved(0, 1, ("b", 2), ("b", 12))
-    write_commit(FILES, str(source), "abcd1234", Commit(0, True, both))
+    write_commit(FILES, str(source), "abcd1234", Commit(0, True, parts))
     # a task without rows leaves an empty file, which Spark does not read
     (source / name(1, 1)).touch()
     write_commit(FILES, str(source), "abcd1234", Commit(1, True, (name(1, 0), name(1, 1))))

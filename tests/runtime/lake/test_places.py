@@ -8,22 +8,22 @@ from runtime.scan.stores import Store, store_of
 
 
 def test_files_are_found_as_logs_name_them():
-    here = TablePlace("/t")
-    assert here.file("a%20b/c") == "/t/a b/c"
-    assert here.file("a%20b/c", is_escaped=False) == "/t/a%20b/c"
-    assert here.file("file:///x/y%3D1") == "/x/y=1"
-    assert here.file("file:/x/y") == here.file("/x/y") == "/x/y"
+    place = TablePlace("/t")
+    assert place.file("a%20b/c") == "/t/a b/c"
+    assert place.file("a%20b/c", is_escaped=False) == "/t/a%20b/c"
+    assert place.file("file:///x/y%3D1") == "/x/y=1"
+    assert place.file("file:/x/y") == place.file("/x/y") == "/x/y"
     with pytest.raises(UnreadableError, match="is not on a local file system"):
-        here.file("s3://bucket/x")
+        place.file("s3://bucket/x")
 
 
 def test_files_in_a_store_are_under_the_scheme_of_the_table():
-    there = TablePlace("s3a://lake/t", Store("s3", "s3a://lake", "lake"))
-    assert there.file("a%20b/c") == "s3a://lake/t/a b/c"
-    assert there.file("s3://lake/t/a%20b", is_escaped=False) == "s3a://lake/t/a%20b"
+    other = TablePlace("s3a://lake/t", Store("s3", "s3a://lake", "lake"))
+    assert other.file("a%20b/c") == "s3a://lake/t/a b/c"
+    assert other.file("s3://lake/t/a%20b", is_escaped=False) == "s3a://lake/t/a%20b"
     for elsewhere in ("s3://other/x", "file:///x", "gs://lake/x"):
         with pytest.raises(UnreadableError, match="is outside s3a://lake"):
-            there.file(elsewhere)
+            other.file(elsewhere)
 
 
 def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():

@@ -204,8 +204,8 @@ def test_a_time_that_is_computed_has_no_statistics() -> None:
 @pytest.mark.parametrize("slice_end", [13 * SECOND, 53 * SECOND])
 def test_statistics_that_are_wrong_are_an_error(slice_end: int) -> None:
     step = step_over(ScanSource("/data/t", (), (TS, K, V)))
-    own = ExclusiveTimes(15 * SECOND, 40 * SECOND, FIRST, LAST)
+    times = ExclusiveTimes(15 * SECOND, 40 * SECOND, FIRST, LAST)
     table = pa.table({"k": [1], "slice": [slice_end], "n": [1], "s": [1]})
-    windows = SplitWindows(step, own, pa.Table.to_batches, pa.Table.to_batches)
+    windows = SplitWindows(step, times, pa.Table.to_batches, pa.Table.to_batches)
     with pytest.raises(ExecutionError, match=r"/data/t contain times outside their statistics"):
         list(windows.remaining_batches([table], np.zeros(0, np.int64)))

@@ -209,11 +209,11 @@ def test_the_environment_says_who_asks_where_settings_are_silent(
 
 
 def test_an_endpoint_is_where_an_emulator_is() -> None:
-    here = {"blob_storage_authority": "azurite:10000", "dfs_storage_authority": "azurite:10000"}
+    emulator = {"blob_storage_authority": "azurite:10000", "dfs_storage_authority": "azurite:10000"}
     plain = {"blob_storage_scheme": "http", "dfs_storage_scheme": "http"}
     settings = {"abfs.endpoint": "azurite:10000", "always.use.https": "false"}
-    assert options(f"abfs://box@{HOST}/dir", **settings) == here | plain
-    assert options(f"abfss://box@{HOST}/dir", **settings) == here, "the scheme says TLS"
+    assert options(f"abfs://box@{HOST}/dir", **settings) == emulator | plain
+    assert options(f"abfss://box@{HOST}/dir", **settings) == emulator, "the scheme says TLS"
     assert options(f"abfs://box@{ACCOUNT}.dfs.core.chinacloudapi.cn/dir") == {
         "blob_storage_authority": ".blob.core.chinacloudapi.cn",
         "dfs_storage_authority": ".dfs.core.chinacloudapi.cn",

@@ -319,8 +319,8 @@ def rows_of(source, conditions, splits):
 @given(condition=filters())
 def test_pruning_never_loses_a_row(varied, condition):
     everything = plan_splits(varied, [], 1)
-    kept = plan_splits(varied, [condition], 1)
-    assert rows_of(varied, [condition], kept) == rows_of(varied, [condition], everything)
+    pruned = plan_splits(varied, [condition], 1)
+    assert rows_of(varied, [condition], pruned) == rows_of(varied, [condition], everything)
 
 
 def row_groups(splits):

@@ -272,15 +272,15 @@ def with_table(text: str) -> Identity:
 
 
 def test_secrets_are_not_kept_and_may_change(tmp_path: Path) -> None:
-    kept = without_secrets(with_table(SECRETS), DEFAULT)
-    assert kept.tables["t"].splitlines()[2:] == [
+    stored = without_secrets(with_table(SECRETS), DEFAULT)
+    assert stored.tables["t"].splitlines()[2:] == [
         "'url' = 'jdbc:postgresql://u:******@h/db?sslpassword=******'",
         "'dbtable' = 'rows'",
     ]
-    assert without_secrets(with_table(SECRETS.replace("first", "second")), DEFAULT) == kept
-    assert without_secrets(kept, DEFAULT) == kept
+    assert without_secrets(with_table(SECRETS.replace("first", "second")), DEFAULT) == stored
+    assert without_secrets(stored, DEFAULT) == stored
     moved = without_secrets(with_table(SECRETS.replace("rows", "others")), DEFAULT)
-    begin(Path(open_new(tmp_path / "a", kept).directory))
+    begin(Path(open_new(tmp_path / "a", stored).directory))
     with pytest.raises(
         ExecutionError, match="`'dbtable' = 'rows'` changed to `'dbtable' = 'others'`"
     ):

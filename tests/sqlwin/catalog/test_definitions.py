@@ -200,9 +200,9 @@ def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_nam
     spec = TableSpec("t", "x", columns, primary_key=("k",), watermark=Watermark("ts", "ts"))
     schema = (Column("Ts", "timestamp_ntz"), Column("K", "int"))
     catalog = SimpleNamespace(entry=lambda name: spec)
-    found = listings.describe_table(cast(Any, catalog), ("t",), schema).to_pylist()
-    assert [row["key"] for row in found] == ["", "PRI(k)"]
-    assert [row["watermark"] for row in found] == ["ts", ""]
+    described = listings.describe_table(cast(Any, catalog), ("t",), schema).to_pylist()
+    assert [row["key"] for row in described] == ["", "PRI(k)"]
+    assert [row["watermark"] for row in described] == ["ts", ""]
 
 
 BASE = (

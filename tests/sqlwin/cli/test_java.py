@@ -58,5 +58,5 @@ def test_java_starts_at_once_on_a_chosen_master() -> None:
 
 def test_all_functions_of_this_process_are_listed() -> None:
     left_to_spark = {"LISTAGG", "STRING_AGG", "APPROX_PERCENTILE", "PERCENTILE_APPROX"}
-    known = {name.lower() for name in (*FUNCTION_NAMES, *MERGEABLE_FUNCTIONS - left_to_spark)}
-    assert known - _COMPUTED == set()
+    listed = {name.lower() for name in (*FUNCTION_NAMES, *MERGEABLE_FUNCTIONS - left_to_spark)}
+    assert listed - _COMPUTED == set()

@@ -37,10 +37,10 @@ class Shell:
     """Commands of one user with a separate engine."""
 
     def __init__(self, runtime: Path) -> None:
-        kept = {k: v for k, v in os.environ.items() if k not in OFF}
+        variables = {k: v for k, v in os.environ.items() if k not in OFF}
         small = "--conf spark.driver.memory=1g --conf spark.sql.shuffle.partitions=2 pyspark-shell"
         self.env = {
-            **kept,
+            **variables,
             "XDG_RUNTIME_DIR": str(runtime),
             "PYTHONPATH": str(ROOT),
             "PYSPARK_SUBMIT_ARGS": small,

@@ -27,8 +27,8 @@ def tree() -> Tree:
     """Return a chain of operators."""
     names = list(PLAN.items())
     operators = [
-        OperatorEntry(each, name, inputs=tuple(below for below, _ in names[i + 1 : i + 2]))
-        for i, (each, name) in enumerate(names)
+        OperatorEntry(operator_id, name, inputs=tuple(below for below, _ in names[i + 1 : i + 2]))
+        for i, (operator_id, name) in enumerate(names)
     ]
     return Tree("p0", tuple(operators))
 

@@ -40,8 +40,8 @@ TWO = "SELECT IF(a, raise_error('x'), ASSERT_TRUE(b > (1), 'y')) FROM t WHERE c 
 def test_an_error_that_a_statement_raises_is_placed_at_its_call(
     sql: str, message: str, call: str | None
 ) -> None:
-    found = place_of_raised(message, sql)
-    assert (None if found is None else sql[found.offset : found.offset + found.length]) == call
+    place = place_of_raised(message, sql)
+    assert (None if place is None else sql[place.offset : place.offset + place.length]) == call
 
 
 @pytest.mark.parametrize(

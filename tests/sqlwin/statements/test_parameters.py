@@ -50,7 +50,7 @@ def check(sql: str, params: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "found"),
+    ("sql", "expected"),
     [
         ("SELECT :a, -:b, (:c), x=:d, ARRAY[:e]", ["a", "b", "c", "d", "e"]),
         ("SELECT ? + ?", [None, None]),
@@ -65,8 +65,8 @@ def check(sql: str, params: Any) -> None:
         ("SELECT :größe", ["größe"]),
     ],
 )
-def test_parameters_are_tokens_of_their_own(sql: str, found: list[str | None]) -> None:
-    assert names(sql) == found
+def test_parameters_are_tokens_of_their_own(sql: str, expected: list[str | None]) -> None:
+    assert names(sql) == expected
 
 
 @pytest.mark.parametrize(

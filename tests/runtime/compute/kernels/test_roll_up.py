@@ -100,8 +100,8 @@ def assert_same_windows(actual, expected):
 def test_windows_over_finer_slices_are_those_over_their_own(window, partials):
     table, accumulators = partials
     ends = table.column("s").to_numpy()
-    own = pa.array(slice_assigner(window).slice_end(ends - 1), pa.int64())
-    on_own_slices = table.set_column(table.schema.get_field_index("s"), "s", own)
+    own_ends = pa.array(slice_assigner(window).slice_end(ends - 1), pa.int64())
+    on_own_slices = table.set_column(table.schema.get_field_index("s"), "s", own_ends)
     assert_same_windows(
         windows(table, window, accumulators), windows(on_own_slices, window, accumulators)
     )

@@ -22,15 +22,15 @@ def plain(lists):
 def assert_within_promise(summary, values, accuracy):
     """Check that ranks are underestimated by at most 1 / `accuracy`, and never overestimated."""
     values = np.sort(values)
-    kept = [item["value"] for item in summary]
+    sampled = [item["value"] for item in summary]
     weights = np.cumsum([item["weight"] for item in summary])
-    assert kept == sorted(kept)
+    assert sampled == sorted(sampled)
     assert weights[-1] == len(values)
-    assert set(kept) <= set(values.tolist())
+    assert set(sampled) <= set(values.tolist())
     # just below and at every value; of equal kept values, the last counts them all
     for side in ("left", "right"):
         rank = np.searchsorted(values, values, side)
-        place = np.searchsorted(kept, values, side)
+        place = np.searchsorted(sampled, values, side)
         rank_below = np.where(place > 0, weights[place - 1], 0)
         assert (rank_below <= rank).all()
         assert (rank - rank_below <= len(values) / accuracy).all()

@@ -53,8 +53,8 @@ def top(rows: pa.Table, first: FirstRows, by: list[str]) -> list[tuple[int, int]
     ]
     groups = [copied.column(name) for name in by] or [pa.array(np.zeros(copied.num_rows))]
     result, ranks = ranked_rows(groups, orders, copied.num_rows, first.function, (1, first.last))
-    kept = copied.take(pa.array(result)).select([*by, *(o.column for o in first.order)])
-    return sorted(map(repr, zip(kept.to_pylist(), ranks.tolist(), strict=True)))
+    first_rows = copied.take(pa.array(result)).select([*by, *(o.column for o in first.order)])
+    return sorted(map(repr, zip(first_rows.to_pylist(), ranks.tolist(), strict=True)))
 
 
 def choice(first: FirstRows) -> FirstRowsOfSlices:

@@ -30,12 +30,12 @@ def stored_watermarks(marks: Watermarks) -> Watermarks:
 
 def task_progress(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
     """Return a task's progress in two sources for rows (whether it counts, source, watermark)."""
-    kept, sources, marks = zip(*rows, strict=True)
+    counts, sources, marks = zip(*rows, strict=True)
     progress = TaskProgress(2, [0], [0])
     progress.observe(
         pa.RecordBatch.from_pydict(
             {
-                KEEP: pa.array(kept, pa.bool_()),
+                KEEP: pa.array(counts, pa.bool_()),
                 SOURCE: pa.array(sources, pa.int32()),
                 WATERMARK: pa.array(marks, pa.int64()),
             }
@@ -50,20 +50,25 @@ def task_progress(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgre
 
 def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -> None:
     """One operator has windows over source 0, the other over source 1."""
-    both: list[list[Watermarks]] = []
-    for own in (0, 1):
+    histories: list[list[Watermarks]] = []
+    for source in (0, 1):
         marks = no_watermarks(2)
-        both.append([])
+        histories.append([])
         for at in range(0, 100, 10):
             # the other source sends a watermark with each row that has a time
-            rows = [(own == 1, 1, at * S)] + ([(True, 0, None)] if own == 0 else [])
+            rows = [(source == 1, 1, at * S)] + ([(True, 0, None)] if source == 0 else [])
             if at == 0:
-                rows.append((own == 0, 0, 0))
+                rows.append((source == 0, 0, 0))
             marks = advance(marks, task_progress(rows), RULES, at * S)
-            both[-1].append(marks)
-    assert both[0] == both[1]
+            histories[-1].append(marks)
+    assert histories[0] == histories[1]
     # after 30 s, the silent source no longer holds back the other one
-    assert [item.combined_us for item in both[0]] == [0, 0, 0, *(n * 10 * S for n in range(3, 10))]
+    assert [item.combined_us for item in histories[0]] == [
+        0,
+        0,
+        0,
+        *(n * 10 * S for n in range(3, 10)),
+    ]
 
 
 def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_has() -> None:

@@ -63,8 +63,8 @@ class Script:
 
     def is_empty(self):
         state = self.state
-        kept = (state.contents, state.memories, state.merging, state.event_timers.standing)
-        return not any(kept) and not state.clock_timers.standing
+        parts = (state.contents, state.memories, state.merging, state.event_timers.standing)
+        return not any(parts) and not state.clock_timers.standing
 
 
 def tumble(size=10):

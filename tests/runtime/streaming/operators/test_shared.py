@@ -54,15 +54,15 @@ SETS = [
 def reader(name, window, numbers=(0, 1, 2)):
     """Return COUNT(*), SUM and MAX, or some of them, under the reader's names."""
     grid = grid_of(window)
-    own = {"key": "k", "$slice_end": "$end", "n": "n", "total": "s", "largest": "m"}
+    names = {"key": "k", "$slice_end": "$end", "n": "n", "total": "s", "largest": "m"}
     kept = [PARTIALS[i] for i in numbers]
     columns = ["key", "$slice_end", *(c for item in kept for c in item.columns)]
-    renamed = tuple(replace(a, columns=tuple(own[c] for c in a.columns)) for a in kept)
+    renamed = tuple(replace(a, columns=tuple(names[c] for c in a.columns)) for a in kept)
     return StreamReader(
         name,
         WindowAggregation(window, ("k",), "$end", renamed),
         Tumble(grid.width_us, grid.offset_us),
-        tuple((c, own[c]) for c in columns),
+        tuple((c, names[c]) for c in columns),
         slice_store(window),
     )
 
@@ -221,8 +221,8 @@ def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans)
         assert set(shared.store.blobs) == names
         if number in (45, 110):
             has_spans = starts_with_spans == (number == 45)
-            kept = shared.store.contents.slices.spans
-            assert {number for number, item in kept.items() if item.spans} == (
+            spans = shared.store.contents.slices.spans
+            assert {number for number, item in spans.items() if item.spans} == (
                 overlapping if has_spans else set()
             )
             assert having == overlapping

@@ -51,8 +51,8 @@ Stream = partial(AnyStream, thresholds=SPANS_FROM_THE_START)
 
 def live_blobs(stream):
     names = {chunk.name for slab in stream.store.slabs for chunk in slab.chunks}
-    for kept in stream.store.contents.slices.spans.values():
-        for span in [*kept.spans, *kept.patches, kept.middle]:
+    for running in stream.store.contents.slices.spans.values():
+        for span in [*running.spans, *running.patches, running.middle]:
             names |= set(span.names) if span else set()
     return names | {"metadata"}
 

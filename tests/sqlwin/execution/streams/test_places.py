@@ -11,7 +11,7 @@ from sqlwin.execution.streams.checkpoint import existing_name, lasting_place
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
+    ("name", "existing"),
     [
         ("totals", "totals"),
         ("TOTALS", "totals"),
@@ -25,14 +25,14 @@ from sqlwin.execution.streams.checkpoint import existing_name, lasting_place
     ],
 )
 def test_a_table_has_its_checkpoint_however_it_is_spelled(
-    name: str, known: str, tmp_path: Path
+    name: str, existing: str, tmp_path: Path
 ) -> None:
     for text in ("totals", "default_database.hours", "Of-The-Day", "other"):
         (tmp_path / text).mkdir()
     (tmp_path / "totals/sqlwin.json").touch()
     (tmp_path / "default_database.hours/set.json").touch()
     (tmp_path / "Of-The-Day/sqlwin.json").touch()
-    assert existing_name(LocalFiles(), str(tmp_path), name) == known
+    assert existing_name(LocalFiles(), str(tmp_path), name) == existing
 
 
 def test_of_two_checkpoints_that_one_counts_whose_name_is_the_same(tmp_path: Path) -> None:
