@@ -22,7 +22,7 @@ from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
-from sqlwin.server.databases import list_databases
+from sqlwin.server.databases import list_databases, unquote_names
 from sqlwin.server.translation import (
     READ_ONLY,
     SQLSTATES,
@@ -124,11 +124,16 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     pg-mimic answers transactions, PostgreSQL's settings and catalogs.
     """
 
-    middleware = (list_databases, *DEFAULT_MIDDLEWARE)
+    middleware = (unquote_names, list_databases, *DEFAULT_MIDDLEWARE)
 
     def __init__(self, served: ServedSession) -> None:
         self.served = served
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlwin-client")
+
+    async def init(self, connection: Any) -> None:
+        """Set the version as a number, which Grafana asks for. Called when the client connects."""
+        await super().init(connection)
+        connection.session_vars.setdefault("server_version_num", "160000")
 
     async def prepare(self, sql: str, param_oids: list[int | None]) -> Any:
         """Return a statement, without running it.

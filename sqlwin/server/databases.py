@@ -1,4 +1,4 @@
-"""PostgreSQL's catalog `pg_database`, which pg-mimic lacks. psql lists databases with it.
+"""Catalog queries that pg-mimic cannot answer: the list of databases, and Grafana's queries.
 
 Private API, as of pg-mimic 0.1.3: `catalog._as_statement`, which runs a query on rows in memory.
 """
@@ -60,6 +60,20 @@ async def list_databases(context: MiddlewareContext) -> Any:
         catalog,
         {"pg_catalog": {"pg_database": [row]}},
     )
+
+
+async def unquote_names(context: MiddlewareContext) -> None:
+    """Replace `quote_ident(name)` by `name`. Changes the query that later links answer.
+
+    Grafana lists tables and columns with this function, and pg-mimic cannot compute it.
+    """
+    query = context.expression
+    if not isinstance(query, exp.Query):
+        return
+    if any(table.db.lower() == "information_schema" for table in query.find_all(exp.Table)):
+        for call in list(query.find_all(exp.Anonymous)):
+            if call.name.lower() == "quote_ident" and len(call.expressions) == 1:
+                call.replace(call.expressions[0])
 
 
 def _without_privileges(query: exp.Expression) -> exp.Expression:

@@ -459,6 +459,31 @@ def test_the_catalogs_list_the_database(client: Any, query: str) -> None:
     assert client.execute(query).fetchall() == [("any",)]
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT current_setting('server_version_num')::int/100 as version", [(1600,)]),
+        (
+            "SELECT CASE WHEN quote_ident(table_schema) = 'public' THEN quote_ident(table_name) "
+            "ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\" "
+            "FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN "
+            "('information_schema', 'pg_catalog', '_timescaledb_cache') ORDER BY 1",
+            [("flights",), ("late",)],
+        ),
+        (
+            'SELECT quote_ident(column_name) AS "column", data_type AS "type" '
+            "FROM information_schema.columns WHERE quote_ident(table_name) = 'late'",
+            [("origin", "text"), ("dep_delay", "integer")],
+        ),
+    ],
+    ids=["version", "tables", "columns"],
+)
+def test_grafana_lists_tables_and_columns(
+    client: Any, query: str, rows: list[tuple[Any, ...]]
+) -> None:
+    assert client.execute(query).fetchall() == rows
+
+
 def test_psql_shows_the_place_of_an_error(port: int) -> None:
     done = psql(port, "SELECT origin,\n nope FROM flights")
     assert done.returncode == 1
