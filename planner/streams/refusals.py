@@ -259,9 +259,8 @@ def _refuse_select(
             GROUP_BY if group else None,
         )
     # OVER in a subquery over a stream is found there; a subquery over a bounded table may have it
-    over = next(
-        (w for w in select.find_all(exp.Window) if w.find_ancestor(exp.Select) is select), None
-    )
+    nodes = select.walk(prune=lambda node: isinstance(node, exp.Select) and node is not select)
+    over = next((node for node in nodes if isinstance(node, exp.Window)), None)
     if select.args.get("qualify") or over is not None:
         raise _refusal(
             "OVER functions require all rows of their partition, but a stream never ends",
