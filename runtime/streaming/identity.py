@@ -168,11 +168,11 @@ def change_hint(old: Identity) -> str:
     Args:
         old: Identity in the checkpoint.
     """
-    anew = "start over with another 'execution.checkpointing.dir'"
+    start_over = "start over with another 'execution.checkpointing.dir'"
     is_free = len(old.form) == 1 and _UPDATES not in old.settings
     if not (is_free and old.operators):
-        return f"undo the change to resume, or {anew}"
-    return f"{may_change(old.operators)}; undo other changes to resume, or {anew}"
+        return f"undo the change to resume, or {start_over}"
+    return f"{may_change(old.operators)}; undo other changes to resume, or {start_over}"
 
 
 def _renumber_dataframes(identity: Identity) -> Identity:

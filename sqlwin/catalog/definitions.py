@@ -348,11 +348,11 @@ def refuse_session_table(catalog: SessionCatalog, statement: Statement) -> None:
         is_table = isinstance(entry, TableSpec)
         kind = "table of CREATE TABLE ... WITH" if is_table else "view of this session"
         verb = " ".join(change)
-        anew = f"use CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} instead"
+        replacing = f"use CREATE OR REPLACE {'TABLE' if is_table else 'VIEW'} instead"
         first, last = parts[0], parts[-1]
         raise CatalogError(
             f"{verb} does not support `{text[first.start : last.end + 1]}`, a {kind}",
             position=Position.at(text, first.start, last.end - first.start + 1),
             sql=text,
-            hint=_INSTEAD.get(verb, anew) if is_table else anew,
+            hint=_INSTEAD.get(verb, replacing) if is_table else replacing,
         )

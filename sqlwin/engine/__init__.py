@@ -11,7 +11,7 @@ explain` leave an engine behind, and later commands run in it:
 
 A run is a process of its own with the command's standard streams, so directories, environment,
 signals, terminals and pipes work as without an engine, and no state is left for the next run. State
-in the JVM (catalog, cached tables, settings, temporary views, gateway) is created anew for each
+in the JVM (catalog, cached tables, settings, temporary views, gateway) is created again for each
 run: `sqlwin.engine.attached`. Runs come one after another. A command starts its own Spark if the
 engine is busy or cannot serve it: `client.unfit`. Runs are not concurrent, because the JVM has a
 single default session and cancels jobs for all of it. Commands do not connect to the JVM

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class QueryRows(Protocol):
-    """Rows of a query. Each call of `batches` computes them anew."""
+    """Rows of a query. Each call of `batches` computes them again."""
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -65,7 +65,7 @@ def declaration(name: str, options: str, key: str = "") -> str:
 
 
 def seconds(step: Callable[[], object], prepare: Callable[[], object], runs: int) -> float:
-    """Return the shortest time of a step, prepared anew each time."""
+    """Return the shortest time of a step, prepared again each time."""
     times = []
     for _ in range(runs):
         prepare()

@@ -345,7 +345,7 @@ def _publish(
 
 
 def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
-    """Write a directory anew and replace the old one when it is complete.
+    """Write a new directory that replaces the old one when it is complete.
 
     If `path` is a symbolic link, its target is replaced, not the link. For `write` see `_publish`.
     """

@@ -15,7 +15,7 @@ from runtime.spec.figures import timestamp_text
 from sqlwin.display.formats import first_rows
 from sqlwin.display.notation import display_texts, is_number
 
-# More lines, bars and charts are hard to tell apart
+# More lines, bars and charts are hard to distinguish
 MOST_LINES = 8
 MOST_BARS = 30
 MOST_CHARTS = 4

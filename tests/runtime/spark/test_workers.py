@@ -76,7 +76,7 @@ def pages_given(rounds):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 pages_given(2)
-assert pages_given(20) < 2_000, "memory was given back and taken anew"
+assert pages_given(20) < 2_000, "memory was freed and allocated again"
 """
 
 
