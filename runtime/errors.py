@@ -253,7 +253,7 @@ class ExecutionError(SqlwinError):
     default_kind = ErrorKind.EXECUTION
 
 
-class DataError(ExecutionError):
+class ComputationError(ExecutionError):
     """A value cannot be computed: division by zero, overflow, a text that is not a number."""
 
     default_kind = ErrorKind.DATA

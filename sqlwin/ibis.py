@@ -40,7 +40,7 @@ _QUERIES = ("SELECT", "WITH", "(")
 _WATERMARK_DELAY = "spark.watermarkDelayMs"
 
 
-class SqlwinCompiler(PySparkCompiler):  # type: ignore[misc]
+class WindowCompiler(PySparkCompiler):  # type: ignore[misc]
     """Compiles Ibis' windows to window table functions, and the rest to Spark's SQL."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class Backend(PySparkBackend):  # type: ignore[misc]
     """
 
     name = "sqlwin"
-    compiler = SqlwinCompiler()
+    compiler = WindowCompiler()
 
     def do_connect(
         self,

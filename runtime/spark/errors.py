@@ -267,7 +267,7 @@ def _is_of_message(line: str) -> bool:
 
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
-        kind = ErrorKind.DATA if name == "DataError" else None
+        kind = ErrorKind.DATA if name == "ComputationError" else None
         return ErrorText(message, rest[-1] if rest else None, kind)
     if name.endswith("MemoryError"):  # NumPy and Arrow have subclasses of their own
         return ErrorText("a Python worker ran out of memory", _MORE_MEMORY)

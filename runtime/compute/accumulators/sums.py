@@ -37,7 +37,7 @@ from runtime.compute.kernels.columns import (
     one_chunk,
     validity,
 )
-from runtime.errors import DataError
+from runtime.errors import ComputationError
 
 _LIMB_BITS = 32
 _LIMB_MASK = (1 << _LIMB_BITS) - 1
@@ -226,10 +226,10 @@ def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
     return beyond
 
 
-def _overflow(type_name: str, column: str) -> DataError:
+def _overflow(type_name: str, column: str) -> ComputationError:
     # a partial column is named after its aggregate: name$sum; one without an alias is `$agg0$sum`
     name = column.split("$")[0]
-    return DataError(
+    return ComputationError(
         f"SUM overflows {type_name}" + (f" in column {name}" if name else ""),
         hint="cast the argument of SUM to a wider type, such as DECIMAL(38, 0) or DOUBLE",
     )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
-from runtime.errors import DataError
+from runtime.errors import ComputationError
 
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _UNCHECKED = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -23,7 +23,7 @@ def combine(function: str, left: Datum, right: Datum, spark_type: str) -> Datum:
     """Compute `left function right` for one of `+ - *`, on integers or floating-point numbers.
 
     Raises:
-        DataError: The result does not fit the integer type.
+        ComputationError: The result does not fit the integer type.
     """
     if pa.types.is_floating(left.type):
         return _UNCHECKED[function](left, right)
@@ -37,7 +37,7 @@ def negate(value: Datum, spark_type: str) -> Datum:
     """Compute `-value`.
 
     Raises:
-        DataError: The value is the smallest integer of its type.
+        ComputationError: The value is the smallest integer of its type.
     """
     if not pa.types.is_integer(value.type):
         return pc.negate(value)
@@ -88,7 +88,7 @@ def integer_bound(values: Datum, function: str) -> Datum:
     """Return `floor` or `ceil` of doubles as BIGINT. NaN is 0, as in Java.
 
     Raises:
-        DataError: A result does not fit.
+        ComputationError: A result does not fit.
     """
     if isinstance(values, pa.Scalar):
         return integer_bound(pa.array([values], values.type), function)[0]
@@ -105,7 +105,7 @@ def divide(left: Datum, right: Datum) -> Datum:
     """Compute `left / right` of doubles.
 
     Raises:
-        DataError: A divisor is 0.0 or -0.0; ANSI mode does not return infinity.
+        ComputationError: A divisor is 0.0 or -0.0; ANSI mode does not return infinity.
     """
     check_divisor(left, right, "/")
     return pc.divide(left, right)
@@ -115,7 +115,7 @@ def divide_integers(left: Datum, right: Datum) -> Datum:
     """Compute `left DIV right` of bigints, truncated toward zero.
 
     Raises:
-        DataError: A divisor is 0, or the quotient is 2^63.
+        ComputationError: A divisor is 0, or the quotient is 2^63.
     """
     check_divisor(left, right, "DIV")
     try:
@@ -128,7 +128,7 @@ def remainder(left: Datum, right: Datum) -> Datum:
     """Compute `left % right`, with the sign of `left`, as in C and Java.
 
     Raises:
-        DataError: A divisor is 0.
+        ComputationError: A divisor is 0.
     """
     check_divisor(left, right, "%")
     if pa.types.is_integer(left.type):
@@ -158,7 +158,7 @@ def check_divisor(left: Datum, right: Datum, sign: str) -> None:
     """Check that no divisor of a number is 0.
 
     Raises:
-        DataError: A divisor is 0.
+        ComputationError: A divisor is 0.
     """
     zero = Decimal(0) if pa.types.is_decimal(right.type) else 0
     is_zero = pc.equal(right, pa.scalar(zero, right.type))
@@ -167,7 +167,7 @@ def check_divisor(left: Datum, right: Datum, sign: str) -> None:
     else:
         fails = _any(is_zero) and _any(pc.and_(is_zero, pc.is_valid(left)))
     if fails:
-        raise DataError(
+        raise ComputationError(
             f"division by zero in {sign}", hint="use NULLIF(divisor, 0) to get NULL instead"
         )
 
@@ -176,8 +176,8 @@ def _any(mask: Datum) -> bool:
     return bool(pc.any(mask).as_py())
 
 
-def _overflow(sign: str, spark_type: str) -> DataError:
-    return DataError(
+def _overflow(sign: str, spark_type: str) -> ComputationError:
+    return ComputationError(
         f"{spark_type.upper()} overflow in {sign}",
         hint="cast an operand to a wider type first",
     )

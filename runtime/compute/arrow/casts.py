@@ -10,7 +10,7 @@ from runtime.compute.arrow import decimals, times
 from runtime.compute.arrow.parse_text import parse_text
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
 from runtime.compute.kernels.columns import decimal_words, from_buffer, validity
-from runtime.errors import DataError
+from runtime.errors import ComputationError
 
 _DAY_US = 86_400_000_000
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -26,7 +26,7 @@ def cast(value: Datum, source: str, target: str) -> Datum:
         target: Type of the result.
 
     Raises:
-        DataError: A value does not fit `target`; NaN and infinity do not fit integers.
+        ComputationError: A value does not fit `target`; NaN and infinity do not fit integers.
     """
     if source == target:
         return value
@@ -79,7 +79,7 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
     try:
         return pc.cast(exact, type_)
     except pa.ArrowInvalid as error:
-        raise DataError(
+        raise ComputationError(
             f"value out of range for CAST from {source.upper()} to {target.upper()}",
             hint="cast to a wider type",
         ) from error
@@ -89,7 +89,7 @@ def _of_text(value: Datum, target: str) -> Datum:
     """Return texts as numbers, dates or times on a wall clock.
 
     Raises:
-        DataError: A text has no form that Spark reads as the type.
+        ComputationError: A text has no form that Spark reads as the type.
     """
     if isinstance(value, pa.Scalar):
         return _of_text(pa.array([value], value.type), target)[0]
@@ -97,7 +97,7 @@ def _of_text(value: Datum, target: str) -> Datum:
     is_wrong = pc.and_(pc.is_valid(value), pc.is_null(parsed))
     if is_wrong.true_count:
         text = value.filter(is_wrong)[0]
-        raise DataError(
+        raise ComputationError(
             f"{text.as_py()!r} cannot be cast to {target.upper()}",
             hint="use TRY_CAST to get NULL instead",
         )
@@ -123,7 +123,7 @@ def _midnight(value: Datum) -> Datum:
     try:
         return pc.cast(pc.multiply_checked(days, pa.scalar(_DAY_US)), pa.timestamp("us"))
     except pa.ArrowInvalid as error:
-        raise DataError("value out of range for CAST from DATE to TIMESTAMP_NTZ") from error
+        raise ComputationError("value out of range for CAST from DATE to TIMESTAMP_NTZ") from error
 
 
 def _truncate(value: Datum, source: str, target: str) -> Datum:
@@ -145,10 +145,10 @@ def _truncate(value: Datum, source: str, target: str) -> Datum:
     return pc.if_else(is_limit, pa.scalar((1 << 63) - 1, type_), truncated)
 
 
-def _does_not_fit(value: Datum, fits: Datum, source: str, target: str) -> DataError:
+def _does_not_fit(value: Datum, fits: Datum, source: str, target: str) -> ComputationError:
     if not isinstance(value, pa.Scalar):
         value = value.filter(pc.invert(fits))[0]
-    return DataError(
+    return ComputationError(
         f"{value.as_py()} is out of range for CAST from {source.upper()} to {target.upper()}",
         hint="cast to a wider type",
     )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
 from runtime.compute.kernels.columns import Int64Array, decimal_array, decimal_words, validity
-from runtime.errors import DataError
+from runtime.errors import ComputationError
 
 _MOST_DIGITS, _MOST_WIDE_DIGITS = 38, 76
 # Digits after the point to which Spark rounds a quotient, before rounding to the result's type
@@ -27,7 +27,7 @@ def combine(function: str, left: Datum, right: Datum, type_: pa.Decimal128Type) 
     """Compute `left function right` for one of `+ - *`.
 
     Raises:
-        DataError: The result has more digits than its type.
+        ComputationError: The result has more digits than its type.
     """
     digits, scale = _exact_digits(function, left.type, right.type)
     if digits > _MOST_WIDE_DIGITS:
@@ -57,7 +57,7 @@ def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
     """Compute `left / right`, NULL where an operand is. Divisors are not 0.
 
     Raises:
-        DataError: The result has more digits than its type.
+        ComputationError: The result has more digits than its type.
     """
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
         return divide(pa.array([left], left.type), right, type_)[0]
@@ -180,7 +180,7 @@ def fit(value: Datum, type_: pa.Decimal128Type, sign: str) -> Datum:
     """Round decimals half up to the scale of a type.
 
     Raises:
-        DataError: A value has more digits than the type.
+        ComputationError: A value has more digits than the type.
     """
     if value.type == type_:
         return value
@@ -203,7 +203,7 @@ def of_doubles(values: Datum, type_: pa.Decimal128Type) -> Datum:
     """Return doubles as decimals: their shortest texts, rounded half up.
 
     Raises:
-        DataError: A value has more digits than the type, is NaN or infinite.
+        ComputationError: A value has more digits than the type, is NaN or infinite.
     """
     if isinstance(values, pa.Scalar):
         return of_doubles(pa.array([values], values.type), type_)[0]
@@ -226,13 +226,13 @@ def to_integers(values: Datum, type_: pa.DataType) -> Datum:
     """Return decimals without their fractions as integers.
 
     Raises:
-        DataError: A value does not fit the type.
+        ComputationError: A value does not fit the type.
     """
     whole = pc.trunc(values)
     try:
         return pc.cast(pc.cast(whole, pa.decimal256(_MOST_WIDE_DIGITS // 2, 0)), type_)
     except pa.ArrowInvalid as error:
-        raise DataError(
+        raise ComputationError(
             f"a decimal is out of range for CAST to {_NAMES[type_]}", hint="cast to a wider type"
         ) from error
 
@@ -245,15 +245,15 @@ _NAMES = {
 }
 
 
-def _out_of_range(value: object, type_: pa.Decimal128Type) -> DataError:
-    return DataError(
+def _out_of_range(value: object, type_: pa.Decimal128Type) -> ComputationError:
+    return ComputationError(
         f"{value} is out of range for CAST to DECIMAL({type_.precision},{type_.scale})",
         hint="cast to a wider type",
     )
 
 
-def _overflow(sign: str, type_: pa.Decimal128Type) -> DataError:
-    return DataError(
+def _overflow(sign: str, type_: pa.Decimal128Type) -> ComputationError:
+    return ComputationError(
         f"DECIMAL({type_.precision},{type_.scale}) overflow in {sign}",
         hint="cast the operands to fewer digits first",
     )

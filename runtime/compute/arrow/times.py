@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.types import Datum
 from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values, validity
 from runtime.compute.wall_clock import wall_clock_us
-from runtime.errors import DataError
+from runtime.errors import ComputationError
 
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
@@ -32,13 +32,13 @@ def shift(times: Datum, by_us: int) -> Datum:
     """Return times plus a number of microseconds.
 
     Raises:
-        DataError: A time is beyond 64 bits of microseconds.
+        ComputationError: A time is beyond 64 bits of microseconds.
     """
     numbers = pc.cast(times, pa.int64())
     try:
         return pc.cast(pc.add_checked(numbers, pa.scalar(by_us, pa.int64())), times.type)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{_name(times)} overflow in + of an interval") from error
+        raise ComputationError(f"{_name(times)} overflow in + of an interval") from error
 
 
 def _name(times: Datum) -> str:

@@ -159,7 +159,7 @@ def test_a_value_that_a_worker_cannot_compute_is_an_error_of_data() -> None:
     report = (
         "Traceback (most recent call last):\n"
         '  File "sums.py", line 76, in merge\n'
-        "runtime.errors.DataError: SUM overflows BIGINT\n"
+        "runtime.errors.ComputationError: SUM overflows BIGINT\n"
         "  cast the argument of SUM to a wider type\n"
     )
     error = translate(PySparkException(report))
