@@ -165,7 +165,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.observers": (
         "planner.nodes planner.sql runtime runtime.spark runtime.spec sqlwin.catalog "
-        "sqlwin.execution openlineage opentelemetry pyspark sqlglot"
+        "sqlwin.execution sqlwin.statements attr openlineage opentelemetry pyspark sqlglot"
     ),
     "sqlwin.control": (
         "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "

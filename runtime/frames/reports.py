@@ -27,11 +27,13 @@ class SourceReport:
         description: Spark's description.
         n_rows: Number of rows, each time that the source is read.
         has_moved: Whether its offset changed in the micro-batch.
+        end_offset: Offset after the micro-batch, as JSON. Empty before the first row.
     """
 
     description: str
     n_rows: float
     has_moved: bool
+    end_offset: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ def _source(fields: Mapping[str, Any]) -> SourceReport:
         str(fields.get("description") or ""),
         float(fields.get("numInputRows") or 0),
         fields.get("startOffset") != fields.get("endOffset"),
+        str(fields.get("endOffset") or ""),
     )
 
 

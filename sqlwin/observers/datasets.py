@@ -19,6 +19,10 @@ from sqlwin.observers.columns import table_name
 
 # Namespace of tables without a place of their own, such as registered rows
 _OWN = "sqlwin"
+# Namespace of files on this machine
+LOCAL = "file"
+# Connectors that add rows as new files of a directory
+_OF_FILES = ("filesystem", "delta")
 Find = Callable[[tuple[str, ...]], Entry | None]
 
 
@@ -65,6 +69,29 @@ def _place_of_table(spec: TableSpec, name: str) -> DatasetPlace:
     return DatasetPlace(_OWN, name)
 
 
+def read_path_of(name: str, entry: Entry | None) -> str:
+    """Return the path on this machine whose files are all read for a table, or "".
+
+    Directories of Delta and Iceberg also have files of earlier versions.
+
+    Args:
+        name: Its name in the statement.
+        entry: Its entry in the catalog.
+    """
+    if entry is None or (isinstance(entry, TableSpec) and entry.connector == "filesystem"):
+        place = place_of(name, entry)
+        return place.name if place.namespace == LOCAL else ""
+    return ""
+
+
+def written_path_of(entry: Entry | None) -> str:
+    """Return the directory on this machine where a table's new rows are new files, or ""."""
+    if not isinstance(entry, TableSpec) or entry.connector not in _OF_FILES:
+        return ""
+    place = place_of(entry.name, entry)
+    return place.name if place.namespace == LOCAL else ""
+
+
 def place_of_path(path: str) -> DatasetPlace:
     """Return the place of files or of a directory.
 
@@ -78,7 +105,7 @@ def place_of_path(path: str) -> DatasetPlace:
     if url.scheme in ("gs", "abfs", "abfss", "hdfs", "wasbs"):
         name = url.path if url.scheme == "hdfs" else url.path.strip("/")
         return DatasetPlace(f"{url.scheme}://{url.netloc}", name)
-    return DatasetPlace("file", os.path.abspath(url.path if url.scheme == "file" else path))
+    return DatasetPlace(LOCAL, os.path.abspath(url.path if url.scheme == "file" else path))
 
 
 def without_views(query: exp.Query, find: Find) -> exp.Query:

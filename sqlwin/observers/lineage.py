@@ -1,36 +1,35 @@
-"""Events of OpenLineage: which tables and columns a statement reads and writes."""
+"""Events of OpenLineage: tables, columns, rows and bytes that statements read and write."""
 
 from __future__ import annotations
 
-import atexit
-import hashlib
-import logging
 import os
-import queue
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from planner.nodes.logical import Sink
 from runtime.errors import MissingPackageError, SqlwinError
 from runtime.spark.on_demand import without_start
 from runtime.spec.table import Column
+from sqlwin.catalog.entries import Name
 from sqlwin.execution.activity import StatementRun, StatementState
+from sqlwin.execution.streams.handle import Stream
 from sqlwin.observers.columns import column_sources, table_name
 from sqlwin.observers.datasets import (
     DatasetPlace,
     place_of,
+    read_path_of,
     sources_by_place,
     tables_of,
     without_views,
+    written_path_of,
 )
+from sqlwin.observers.file_sizes import FileStates, data_files
+from sqlwin.observers.jobs import Flow, LineageJob, job_of
+from sqlwin.observers.sender import log, sender
 
 try:
     from openlineage.client import OpenLineageClient
@@ -45,16 +44,23 @@ try:
     )
     from openlineage.client.facet_v2 import (
         DatasetFacet,
-        OutputDatasetFacet,
+        RunFacet,
         column_lineage_dataset,
         error_message_run,
         job_type_job,
-        output_statistics_output_dataset,
         processing_engine_run,
         schema_dataset,
         sql_job,
     )
     from openlineage.client.uuid import generate_new_uuid
+
+    from sqlwin.observers.stream_events import (
+        MICRO_BATCHES,
+        ReadTable,
+        StreamEvents,
+        WrittenTable,
+        rows_written,
+    )
 except ImportError as error:
     raise MissingPackageError(
         f"the variables OPENLINEAGE_* need the package {error.name}",
@@ -65,103 +71,111 @@ if TYPE_CHECKING:
     from sqlwin.execution.runner import Runner
 
 PRODUCER = "https://pypi.org/project/sqlwin"
-# Seconds that the end of the process waits for events to be sent
-_END_SECONDS = 5.0
+# Minimum seconds between two events of a stream
+EVENT_SECONDS = 1.0
 
 
-class _Sender:
-    """Thread that sends events one after the other, and ends with the process."""
+@dataclass(frozen=True)
+class _Mark:
+    """Data of a statement from its first to its last event.
 
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="sqlwin-lineage", daemon=True)
-        self._thread.start()
-        atexit.register(self._end)
+    Attributes:
+        job: The statement's queries.
+        run_id: Identifies the run.
+        files: Data files of the written tables before the statement, by path.
+    """
 
-    def submit(self, send: Callable[[], None]) -> None:
-        """Send an event once the earlier ones are sent."""
-        self._waiting.put(send)
-
-    def flush(self, seconds: float | None = None) -> bool:
-        """Wait until the events submitted so far are sent. Return whether they are."""
-        sent = threading.Event()
-        self.submit(sent.set)
-        return sent.wait(seconds)
-
-    def _run(self) -> None:
-        while True:
-            self._waiting.get()()
-
-    def _end(self) -> None:
-        if not self.flush(_END_SECONDS):
-            _log.warning("OpenLineage events were not sent, because the collector does not answer")
-
-
-_log = logging.getLogger("sqlwin")
-
-
-@cache
-def sender() -> _Sender:
-    """Return the sender of the process."""
-    return _Sender()
+    job: LineageJob
+    run_id: str
+    files: dict[str, FileStates] = field(default_factory=dict)
 
 
 class LineageEvents:
-    """Listener that emits events of queries, INSERTs and CREATE TABLE AS.
+    """Listener that emits events of queries, INSERTs, statement sets and CREATE ... AS.
 
-    START has the job, COMPLETE and FAIL the datasets, which only a plan tells. An INSERT from an
-    unbounded stream emits RUNNING, and COMPLETE or FAIL when the stream is over.
+    START has the job, COMPLETE and FAIL the datasets, which need a plan. A stream emits RUNNING
+    when it has started and after its micro-batches, and COMPLETE or FAIL when it is over.
 
     Args:
         runner: Runner of the session.
         client: Emits the events. None: as OpenLineage's variables describe it.
+        event_seconds: Minimum seconds between two events of a stream. Micro-batches in between
+            share an event.
     """
 
-    def __init__(self, runner: Runner, client: OpenLineageClient | None = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        client: OpenLineageClient | None = None,
+        event_seconds: float = EVENT_SECONDS,
+    ) -> None:
         self._runner = runner
         self._client = client or OpenLineageClient()
         self._namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "default")
+        self._event_seconds = event_seconds
         set_producer(PRODUCER)
 
     def begin(self, run: StatementRun) -> None:
         """Emit START, if the statement reads or writes tables."""
-        tree = _tree_of(run.record.text)
-        if tree is None:
+        job = job_of(run.record.text)
+        if job is None:
             return
-        run.marks["lineage"] = tree, str(generate_new_uuid())
+        mark = _Mark(job, str(generate_new_uuid()))
+        run.marks["lineage"] = mark
         self._emit(run, RunState.START, run.record.begun)
+        for flow in job.flows:
+            if path := self._written_path(flow):
+                mark.files[path] = data_files(path)
 
     def end(self, run: StatementRun) -> None:
-        """Emit COMPLETE or FAIL, or RUNNING if a stream goes on."""
+        """Emit COMPLETE or FAIL, or follow the statement's streams."""
         if "lineage" not in run.marks:
             return
         ended = run.record.ended or run.record.begun
-        inputs, outputs = self._datasets(run)
+        reads, tables = self._datasets(run)
+        inputs = [table.dataset for table in reads]
         if run.record.state is StatementState.FAILED:
-            self._emit(run, RunState.FAIL, ended, inputs, outputs, run.record.message)
+            written = [table.dataset for table in tables]
+            self._emit(run, RunState.FAIL, ended, inputs, written, message=run.record.message)
             return
-        running = [
-            stream
-            for stream in self._runner.streams.running()
-            if stream.number in run.record.streams
-        ]
-        if not running:
-            self._emit(run, RunState.COMPLETE, ended, inputs, outputs)
+        streams = [s for s in self._runner.streams.all() if s.number in run.record.streams]
+        if streams:
+            sender().follow(partial(self._follow, run, streams, inputs, tables))
             return
-        self._emit(run, RunState.RUNNING, ended, inputs, outputs)
+        n_read = 0 if run.scan_counts is None else run.scan_counts.rows_read()
+        # Spark does not count, and the counts of several tables are not told apart
+        n_rows = n_read if n_read and len(reads) == 1 else None
+        inputs = [table.with_statistics(n_rows) for table in reads]
+        n_rows = run.record.n_rows if len(tables) == 1 else None
+        written = [table.with_statistics(n_rows) for table in tables]
+        self._emit(run, RunState.COMPLETE, ended, inputs, written)
 
-        def wait() -> None:
-            message = ""
-            for stream in running:
-                try:
-                    stream.wait()
-                except SqlwinError as error:
-                    message = error.message
-            state = RunState.FAIL if message else RunState.COMPLETE
-            now = datetime.now(UTC).timestamp()
-            self._emit(run, state, now, inputs, outputs, message)
-
-        threading.Thread(target=wait, name="sqlwin-lineage-stream", daemon=True).start()
+    def _follow(
+        self,
+        run: StatementRun,
+        streams: Sequence[Stream],
+        inputs: Sequence[InputDataset],
+        tables: Sequence[WrittenTable],
+    ) -> None:
+        """Emit the events of a statement's streams until they are over."""
+        mask = self._runner.config.mask.text
+        written = [table.dataset for table in tables]
+        self._emit(run, RunState.RUNNING, run.record.ended or run.record.begun, inputs, written)
+        running = [StreamEvents(stream, inputs, tables, mask) for stream in streams]
+        message = ""
+        while running:
+            seconds = self._event_seconds / len(running)
+            for events in list(running):
+                is_over, failure = events.wait(seconds)
+                message = message or failure
+                if (event := events.take()) is not None:
+                    facets = {MICRO_BATCHES: event.facet}
+                    self._emit(run, RunState.RUNNING, event.at, event.inputs, event.outputs, facets)
+                if is_over:
+                    running.remove(events)
+        written = [table.with_statistics(_rows_of_all(streams, table.name)) for table in tables]
+        state = RunState.FAIL if message else RunState.COMPLETE
+        self._emit(run, state, datetime.now(UTC).timestamp(), inputs, written, message=message)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -172,14 +186,17 @@ class LineageEvents:
         at: float,
         inputs: Sequence[InputDataset] = (),
         outputs: Sequence[OutputDataset] = (),
+        facets: Mapping[str, RunFacet] | None = None,
+        *,
         message: str = "",
     ) -> None:
-        tree, run_id = run.marks["lineage"]
+        mark: _Mark = run.marks["lineage"]
         mask = self._runner.config.mask
-        run_facets: dict[str, Any] = {
+        run_facets: dict[str, RunFacet] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
                 version=_own_version(), name="sqlwin"
-            )
+            ),
+            **(facets or {}),
         }
         if message:
             run_facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
@@ -196,8 +213,8 @@ class LineageEvents:
         event = RunEvent(
             eventType=state,
             eventTime=datetime.fromtimestamp(at, UTC).isoformat(),
-            run=Run(runId=run_id, facets=run_facets),
-            job=Job(self._namespace, _job_name(tree, mask.text(run.record.text)), job_facets),
+            run=Run(runId=mark.run_id, facets=run_facets),
+            job=Job(self._namespace, mark.job.name, job_facets),
             inputs=list(inputs),
             outputs=list(outputs),
             producer=PRODUCER,
@@ -208,71 +225,96 @@ class LineageEvents:
         try:
             self._client.emit(event)
         except Exception as error:  # any transport's
-            _log.warning("an OpenLineage event was not sent: %s", error)
+            log.warning("an OpenLineage event was not sent: %s", error)
 
     # -- datasets ----------------------------------------------------------------------------------
 
-    def _datasets(self, run: StatementRun) -> tuple[list[InputDataset], list[OutputDataset]]:
+    def _datasets(self, run: StatementRun) -> tuple[list[ReadTable], list[WrittenTable]]:
         """Return the tables that a statement reads and writes, as far as they are known."""
-        tree, _ = run.marks["lineage"]
+        mark: _Mark = run.marks["lineage"]
         find = self._runner.catalog.entry
-        query = without_views(_query_of(tree), find)
-        tables: dict[str, list[Column]] = {}
-        places: dict[str, DatasetPlace] = {}
-        for table in tables_of(query):
-            name = table_name(table)
-            if name not in tables:
-                parts = tuple(part.name for part in table.parts)
-                tables[name] = self._columns_of(parts)
-                places[name] = place_of(name, find(parts))
-        inputs = {
-            places[name]: InputDataset(
-                places[name].namespace, places[name].name, facets={"schema": _schema(columns)}
-            )
-            for name, columns in tables.items()
-        }
-        target = _target_of(tree)
-        if target is None:
-            return list(inputs.values()), []
-        parts = tuple(part.name for part in target.parts)
-        place = place_of(table_name(target), find(parts))
-        columns = self._columns_of(parts)
-        names = _output_names(run)
-        sources = sources_by_place(
-            column_sources(query, names, {n: [c.name for c in cs] for n, cs in tables.items()}),
-            places,
-        )
-        written = _listed_columns(tree) or [column.name for column in columns] or names
+        reads: dict[DatasetPlace, ReadTable] = {}
+        written: list[WrittenTable] = []
+        for flow in mark.job.flows:
+            query = without_views(flow.query, find)
+            tables: dict[str, list[Column]] = {}
+            places: dict[str, DatasetPlace] = {}
+            for table in tables_of(query):
+                name = table_name(table)
+                if name not in tables:
+                    parts = tuple(part.name for part in table.parts)
+                    tables[name] = self._columns_of(parts)
+                    place = places[name] = place_of(name, find(parts))
+                    dataset = InputDataset(
+                        place.namespace, place.name, facets={"schema": _schema(tables[name])}
+                    )
+                    reads[place] = ReadTable(dataset, read_path_of(name, find(parts)))
+            if flow.target is not None:
+                names = _output_names(run, flow)
+                columns = {name: [c.name for c in table] for name, table in tables.items()}
+                sources = sources_by_place(column_sources(query, names, columns), places)
+                path = self._written_path(flow)
+                output = self._output(flow, flow.target, names, sources)
+                before = mark.files.get(path, {})
+                written.append(WrittenTable(".".join(flow.target), output, path, before))
+        return list(reads.values()), written
+
+    def _output(
+        self,
+        flow: Flow,
+        target: Name,
+        names: Sequence[str],
+        sources: Mapping[str, list[tuple[DatasetPlace, str]]],
+    ) -> OutputDataset:
+        """Return a written table with its schema and the sources of its columns.
+
+        Args:
+            flow: The query whose rows are written.
+            target: Name of the table.
+            names: Columns of the query.
+            sources: Sources of these columns.
+        """
+        place = place_of(".".join(target), self._runner.catalog.entry(target))
+        columns = self._columns_of(target)
+        columns_written = flow.columns or [column.name for column in columns] or names
         fields = {
             column: column_lineage_dataset.Fields(
                 inputFields=[
-                    column_lineage_dataset.InputField(source.namespace, source.name, field)
-                    for source, field in sources[name]
+                    column_lineage_dataset.InputField(source.namespace, source.name, field_name)
+                    for source, field_name in sources[name]
                 ]
             )
-            for name, column in zip(names, written, strict=False)
+            for name, column in zip(names, columns_written, strict=False)
             if name in sources
         }
         facets: dict[str, DatasetFacet] = {"schema": _schema(columns)}
         if fields:
             facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(fields)
-        counts: dict[str, OutputDatasetFacet] = {}
-        if run.record.n_rows is not None:
-            counts["outputStatistics"] = (
-                output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-                    rowCount=run.record.n_rows
-                )
-            )
-        output = OutputDataset(place.namespace, place.name, facets=facets, outputFacets=counts)
-        return list(inputs.values()), [output]
+        return OutputDataset(place.namespace, place.name, facets=facets)
 
-    def _columns_of(self, name: tuple[str, ...]) -> list[Column]:
+    def _written_path(self, flow: Flow) -> str:
+        """Return the directory on this machine that a query writes, or ""."""
+        if flow.target is None:
+            return ""
+        return flow.path or written_path_of(self._runner.catalog.entry(flow.target))
+
+    def _columns_of(self, name: Name) -> list[Column]:
         """Return the columns of a table, none if only Spark knows them and has not started."""
         try:
             with without_start():
                 return list(self._runner.columns_of(name))
         except (SqlwinError, AssertionError):
             return []
+
+
+def _rows_of_all(streams: Sequence[Stream], table: str) -> int | None:
+    """Return the rows that streams have written to a table, None if a sink does not count."""
+    counts = [
+        rows_written(stream, table)
+        for stream in streams
+        if not stream.setup.inserts or table in stream.setup.inserts
+    ]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _own_version() -> str:
@@ -287,51 +329,11 @@ def _schema(columns: Sequence[Column]) -> schema_dataset.SchemaDatasetFacet:
     return schema_dataset.SchemaDatasetFacet(fields=fields)
 
 
-def _tree_of(text: str) -> exp.Expr | None:
-    """Return the tree of a statement that reads or writes tables, else None."""
-    try:
-        tree = sqlglot.parse_one(text, read="sqlwin")
-    except (SqlglotError, SqlwinError):
-        return None
-    if isinstance(tree, exp.Create):
-        is_table = tree.kind == "TABLE" and isinstance(tree.expression, exp.Query)
-        return tree if is_table else None
-    return tree if isinstance(tree, exp.Query | exp.Insert) else None
-
-
-def _query_of(tree: exp.Expr) -> exp.Query:
-    query = tree if isinstance(tree, exp.Query) else tree.expression
-    assert isinstance(query, exp.Query)
-    return query
-
-
-def _target_of(tree: exp.Expr) -> exp.Table | None:
-    if isinstance(tree, exp.Query):
-        return None
-    target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    return target if isinstance(target, exp.Table) else None
-
-
-def _listed_columns(tree: exp.Expr) -> list[str]:
-    """Return the columns that an INSERT lists."""
-    if isinstance(tree, exp.Insert) and isinstance(tree.this, exp.Schema):
-        return [column.name for column in tree.this.expressions]
-    return []
-
-
-def _output_names(run: StatementRun) -> list[str]:
-    """Return the names of a statement's columns, from its plan."""
-    if not run.plans:
+def _output_names(run: StatementRun, flow: Flow) -> list[str]:
+    """Return the names of a query's columns, from its plan."""
+    plans = [plan for plan in run.plans if plan.sql in flow.text]
+    if not plans:
         return []
-    root = run.plans[-1].bound
+    root = plans[-1].bound
     node = root.input if isinstance(root, Sink) else root
     return [column.name for column in node.schema]
-
-
-def _job_name(tree: exp.Expr, text: str) -> str:
-    """Return a name that runs of the same job share."""
-    target = _target_of(tree)
-    if target is not None:
-        kind = "insert_into" if isinstance(tree, exp.Insert) else "create_table"
-        return f"sqlwin.{kind}.{table_name(target)}"
-    return f"sqlwin.query.{hashlib.sha256(text.encode()).hexdigest()[:12]}"

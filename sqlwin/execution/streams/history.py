@@ -119,6 +119,7 @@ class History:
         self._points: deque[BatchPoint] = deque(maxlen=_MOST_POINTS)
         self._totals = Totals()
         self._status = StreamStatus()
+        self._sources: tuple[SourceReport, ...] = ()
 
     def take(self, report: BatchReport) -> None:
         """Add a report. Duplicates are ignored."""
@@ -136,6 +137,7 @@ class History:
             phases = phases_of(report)
             rows_in = rows_read(report, self._run.reads, self.is_own)
             operators = status.operators
+            self._sources = tuple(s for s in report.sources if not self.is_own(s))
             watermarks = [o.watermark_us for o in operators if o.watermark_us is not None]
             self._points.append(
                 BatchPoint(
@@ -181,6 +183,11 @@ class History:
                 time.sleep(every_s)
             self.pull(query)
 
+    def pull_last(self, query: StreamingQuery) -> None:
+        """Add the reports of a query that is over, unless Spark has ended too."""
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            self.pull(query)
+
     def status_of(self, reports: Sequence[BatchReport]) -> StreamStatus:
         """Return the stream's status after the last report."""
         return stream_status(
@@ -198,6 +205,14 @@ class History:
             batches = [(point.at - point.seconds, point.seconds, point.rows_in) for point in points]
             rate = arrival_rate(batches, time.time())
             return replace(self._status, rows_per_second=rate), self._totals, points
+
+    def batches_after(self, batch: int) -> tuple[tuple[BatchPoint, ...], tuple[SourceReport, ...]]:
+        """Return the micro-batches after number `batch`, and the sources as of the last one.
+
+        Sources that carry only control messages are left out.
+        """
+        with self._lock:
+            return tuple(point for point in self._points if point.batch > batch), self._sources
 
 
 def phases_of(report: BatchReport) -> dict[str, float]:

@@ -12,9 +12,12 @@ from openlineage.client.serde import Serde
 
 import sqlwin
 import sqlwin.dbapi
-from sqlwin.observers.lineage import LineageEvents, sender
+from sqlwin.observers.lineage import LineageEvents
+from sqlwin.observers.sender import sender
+from sqlwin.observers.stream_events import MICRO_BATCHES
 from sqlwin.server.client import ServedSession
-from tests.observing import wait_until
+from tests.observing import wait_for_stream, wait_until
+from tests.openlineage_schema import validate_event
 from tests.sqlwin.server.serving import PASSWORD, serving
 
 pytestmark = pytest.mark.long
@@ -26,15 +29,21 @@ ENDLESS = """
 
 
 class Events:
+    """A client that keeps the events. They are valid."""
+
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any]] = []
 
     def emit(self, event: Any) -> None:
-        self.events.append(json.loads(Serde.to_json(event)))
+        self._events.append(json.loads(Serde.to_json(event)))
 
-    def types(self) -> list[str]:
+    def of_type(self, *types: str) -> list[dict[str, Any]]:
+        """Return the events of some types so far."""
         sender().flush()
-        return [event["eventType"] for event in self.events]
+        events = list(self._events)
+        for event in events:
+            validate_event(event)
+        return [event for event in events if event["eventType"] in types]
 
 
 def test_an_unbounded_stream_is_read_row_by_row_refused_as_a_whole_and_traced(
@@ -73,11 +82,33 @@ def test_an_unbounded_stream_is_read_row_by_row_refused_as_a_whole_and_traced(
         [tmp_path / "ids"],
     )
     connection.execute("INSERT INTO ids SELECT id FROM endless")
-    assert events.types() == ["START", "RUNNING"]
-    running = events.events[1]
-    assert running["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
-    assert [dataset["name"] for dataset in running["inputs"]] == ["endless"]
-    assert [dataset["name"] for dataset in running["outputs"]] == [f"{tmp_path}/ids"]
+    (running,) = fresh_session.streams.running()
+
+    def batches() -> list[dict[str, Any]]:
+        facets = [event["run"]["facets"] for event in events.of_type("RUNNING")]
+        return [facet[MICRO_BATCHES] for facet in facets if MICRO_BATCHES in facet]
+
+    wait_for_stream(running, lambda: sum(facet["rowsRead"] for facet in batches()) > 0)
     fresh_session.streams.stop_all()
-    wait_until(lambda: events.types() == ["START", "RUNNING", "COMPLETE"])
-    assert events.events[2]["run"]["runId"] == running["run"]["runId"]
+    (complete,) = wait_until(lambda: events.of_type("COMPLETE", "FAIL"))
+    (start,) = events.of_type("START")
+    first, *later = events.of_type("RUNNING")
+    assert complete["eventType"] == "COMPLETE"
+    assert {event["run"]["runId"] for event in later} == {start["run"]["runId"]}
+    assert complete["run"]["runId"] == first["run"]["runId"] == start["run"]["runId"]
+    assert first["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    assert [dataset["name"] for dataset in first["inputs"]] == ["endless"]
+    assert [dataset["name"] for dataset in first["outputs"]] == [f"{tmp_path}/ids"]
+    numbers = [
+        number for facet in batches() for number in (facet["firstBatch"], facet["lastBatch"])
+    ]
+    assert numbers == sorted(numbers)
+    assert numbers[0] == 0
+    assert all(facet["offsets"] for facet in batches())
+    # the last micro-batch may be interrupted before its report
+    total = complete["outputs"][0]["outputFacets"]["outputStatistics"]
+    parts = [event["outputs"][0]["outputFacets"]["outputStatistics"] for event in later]
+    assert sum(part["rowCount"] for part in parts) <= total["rowCount"] == running.run.n_rows
+    assert total["size"] > 0
+    read = [event["inputs"][0]["inputFacets"]["inputStatistics"]["rowCount"] for event in later]
+    assert sum(read) == sum(facet["rowsRead"] for facet in batches())

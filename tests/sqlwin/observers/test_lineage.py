@@ -3,76 +3,52 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import sqlglot
+from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.serde import Serde
 
 import sqlwin
+from runtime.frames.reports import report_of
 from runtime.spec.table import TableSpec
 from sqlwin.observers import has_lineage
 from sqlwin.observers.columns import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
-from sqlwin.observers.lineage import LineageEvents, sender
-from tests.goldens import ROOT
+from sqlwin.observers.file_sizes import data_files
+from sqlwin.observers.jobs import job_of
+from sqlwin.observers.lineage import LineageEvents
+from sqlwin.observers.sender import Sender, sender
+from sqlwin.observers.stream_events import (
+    MICRO_BATCHES,
+    StreamEvents,
+    WrittenTable,
+    rows_written,
+)
+from tests.observing import wait_until
+from tests.openlineage_schema import validate_event
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.unstarted import unstarted_spark
-
-# The required parts of RunEvent and of facets in OpenLineage's specification 2-0-2
-_FACETS = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "object",
-        "required": ["_producer", "_schemaURL"],
-        "properties": {"_producer": {"format": "uri"}, "_schemaURL": {"format": "uri"}},
-    },
-}
-_DATASET = {
-    "type": "object",
-    "required": ["namespace", "name"],
-    "properties": {
-        "namespace": {"type": "string", "minLength": 1},
-        "name": {"type": "string", "minLength": 1},
-        "facets": _FACETS,
-        "inputFacets": _FACETS,
-        "outputFacets": _FACETS,
-    },
-}
-RUN_EVENT = {
-    "type": "object",
-    "required": ["eventTime", "producer", "schemaURL", "run", "job"],
-    "properties": {
-        "eventTime": {"type": "string", "format": "date-time"},
-        "eventType": {"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
-        "producer": {"type": "string", "format": "uri"},
-        "schemaURL": {"type": "string", "format": "uri"},
-        "run": {
-            "type": "object",
-            "required": ["runId"],
-            "properties": {"runId": {"type": "string", "format": "uuid"}, "facets": _FACETS},
-        },
-        "job": {
-            "type": "object",
-            "required": ["namespace", "name"],
-            "properties": {"facets": _FACETS},
-        },
-        "inputs": {"type": "array", "items": _DATASET},
-        "outputs": {"type": "array", "items": _DATASET},
-    },
-}
+from tests.sqlwin.observers.programs import (
+    absent_collector,
+    collector,
+    follow,
+    opened_session,
+    run_command,
+    runner_of,
+    set_only,
+)
+from tests.sqlwin.ui.sessions import SECOND, progress, stream
 
 
 class Events:
-    """A client that keeps the events."""
+    """A client that keeps the events. They are valid."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []
@@ -84,7 +60,7 @@ class Events:
         sender().flush()
         events, self._events = self._events, []
         for event in events:
-            jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
+            validate_event(event)
         return events
 
 
@@ -95,9 +71,8 @@ def events() -> Events:
 
 @pytest.fixture
 def session(events: Events, tmp_path: Path) -> Iterator[sqlwin.Session]:
-    with sqlwin.connect(unstarted_spark()) as opened:
-        runner = opened._opened_runner
-        runner.activity.listeners += (LineageEvents(runner, events),)  # type: ignore[arg-type]
+    with opened_session() as opened:
+        follow(opened, LineageEvents(runner_of(opened), events, 0.01))  # type: ignore[arg-type]
         opened.execute(
             f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
             "CREATE VIEW late AS SELECT origin AS airport, sched_dep, dep_delay FROM flights "
@@ -144,7 +119,64 @@ def test_an_insert_names_its_tables_with_columns_lineage_and_rows(
         "day": [(str(FLIGHTS), "sched_dep")],
         "worst": [(str(FLIGHTS), "dep_delay")],
     }
-    assert output["outputFacets"]["outputStatistics"]["rowCount"] == result.row_count
+    (file,) = data_files(f"{tmp_path}/o").values()
+    written = output["outputFacets"]["outputStatistics"]
+    assert (written["rowCount"], written["size"], written["fileCount"]) == (
+        *(result.row_count, file[0], 1),
+    )
+    read = flights["inputFacets"]["inputStatistics"]
+    assert (read["rowCount"], read["size"], read["fileCount"]) == (
+        *(336_776, FLIGHTS.stat().st_size, 1),
+    )
+
+    # a second INSERT counts only its own file
+    session.execute(INSERT)
+    _, complete = events.take()
+    written = complete["outputs"][0]["outputFacets"]["outputStatistics"]
+    assert (written["rowCount"], written["size"], written["fileCount"]) == (
+        *(result.row_count, file[0], 1),
+    )
+    assert len(data_files(f"{tmp_path}/o")) == 2
+
+
+def test_a_statement_set_is_a_job_with_all_its_tables(
+    session: sqlwin.Session, events: Events, tmp_path: Path
+) -> None:
+    session.execute(
+        "CREATE TABLE p (origin STRING, n BIGINT) WITH "
+        f"('connector' = 'filesystem', 'path' = '{tmp_path}/p', 'format' = 'csv')"
+    )
+    session.execute(
+        f"EXECUTE STATEMENT SET BEGIN {INSERT}; "
+        "INSERT INTO p SELECT origin, COUNT(*) FROM flights GROUP BY origin; END"
+    )
+    start, complete = events.take()
+    assert start["job"]["name"] == complete["job"]["name"] == "sqlwin.statement_set.o+p"
+    assert complete["eventType"] == "COMPLETE"
+    assert [dataset["name"] for dataset in complete["inputs"]] == [str(FLIGHTS)]
+    assert [dataset["name"] for dataset in complete["outputs"]] == [
+        f"{tmp_path}/o",
+        f"{tmp_path}/p",
+    ]
+    lineage = complete["outputs"][1]["facets"]["columnLineage"]["fields"]
+    assert [field["field"] for field in lineage["origin"]["inputFields"]] == ["origin"]
+    sizes = [dataset["outputFacets"]["outputStatistics"] for dataset in complete["outputs"]]
+    assert all(size["fileCount"] == 1 and size["size"] > 0 for size in sizes)
+
+
+def test_create_table_as_counts_the_bytes_of_its_files(
+    session: sqlwin.Session, events: Events, tmp_path: Path
+) -> None:
+    session.execute(
+        f"CREATE TABLE made WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/made', "
+        "'format' = 'csv') AS SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin"
+    )
+    _, complete = events.take()
+    assert complete["job"]["name"] == "sqlwin.create_table.made"
+    (output,) = complete["outputs"]
+    assert output["name"] == f"{tmp_path}/made"
+    (file,) = data_files(f"{tmp_path}/made").values()
+    assert output["outputFacets"]["outputStatistics"]["size"] == file[0]
 
 
 def test_a_query_reads_and_a_failure_has_its_message(
@@ -183,6 +215,140 @@ def test_a_client_that_fails_does_not_fail_the_statement(
     assert session.execute("SELECT 1 AS a")[0].to_arrow().num_rows == 1
     sender().flush()
     assert "an OpenLineage event was not sent: the collector is away" in caplog.text
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def batch(number: int, rows: int, offset: int) -> dict[str, Any]:
+    """Return Spark's report of a micro-batch that reads `bids` from Kafka."""
+    return {
+        **progress(number, rows, at=number * 10.0, watermarks_us=((number + 1) * 60 * SECOND,)),
+        "sources": [
+            {
+                "description": "KafkaV2[Subscribe[bids]]",
+                "startOffset": f'{{"bids":{{"0":{offset - rows}}}}}',
+                "endOffset": f'{{"bids":{{"0":{offset}}}}}',
+                "numInputRows": rows,
+            },
+            {"description": "FileStreamSource[/checkpoint/end-of-input]", "numInputRows": 0},
+        ],
+    }
+
+
+def test_a_stream_has_an_event_for_its_micro_batches_since_the_previous_event(
+    tmp_path: Path,
+) -> None:
+    running, query = stream()
+    table = WrittenTable("totals", OutputDataset("file", "/totals"), str(tmp_path), {})
+    events = StreamEvents(running, [InputDataset("kafka://h:1", "bids")], [table], str.upper)
+    assert events.wait(0.0) == (False, "")
+    assert events.take() is None
+
+    running.history.take(report_of(batch(0, 5, 5)))
+    running.run.n_rows = 3
+    (tmp_path / "a.csv").write_bytes(b"1234")
+    (tmp_path / "_hidden").write_bytes(b"1")
+    event = events.take()
+    assert event is not None
+    assert event.at == 0.5
+    facet = json.loads(Serde.to_json(event.facet))
+    assert facet.pop("_producer")
+    assert facet == {
+        "_schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet",
+        **{"stream": "TOTALS", "firstBatch": 0, "lastBatch": 0, "seconds": 0.5, "rowsRead": 5},
+        **{"lateRows": 0, "stateRows": 10, "stateBytes": 4_000},
+        "watermark": "1970-01-01T00:01:00.000000Z",
+        "offsets": [{"source": "KAFKAV2[SUBSCRIBE[BIDS]]", "offset": '{"bids":{"0":5}}'}],
+    }
+    assert event.inputs[0].inputFacets["inputStatistics"].rowCount == 5
+    written = event.outputs[0].outputFacets["outputStatistics"]
+    assert (written.rowCount, written.size, written.fileCount) == (3, 4, 1)
+    assert events.take() is None
+
+    # two micro-batches share an event, which counts only new rows and files
+    running.history.take(report_of(batch(1, 1, 6)))
+    running.history.take(report_of(batch(2, 2, 8)))
+    running.run.n_rows = 4
+    (tmp_path / "b.csv").write_bytes(b"12")
+    event = events.take()
+    assert event is not None
+    assert (event.facet.firstBatch, event.facet.lastBatch, event.facet.rowsRead) == (1, 2, 3)
+    assert event.facet.watermark == "1970-01-01T00:03:00.000000Z"
+    assert event.facet.offsets[0]["offset"] == '{"bids":{"0":8}}'
+    written = event.outputs[0].outputFacets["outputStatistics"]
+    assert (written.rowCount, written.size, written.fileCount) == (1, 2, 1)
+
+    query.isActive = False
+    assert events.wait(0.0) == (True, "")
+
+
+def test_events_of_a_stream_are_valid_and_end_with_its_totals(
+    session: sqlwin.Session, events: Events
+) -> None:
+    running, query = stream(statement=INSERT)
+    running.run.n_rows = 7
+    running.history.take(report_of(batch(0, 5, 5)))
+    runner = runner_of(session)
+    runner.streams.add(running)
+    run = runner.plans.begin(INSERT)
+    run.record_stream(running.number)
+    run.record_end("stream", "", None)
+    runner.plans.end()
+    emitted: list[dict[str, Any]] = []
+
+    def has(kind: str, number: int) -> bool:
+        emitted.extend(events.take())
+        return [event["eventType"] for event in emitted].count(kind) == number
+
+    # the start, and the first micro-batch
+    wait_until(lambda: has("RUNNING", 2))
+    running.history.take(report_of(batch(1, 2, 7)))
+    wait_until(lambda: has("RUNNING", 3))
+    query.isActive = False
+    wait_until(lambda: has("COMPLETE", 1))
+    start, begun, first, second, complete = emitted
+    assert start["eventType"] == "START"
+    assert {event["run"]["runId"] for event in emitted} == {start["run"]["runId"]}
+    assert MICRO_BATCHES not in begun["run"]["facets"]
+    facets = [event["run"]["facets"][MICRO_BATCHES] for event in (first, second)]
+    assert [facet["rowsRead"] for facet in facets] == [5, 2]
+    assert first["eventTime"] == "1970-01-01T00:00:00.500000+00:00"
+    assert first["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 7
+    assert second["inputs"][0]["inputFacets"]["inputStatistics"]["rowCount"] == 2
+    assert complete["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 7
+
+
+def test_a_stream_that_fails_has_its_message(session: sqlwin.Session, events: Events) -> None:
+    running, query = stream(statement=INSERT)
+    runner = runner_of(session)
+    running.setup = replace(running.setup, errors=runner.plans.errors_of(INSERT))
+    runner.streams.add(running)
+    run = runner.plans.begin(INSERT)
+    run.record_stream(running.number)
+    query.isActive = False
+    query.failure = RuntimeError("disk full")
+    run.record_end("stream", "", None)
+    runner.plans.end()
+    emitted: list[dict[str, Any]] = []
+    wait_until(lambda: emitted.extend(events.take()) or len(emitted) == 3)
+    assert [event["eventType"] for event in emitted] == ["START", "RUNNING", "FAIL"]
+    assert emitted[2]["run"]["facets"]["errorMessage"]["message"] == "disk full"
+
+
+def test_streams_with_several_tables_count_the_rows_of_each() -> None:
+    running, _ = stream()
+    running.setup = replace(running.setup, inserts=("o", "p"))
+    running.run.written = [3, None]
+    assert (rows_written(running, "o"), rows_written(running, "p")) == (3, None)
+    tables = [WrittenTable(name, OutputDataset("sqlwin", name), "", {}) for name in "opq"]
+    events = StreamEvents(running, [], tables, str)
+    running.history.take(report_of(batch(0, 5, 5)))
+    event = events.take()
+    assert event is not None
+    assert [output.name for output in event.outputs] == ["o", "p"]
+    assert event.outputs[0].outputFacets["outputStatistics"].rowCount == 3
+    assert not event.outputs[1].outputFacets
 
 
 # -- datasets and columns --------------------------------------------------------------------------
@@ -282,44 +448,100 @@ def test_columns_have_their_sources(sql: str, columns: list[str], sources: dict[
 def test_variables_of_openlineage_turn_it_on(
     variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
-        monkeypatch.delenv(name)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_only(monkeypatch, "OPENLINEAGE", variables)
     assert has_lineage() is expected
 
 
 def test_the_command_line_sends_events() -> None:
-    bodies: list[dict[str, Any]] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(201)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "sqlwin", "run", "--no-engine", "queries/quickstart.sql"],
-            cwd=ROOT,
-            env={**os.environ, "OPENLINEAGE_URL": f"http://127.0.0.1:{server.server_port}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with collector(201) as (url, bodies):
+        done = run_command({"OPENLINEAGE_URL": url}, "queries/quickstart.sql")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("origin,")
-    for body in bodies:
-        jsonschema.validate(body, RUN_EVENT, format_checker=jsonschema.FormatChecker())
-    assert [body["eventType"] for body in bodies] == ["START", "COMPLETE"]
-    assert bodies[1]["inputs"][0]["name"] == str(FLIGHTS)
+    events = list(map(json.loads, bodies))
+    for event in events:
+        validate_event(event)
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
+    assert events[1]["inputs"][0]["name"] == str(FLIGHTS)
+
+
+def test_a_collector_that_is_away_changes_no_result() -> None:
+    with absent_collector() as url:
+        done = run_command(
+            {
+                "OPENLINEAGE__TRANSPORT__TYPE": "http",
+                "OPENLINEAGE__TRANSPORT__URL": url,
+                "OPENLINEAGE__TRANSPORT__RETRY": '{"total": 0, "connect": 0}',
+            }
+        )
+    assert (done.stdout, done.returncode) == ("answer\n42\n", 0), done.stderr
+    # START and COMPLETE
+    assert done.stderr.count("an OpenLineage event was not sent") == 2
+
+
+def test_statements_do_not_wait_for_a_collector_that_does_not_answer(
+    session: sqlwin.Session, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    emit = events.emit
+
+    def wait(event: Any) -> None:
+        answers.wait()
+        emit(event)
+
+    monkeypatch.setattr(events, "emit", wait)
+    try:
+        for _ in range(3):
+            assert session.execute("SELECT 1 AS a")[0].to_arrow().num_rows == 1
+        assert not sender().flush(0.0)
+    finally:
+        answers.set()
+    assert [event["eventType"] for event in events.take()] == ["START", "COMPLETE"] * 3
+
+
+def test_events_beyond_a_limit_are_dropped_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sends, answers, sent = Sender(most_waiting=2), threading.Event(), []
+    begun = threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        answers.wait()
+
+    sends.submit(wait)
+    begun.wait()
+    for number in range(5):
+        sends.submit(partial(sent.append, number))
+    answers.set()
+    sends.flush()
+    assert sent == [0, 1]
+    assert caplog.text.count("OpenLineage events are dropped") == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("INSERT OVERWRITE o SELECT 1", "sqlwin.insert_into.o"),
+        (
+            "CREATE MATERIALIZED TABLE m AS SELECT k, COUNT(*) AS n FROM t GROUP BY k",
+            "sqlwin.create_materialized_table.m",
+        ),
+        ("EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT 1; INSERT INTO p SELECT 2; INSERT "
+         "INTO o SELECT 3; END", "sqlwin.statement_set.o+p"),
+        ("CREATE TABLE t (a INT)", None),
+        ("SHOW TABLES", None),
+        ("SELECT FROM WHERE", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_statements_have_names_of_jobs(sql: str, name: str | None) -> None:
+    job = job_of(sql)
+    assert (None if job is None else job.name) == name
+
+
+def test_an_unknown_field_of_a_facet_is_invalid(session: sqlwin.Session, events: Events) -> None:
+    session.execute("SELECT COUNT(*) AS n FROM flights")[0].to_arrow()
+    _, complete = events.take()
+    complete["inputs"][0]["inputFacets"]["inputStatistics"]["rows"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="'rows' was unexpected"):
+        validate_event(complete)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -21,10 +15,17 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import sqlwin
 from sqlwin.observers import is_traced
 from sqlwin.observers.tracing import StatementSpans, trace_micro_batch
-from tests.goldens import ROOT
 from tests.observing import wait_until
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.unstarted import unstarted_spark
+from tests.sqlwin.observers.programs import (
+    absent_collector,
+    collector,
+    follow,
+    opened_session,
+    run_command,
+    runner_of,
+    set_only,
+)
 
 WINDOWS = f"""
     SELECT origin, window_end, COUNT(*) AS n
@@ -44,9 +45,8 @@ def tracing() -> tuple[trace.Tracer, InMemorySpanExporter]:
 
 @pytest.fixture
 def session(tracing: Any) -> Iterator[sqlwin.Session]:
-    with sqlwin.connect(unstarted_spark()) as opened:
-        runner = opened._opened_runner
-        runner.activity.listeners += (StatementSpans(runner, tracing[0]),)
+    with opened_session() as opened:
+        follow(opened, StatementSpans(runner_of(opened), tracing[0]))
         yield opened
 
 
@@ -121,7 +121,7 @@ def test_a_listener_that_fails_does_not_fail_the_statement(
 
         end = begin
 
-    session._opened_runner.activity.listeners += (Broken(),)
+    follow(session, Broken())
     assert session.execute("SELECT 1 AS a")[0].to_arrow().num_rows == 1
     assert "a listener of statements failed" in caplog.text
 
@@ -166,51 +166,17 @@ def test_a_micro_batch_is_a_span_with_its_phases(tracing: Any) -> None:
 def test_variables_of_opentelemetry_turn_it_on(
     variables: dict[str, str], traced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("OTEL_")]:
-        monkeypatch.delenv(name)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_only(monkeypatch, "OTEL_", variables)
     assert is_traced() is traced
 
 
-def run(variables: dict[str, str], *sql: str) -> subprocess.CompletedProcess[str]:
-    arguments = sql or ("-e", "SELECT 6 * 7 AS answer")
-    return subprocess.run(
-        [sys.executable, "-m", "sqlwin", "run", "--no-engine", *arguments],
-        env={**os.environ, **variables},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_the_command_line_exports_spans() -> None:
-    bodies: list[bytes] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        endpoint = f"http://127.0.0.1:{server.server_port}"
-        done = run(
-            {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
+    with collector() as (url, bodies):
+        done = run_command(
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
         )
         assert (done.stdout, done.returncode) == ("answer\n42\n", 0), done.stderr
         wait_until(lambda: bool(bodies))
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     request = ExportTraceServiceRequest.FromString(bodies[0])
     (resource,) = request.resource_spans
     names = {
@@ -222,13 +188,11 @@ def test_the_command_line_exports_spans() -> None:
 
 
 def test_spans_on_the_console_and_a_collector_that_is_away_change_no_result() -> None:
-    done = run({"OTEL_TRACES_EXPORTER": "console"})
+    done = run_command({"OTEL_TRACES_EXPORTER": "console"})
     assert done.stdout == "answer\n42\n"
     assert '"name": "SELECT"' in done.stderr
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = run({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
+    with absent_collector() as url:
+        done = run_command({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
     assert (done.stdout, done.returncode) == ("answer\n42\n", 0)
 
 
@@ -236,7 +200,7 @@ def test_spans_on_the_console_and_a_collector_that_is_away_change_no_result() ->
 @pytest.mark.spark
 def test_the_micro_batches_of_a_stream_are_spans() -> None:
     script = "queries/streaming/cumulative_daily_totals.sql"
-    done = run({"OTEL_TRACES_EXPORTER": "console"}, script)
+    done = run_command({"OTEL_TRACES_EXPORTER": "console"}, script)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count('"name": "micro-batch"') > 0
     assert '"name": "addBatch"' in done.stderr

@@ -35,6 +35,7 @@ class FakeQuery:
         self.isActive = True
         self.runId = "run"
         self.status = {"message": "Waiting", "isTriggerActive": False}
+        self.lastProgress: Any = None
         self.recentProgress: list[Any] = []
         self.failure: Exception | None = None
 
