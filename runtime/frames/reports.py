@@ -5,6 +5,7 @@ Spark's reports are nested mappings. This module alone knows their names.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,11 +144,13 @@ def _below(prefix: str, metrics: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _source(fields: Mapping[str, Any]) -> SourceReport:
+    end = fields.get("endOffset")
     return SourceReport(
         str(fields.get("description") or ""),
         float(fields.get("numInputRows") or 0),
-        fields.get("startOffset") != fields.get("endOffset"),
-        str(fields.get("endOffset") or ""),
+        fields.get("startOffset") != end,
+        # Spark's JSON has the offset as an object, PySpark's classes as text
+        end if isinstance(end, str) else "" if end is None else json.dumps(end),
     )
 
 

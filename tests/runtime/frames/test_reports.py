@@ -57,7 +57,10 @@ def test_a_report_has_what_spark_and_operators_say(metric: Any) -> None:
         "2026-01-31T08:05:00.000Z",
         5.0,
         {"addBatch": 100, "triggerExecution": 250},
-        (SourceReport("Files", 3.0, has_moved=True), SourceReport("Rows", 2.0, has_moved=False)),
+        (
+            SourceReport("Files", 3.0, has_moved=True, end_offset='{"logOffset": 0}'),
+            SourceReport("Rows", 2.0, has_moved=False, end_offset="4"),
+        ),
         42,
         {1: window},
         {"scan": 4},
@@ -95,5 +98,7 @@ def test_a_report_of_pysparks_own_class_is_decoded() -> None:
     )
     report = report_of(progress)
     assert (report.batch, report.n_input_rows, report.seconds) == (3, 5.0, 0.25)
-    assert report.sources == (SourceReport("Files", 3.0, has_moved=True),)
+    assert report.sources == (
+        SourceReport("Files", 3.0, has_moved=True, end_offset='{"logOffset": 0}'),
+    )
     assert report.windows[0].sources == ((7, True), (None, False))
