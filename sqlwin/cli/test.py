@@ -133,7 +133,8 @@ def test(
       sqlwin test queries/testing
       sqlwin test queries/testing -k "late" --histories 200
       sqlwin test --simulate 50 queries/testing/departures.sql
-      sqlwin test --simulate 50 old.sql --then new.sql
+      sqlwin test --simulate 5 queries/testing/departures.sql \
+        --then queries/testing/cancellations.sql
       sqlwin test --schema
     """  # noqa: D301
     if schema:
