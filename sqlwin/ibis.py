@@ -122,7 +122,7 @@ class Backend(PySparkBackend):  # type: ignore[misc]
     def list_tables(
         self, *, like: str | None = None, database: tuple[str, str] | str | None = None
     ) -> list[str]:
-        """Return the names of tables, without a database also those of the session."""
+        """Return the names of tables; without a database, the session's tables too."""
         names = {*super().list_tables(database=database)}
         if database is None:
             (result,) = self.session.execute("SHOW TABLES")

@@ -94,7 +94,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
 def _shift_us(time: Expression, column: Expression | str) -> int | None:
     """Return how much later than a column a time is, in microseconds. None if it is not constant.
 
-    Joins within an interval use later times than those of their rows.
+    Joins within an interval use later times than their rows have.
     """
     match time:
         case Call("shift", (base, Constant(int(by_us)))) if base == column and by_us >= 0:

@@ -29,7 +29,7 @@ _NAMING = (
     exp.Distribute,
     exp.Sort,
 )
-# Clauses whose columns differ from those of FROM
+# Clauses that see other columns than FROM has
 _AFTER_FROM = (exp.Order, exp.Having, exp.Qualify, exp.Window)
 # Functions without parentheses, and words that are not columns
 _WORDS = re.compile(
@@ -104,7 +104,7 @@ def _require(is_certain: bool) -> None:
 
 
 def _visible(scope: Scope, relations: Mapping[str, Schema]) -> dict[str, list[str]]:
-    """Return the visible columns of a scope by source, including those of outer queries."""
+    """Return the visible columns of a scope by source, including outer queries."""
     outer = _visible(scope.parent, relations) if scope.is_subquery and scope.parent else {}
     return {**outer, **_columns_by_source(scope, relations)}
 

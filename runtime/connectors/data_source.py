@@ -92,7 +92,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     try:
         dataframe = reader.load()
     except PySparkException as error:
-        # Some sources have no columns other than those of a given schema.
+        # Some sources have only the columns of a given schema.
         if not spec.columns or "SCHEMA" not in (error.getCondition() or ""):
             raise
         dataframe = reader.schema(declared).load()

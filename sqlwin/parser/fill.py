@@ -9,7 +9,7 @@ from planner.sql.nodes import FillClause, FillItem, position_of
 from runtime.errors import SqlSyntaxError
 from sqlwin.parser.base import STRINGS, TokenParser
 
-# Names of the fillers, including those of QuestDB and InfluxDB
+# Names of the fillers, including QuestDB's and InfluxDB's
 FILLERS = {
     "LOCF": "LOCF",
     "PREV": "LOCF",

@@ -122,7 +122,7 @@ class RowsResult(ResultWithRows):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate errors raised in the block, including those of Spark's constant folding.
+        """Translate errors raised in the block, including errors of Spark's constant folding.
 
         Raises:
             SqlwinError: The block raised it, or an error that translates to it.

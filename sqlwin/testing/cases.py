@@ -372,7 +372,7 @@ def _defaults(members: Mapping[str, Located], key: str) -> dict[str, Located]:
 
 
 def _tables(defaults: Mapping[str, Located], own: Mapping[str, Located]) -> dict[str, Located]:
-    """Return the tables of a case. A table without columns has those of the default."""
+    """Return the tables of a case. A table without columns takes them from the default."""
     tables = {**defaults, **own}
     spelled = {name.lower(): name for name in defaults}
     for name, table in own.items():

@@ -94,7 +94,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
 
 
 def _are_within_interval(left: Side, right: Side) -> bool:
-    """Return whether the windows are those of a join within an interval, which end together."""
+    """Return whether the windows belong to a join within an interval, so that they end together."""
     ends = {None if side.attached is None else side.attached.end for side in (left, right)}
     return ends == {INTERVAL_COLUMNS.end}
 

@@ -102,7 +102,7 @@ class GivenRows(Rows):
 
     Attributes:
         name: Name of the rows.
-        columns: Columns of the rows. Empty to use those of `of`.
+        columns: Columns of the rows. Empty to use the columns of `of`.
         of: Relation with the same columns, or None.
     """
 

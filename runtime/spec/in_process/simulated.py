@@ -41,7 +41,7 @@ class SimulatedTable:
 
     @property
     def own_columns(self) -> tuple[Column, ...]:
-        """Columns that rows of the table have, without those of the micro-batch."""
+        """Columns of the table's rows, without the columns of the micro-batch."""
         others = {*self.clock_columns, self.watermark_column}
         return tuple(column for column in self.columns if column.name not in others)
 
