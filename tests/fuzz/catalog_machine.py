@@ -25,6 +25,8 @@ from tests.fuzz.outcome import fault_of
 from tests.slt.modes import BATCH_RULES, DISABLED
 from tests.unstarted import NeedsSparkError, unstarted_spark
 
+PHASES = "table.optimizer.agg-phase-strategy"
+
 Row = tuple[dt.datetime | None, str | None, int | None]
 
 START = dt.datetime(2024, 3, 31)  # noqa: DTZ001  # a wall clock
@@ -175,7 +177,7 @@ class CatalogMachine(RuleBasedStateMachine):
             [
                 ("table.local-time-zone", "America/New_York"),
                 ("table.local-time-zone", "Europe/Berlin"),
-                ("table.optimizer.agg-phase-strategy", "ONE_PHASE"),
+                (PHASES, "ONE_PHASE"),
                 *((DISABLED, name) for name in BATCH_RULES),
             ]
         )

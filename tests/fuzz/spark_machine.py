@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 import sqlwin
 from sqlwin.session import Session
 from tests.conftest import drop_views
-from tests.fuzz.catalog_machine import CatalogMachine, View, names, windows_of_rows
+from tests.fuzz.catalog_machine import PHASES, CatalogMachine, View, names, windows_of_rows
+from tests.slt.modes import DISABLED
 
 MINUTES = 7
 
@@ -45,7 +46,10 @@ class SparkMachine(CatalogMachine):
 
     @rule(name=st.sampled_from(["m", "n"]), of=names)
     def create_materialized(self, name: str, of: str) -> None:
-        """CREATE MATERIALIZED TABLE over a table that has files."""
+        """CREATE MATERIALIZED TABLE over a table that has files, with settings that allow slices."""
+        for key in {DISABLED, PHASES} & self.settings.keys():
+            self._runs(f"RESET '{key}'")
+            del self.settings[key]
         path = self.entries.get(of)
         sql = (
             f"CREATE MATERIALIZED TABLE {name} WITH ('path' = '{self.root / name}') AS "

@@ -13,7 +13,11 @@ from tests.fuzz.spark_machine import SparkMachine
 
 
 def run_machine(
-    n_examples: int, n_steps: int, machine: type[CatalogMachine] = CatalogMachine
+    n_examples: int,
+    n_steps: int,
+    machine: type[CatalogMachine] = CatalogMachine,
+    *,
+    derandomize: bool = True,
 ) -> None:
     """Run sessions with at most `n_steps` steps each. Raises the error of the shortest failure."""
     run_state_machine_as_test(
@@ -22,6 +26,7 @@ def run_machine(
             max_examples=n_examples,
             stateful_step_count=n_steps,
             deadline=None,
+            derandomize=derandomize,
             suppress_health_check=list(HealthCheck),
         ),
     )

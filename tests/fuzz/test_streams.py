@@ -307,7 +307,7 @@ class StreamMachine(RuleBasedStateMachine):
         return difference([plain(row) for row in self.query.expected], rows)
 
 
-def run_machine(n_examples: int, n_steps: int) -> None:
+def run_machine(n_examples: int, n_steps: int, *, derandomize: bool = True) -> None:
     """Run streams with at most `n_steps` steps each. Raises the error of the shortest failure."""
     run_state_machine_as_test(
         StreamMachine,
@@ -315,6 +315,7 @@ def run_machine(n_examples: int, n_steps: int) -> None:
             max_examples=n_examples,
             stateful_step_count=n_steps,
             deadline=None,
+            derandomize=derandomize,
             suppress_health_check=list(HealthCheck),
         ),
     )
