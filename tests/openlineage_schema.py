@@ -30,7 +30,7 @@ _FORMATS = {
     "_producer": "uri",
     "_schemaURL": "uri",
 }
-# The only facets of our own. Their schema is that of all run facets
+# The only facets of our own. They have the schema of all run facets
 _OWN = {MICRO_BATCHES: MicroBatchesRunFacet}
 
 

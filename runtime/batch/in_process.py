@@ -84,7 +84,7 @@ class ComputedRows:
         step: Step to compute.
         store_of: Returns the store of the files of a scan.
         counts: Counts of the rows of files that the last run read.
-        shared: Partials shared with other steps, each of which runs once. None without sharing.
+        shared: Partials that several steps read and that are computed once. None without sharing.
     """
 
     step: InProcessStep

@@ -97,7 +97,7 @@ class Connector:
         stored_columns: Returns the columns of a table that CREATE TABLE does not declare, and
             fixes them. None if they are declared, or found when the table is read.
         open_storage: Opens storage in this process under an id, for a new table. Its lifetime is
-            that of the returned object. None if rows are stored elsewhere.
+            the returned object's. None if rows are stored elsewhere.
         note: Returns a note about a table that a query reads, such as that it has no files yet, or
             None.
         file_format: Format of a table's files if Spark's own reader reads them.

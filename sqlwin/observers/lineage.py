@@ -143,7 +143,7 @@ class LineageEvents:
             sender().follow(partial(self._follow, run, streams, inputs, tables))
             return
         n_read = 0 if run.scan_counts is None else run.scan_counts.rows_read()
-        # Spark does not count, and the counts of several tables are not told apart
+        # Spark does not count, and its counts do not distinguish several tables
         n_rows = n_read if n_read and len(reads) == 1 else None
         inputs = [table.with_statistics(n_rows) for table in reads]
         n_rows = run.record.n_rows if len(tables) == 1 else None

@@ -207,7 +207,7 @@ class SqlWinParser(TokenParser):
         return node
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
-        # sqlglot sets a call's position to that of its name.
+        # sqlglot gives a call the position of its name.
         is_call = isinstance(this, exp.Func) and self._prev.token_type == TokenType.R_PAREN
         if this is not None and is_call and "start" in this.meta:
             this.meta["end"] = self._prev.end

@@ -59,8 +59,8 @@ def round_half_up(values: pa.Array, decimals: int) -> pa.Array:
     """Round doubles to a number of decimals, halves away from zero.
 
     Equals `java.math.BigDecimal.valueOf(x).setScale(decimals, HALF_UP)`, which Spark uses: the
-    shortest decimal text of a double decides what is a half. If the scaled double is near a half,
-    its text is rounded. NaN, infinity and NULL are unchanged, and -0.0 becomes 0.0.
+    shortest decimal text of a double decides whether it is a half. If the scaled double is near a
+    half, its text is rounded. NaN, infinity and NULL are unchanged, and -0.0 becomes 0.0.
     """
     numbers = values.to_numpy(zero_copy_only=False)
     scale = 10.0**decimals

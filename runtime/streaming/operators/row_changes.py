@@ -81,7 +81,7 @@ def differences(changes: pa.Table, evaluate: Callable[[pa.Table], pa.Table]) -> 
     n_old = 0 if DELETE not in results else results[DELETE].num_rows
     columns = [both.column(name) for name in both.column_names if name != ROW_KIND]
     which, _ = encode_keys(columns, both.num_rows)
-    # equal rows are told apart by their number
+    # a number distinguishes equal rows
     old, new = _with_number(which[:n_old]), _with_number(which[n_old:])
     pairs = np.concatenate([old, new])
     _, place = np.unique(pairs, axis=0, return_inverse=True)

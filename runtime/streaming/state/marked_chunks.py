@@ -79,7 +79,7 @@ class MarkedChunks:
         """Mark the partitions of rows with `after_us` < LAST_TIME <= `until_us`.
 
         Args:
-            is_marked: One element per mark; those of the partitions become True.
+            is_marked: One element per mark. Marks of the partitions become True.
             until_us: Latest LAST_TIME.
             after_us: None means no lower bound.
         """

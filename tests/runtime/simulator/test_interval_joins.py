@@ -142,7 +142,7 @@ def run_in_order(words: str, condition: str, left: list[int], right: list[int]):
         for name, times in (("t", left), ("u", right))
     }
     of = simulated(sql, "0", tables=TABLES).stream(rows)
-    # rows of `u` have the numbers after those of `t`
+    # rows of `u` are numbered after the rows of `t`
     firsts = [n for n in of.order if n < len(left)], [n for n in of.order if n >= len(left)]
     order = [n for pair in zip_longest(*firsts) for n in pair if n is not None]
     outcome = of.run(cut_at_every_row(order, of.shape))

@@ -65,7 +65,7 @@ class Editor:
         return answer.capabilities
 
     def replace(self, line: int, start: int, end: int, text: str) -> None:
-        """Replace a part of a line, as editors send what was typed."""
+        """Replace a part of a line, as editors do when a user types."""
         self.version += 1
         place = lsp.Range(lsp.Position(line, start), lsp.Position(line, end))
         change = lsp.TextDocumentContentChangePartial(place, text)

@@ -9,7 +9,7 @@ from sqlwin.server.buffered import BufferedWriter
 
 
 class Connection:
-    """A writer that keeps what was called."""
+    """A writer that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -269,7 +269,7 @@ def test_the_early_changes_add_up_to_all_sessions(thresholds, batches):
         if number % 3 == 0:
             CACHE.clear()
         moved = [(key, page, time + now, value) for key, page, time, value in rows]
-        # rows are told apart by their number
+        # a number distinguishes equal rows
         log.take(stream.micro_batch(moved, now))
         model.micro_batch([(*row, (number, i)) for i, row in enumerate(moved)], now)
         assert log.rows == model.all()
