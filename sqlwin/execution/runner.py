@@ -18,11 +18,9 @@ from planner.catalog import Schema
 from planner.plan import Plan
 from planner.sql.build import relation, select_all_from
 from planner.sql.depth import deep_trees
-from planner.streams.refusals import BATCH
 from runtime.connectors.registry import write_rows
-from runtime.errors import AnalysisError, Position, SqlwinError
-from runtime.frames.arrow_rows import ArrowRows, BatchRows
-from runtime.frames.views import temporary_view
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.frames.arrow_rows import BatchRows
 from runtime.names import quote_name
 from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
@@ -30,18 +28,20 @@ from runtime.spark.errors import translate_spark_errors
 from runtime.spark.exceptions import spark_error
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.on_demand import is_started
-from runtime.spark.session import is_remote
 from runtime.spark.settings import change_setting, settings_of
 from runtime.spec.in_process.step import InProcessStep
 from sqlwin.catalog import listings
-from sqlwin.catalog.definitions import Definitions, refuse_session_table
+from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
-from sqlwin.execution.double_quotes import check_double_quotes
 from sqlwin.execution.inserts import fit_rows, insert_target
-from sqlwin.execution.loaded_code import check_loaded_code
 from sqlwin.execution.planning import LoweredBatch, Plans
+from sqlwin.execution.spark_statements.statements import (
+    SparkStatements,
+    rows_of_spark,
+    spark_plan,
+)
 from sqlwin.result import (
     ExplainResult,
     InsertResult,
@@ -53,16 +53,14 @@ from sqlwin.result import (
 )
 from sqlwin.result.in_process import InProcessRows
 from sqlwin.statements import nodes
-from sqlwin.statements.split import words
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from planner.explain.document import QueryDocument
     from sqlwin.execution.explain import Explanations
     from sqlwin.execution.materialized import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
-    from sqlwin.result.spark import SparkRows
 
 # Statements that start Spark only if they need it
 _WITHOUT_SPARK = (
@@ -83,8 +81,6 @@ _WITHOUT_SPARK = (
 )
 # Details that Spark's own EXPLAIN accepts
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
-# Start of Spark's EXPLAIN of a statement that it cannot plan; the error's text follows
-_NO_PLAN = "Error occurred during query planning"
 
 
 class Runner:
@@ -98,6 +94,7 @@ class Runner:
         self.activity = self.plans.activity
         self.lock = self.plans.lock
         self._definitions = Definitions(self.catalog)
+        self._spark_statements = SparkStatements(self.plans)
 
     @cached_property
     def explanations(self) -> Explanations:
@@ -285,7 +282,7 @@ class Runner:
             case nodes.Use(is_initial=True) if self._begins_in_default:
                 return MessageResult(statement.text, "OK")
             case nodes.SparkStatement() | nodes.ShowCreateTable() | nodes.Describe():
-                return self._spark_statement(statement)
+                return self._spark_statements.run(statement)
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
         notes = self.catalog.file_notes
@@ -314,7 +311,7 @@ class Runner:
 
     def _explain_statement(self, statement: nodes.Explain) -> Result:
         if isinstance(statement.statement, nodes.SparkStatement):
-            return self._explain_by_spark(statement, statement.statement)
+            return self._spark_statements.explain(statement, statement.statement)
         from planner.explain.document import Document, to_json
         from sqlwin.execution.explain_formats import render
 
@@ -326,7 +323,7 @@ class Runner:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
                 rows = self.plans.rows(statement.statement.ast, statement.statement.text)
                 with self.plans.errors_of(statement.text):
-                    plan = self.config.mask.text(_spark_plan(rows, detail))
+                    plan = self.config.mask.text(spark_plan(rows, detail))
                 text += f"\n== Spark's Plan, {detail} ==\n{plan}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
@@ -335,20 +332,6 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
-
-    def _explain_by_spark(self, explain: nodes.Explain, inner: nodes.SparkStatement) -> Result:
-        """Return Spark's EXPLAIN of a statement that only Spark knows.
-
-        Raises:
-            SqlwinError: Spark cannot plan the statement. Its EXPLAIN would return the error as a
-                plan.
-        """
-        result = self._spark_statement(explain)
-        plan = "\n".join(str(row[0]) for row in result.rows)
-        if plan.startswith(_NO_PLAN):
-            with self.plans.errors_of(explain.text):
-                raise _planning_error(self.spark, inner, plan.partition("\n")[2])
-        return result
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with cache_requests():
@@ -367,7 +350,7 @@ class Runner:
         batch = self.plans.batch_rows(lowered)
         return RowsResult(
             text,
-            self._spark_rows(batch.dataframe, batch.arrow),
+            rows_of_spark(self.plans, batch.dataframe, batch.arrow),
             self.plans.errors_of(text),
             self.plans.run,
             statement_notes=self._notes(),
@@ -475,7 +458,7 @@ class Runner:
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None
         if not is_ours and self._is_known_to_spark(statement.name):
-            return self._spark_statement(statement)
+            return self._spark_statements.run(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
 
@@ -545,82 +528,6 @@ class Runner:
         if conf is not None:
             with translate_spark_errors():
                 change_setting(self.plans.spark, conf, value)
-
-    # -- Spark's own ---------------------------------------------------------------------------
-
-    def _spark_statement(self, statement: nodes.Statement) -> Result:
-        refuse_session_table(self.catalog, statement)
-        self.catalog.show_all(words(statement.tokens))
-        check_double_quotes(statement, self.catalog)
-        text = statement.text
-        if isinstance(statement, nodes.SparkStatement):
-            text = statement.spark_text
-        errors = self.plans.errors_of(text)
-        with errors:
-            check_loaded_code(self.spark, statement.text, statement.tokens)
-            rows = self.spark.sql(text)
-            if not rows.columns:
-                return MessageResult(text, "OK")
-        if not is_remote(self.spark) and rows.isStreaming:
-            raise _not_of_streams(text)
-        return RowsResult(text, self._spark_rows(rows), errors, self.plans.run)
-
-    def _spark_rows(self, frame: DataFrame, arrow: ArrowRows | None = None) -> SparkRows:
-        """Return the rows of the current statement that Spark's tasks compute."""
-        most_bytes = int(self.config.get("sqlwin.result.max-in-flight"))
-        from sqlwin.result.spark import SparkRows
-
-        return SparkRows(frame, self.plans.time_zone, self.plans.run, most_bytes, arrow)
-
-
-def _not_of_streams(text: str) -> AnalysisError:
-    """Return the error for a streaming query that only Spark can plan, e.g. with `window()`."""
-    window = re.search(r"\b(?:session_)?window\s*\(", text, re.IGNORECASE)
-    start = window.start() if window else len(text) - len(text.lstrip())
-    call = text[start:].partition("(" if window else "\n")[0]
-    if window:
-        message = f"{call.strip()}() is not supported over a stream"
-        way_out = (
-            "use a window function in FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
-            "INTERVAL '1' MINUTE))"
-        )
-    else:
-        message = "this query over a stream uses syntax that only Spark supports"
-        way_out = "remove it"
-    return AnalysisError(
-        message,
-        position=Position.at(text, start, len(call.rstrip())),
-        sql=text,
-        hint=f"{way_out}; {BATCH}",
-    )
-
-
-def _planning_error(spark: SparkSession, statement: nodes.SparkStatement, text: str) -> Exception:
-    """Return the error of a statement from Spark, whose EXPLAIN gives only the error's text."""
-    from pyspark.errors import AnalysisException, ParseException
-
-    try:
-        # Analyse the query without running it.
-        spark.sql(f"DESCRIBE QUERY {statement.spark_text}")
-    except ParseException:
-        pass  # DELETE and similar statements are not queries
-    except AnalysisException as error:
-        return error
-    return AnalysisException(text)
-
-
-def _spark_plan(rows: DataFrame, mode: str) -> str:
-    """Return Spark's plan of a query, as its own EXPLAIN prints it.
-
-    `DataFrame.explain` would print to stdout, where other threads may print too.
-    """
-    spark = rows.sparkSession
-    with temporary_view(spark, rows) as view:
-        plan = str(spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0])
-    if plan.startswith(_NO_PLAN):
-        # This plans the query too, and raises the error.
-        rows.inputFiles()
-    return plan.replace(view, "query") + "\n"
 
 
 def _ok(statement: nodes.Statement, message: str, notes: tuple[str, ...] = ()) -> MessageResult:

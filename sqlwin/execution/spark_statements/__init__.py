@@ -1,0 +1,1 @@
+"""Statements that Spark runs unchanged, and the checks that Spark itself leaves out."""
