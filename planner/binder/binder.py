@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -42,12 +42,8 @@ from planner.binder.window_block import (
     is_aggregation,
 )
 from planner.binder.window_function import (
-    apply_column_names,
-    date_as_midnight,
-    partition_by_columns,
     reading_date,
-    refuse_window_columns,
-    time_column,
+    window_node,
     window_of,
     with_date,
 )
@@ -56,7 +52,6 @@ from planner.nodes.logical import (
     LeftToSpark,
     Node,
     TableScan,
-    WindowColumns,
     WindowTableFunction,
 )
 from planner.nodes.windows import window_properties
@@ -96,8 +91,6 @@ from planner.streams.current_watermark import watermarked_stream
 from planner.streams.refusals import StreamRefusal, current_watermark_in, refuse_subquery
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
-from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -582,39 +575,7 @@ class _Binder(Relations):
         if self.strict:
             check_function(function, window, self.sql)
         source = self._data(function, scope)
-        time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
-        is_date = time.type == "date"
-        if is_date:
-            source, time = date_as_midnight(source, time)
-        partition = partition_by_columns(function, source.schema, self.sql)
-        names = function.args.get("names")
-        if names:
-            columns = WindowColumns(*(name.name for name in names))
-        else:
-            refuse_window_columns(function, source.schema, self.sql)
-            columns = WindowColumns(*WINDOW_COLUMNS)
-        if function.alias_column_names:
-            old = [c.name for c in source.schema]
-            source, columns, time = apply_column_names(function, source, time, self.sql)
-            partition = tuple(source.schema[old.index(name)].name for name in partition)
-        if isinstance(window, SessionWindow):
-            window = replace(window, partition=partition)
-        added = (
-            Column(columns.start, "timestamp_ntz", False),
-            Column(columns.end, "timestamp_ntz", False),
-            Column(columns.time, time.type, False),
-        )
-        node = WindowTableFunction(
-            source.schema + added,
-            source,
-            window,
-            time.name,
-            time.type,
-            columns,
-            place=span_of(function.this),
-            time_place=span_of(function.args["timecol"]),
-        )
-        return node, time.name if is_date else None
+        return window_node(function, window, source, self.sql, takes_date=not self.strict)
 
 
 def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:

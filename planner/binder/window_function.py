@@ -22,7 +22,7 @@ from planner.sql.intervals import (
     render_duration,
     render_months,
 )
-from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of
+from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.spec.intervals import IntervalValue
@@ -225,6 +225,58 @@ def _text(value: IntervalValue) -> str:
 
 
 # -- columns ---------------------------------------------------------------------------------------
+
+
+def window_node(
+    function: WindowFunctionCall, window: Window, source: Node, sql: str, *, takes_date: bool
+) -> tuple[WindowTableFunction, str | None]:
+    """Return the node of a window function, and the name of its time column if that is a DATE.
+
+    In the node, that column holds the midnights of the dates.
+
+    Args:
+        function: The call.
+        window: Window of the call's arguments, see `window_of`.
+        source: Data of the call.
+        sql: Text of the statement, for error positions.
+        takes_date: Whether the time column may be a DATE.
+
+    Raises:
+        AnalysisError: A column does not exist, has the wrong type, or has a window column's name.
+    """
+    time = time_column(function, source.schema, sql, takes_date=takes_date)
+    is_date = time.type == "date"
+    if is_date:
+        source, time = date_as_midnight(source, time)
+    partition = partition_by_columns(function, source.schema, sql)
+    names = function.args.get("names")
+    if names:
+        columns = WindowColumns(*(name.name for name in names))
+    else:
+        refuse_window_columns(function, source.schema, sql)
+        columns = WindowColumns(*WINDOW_COLUMNS)
+    if function.alias_column_names:
+        old = [c.name for c in source.schema]
+        source, columns, time = apply_column_names(function, source, time, sql)
+        partition = tuple(source.schema[old.index(name)].name for name in partition)
+    if isinstance(window, SessionWindow):
+        window = replace(window, partition=partition)
+    added = (
+        Column(columns.start, "timestamp_ntz", False),
+        Column(columns.end, "timestamp_ntz", False),
+        Column(columns.time, time.type, False),
+    )
+    node = WindowTableFunction(
+        source.schema + added,
+        source,
+        window,
+        time.name,
+        time.type,
+        columns,
+        place=span_of(function.this),
+        time_place=span_of(function.args["timecol"]),
+    )
+    return node, time.name if is_date else None
 
 
 def time_column(
