@@ -15,22 +15,17 @@ from sqlglot import exp
 from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import (
-    has_splits,
     is_read_in_process,
-    is_unbounded,
     note_on,
     open_storage,
     read_stream,
     read_table,
     scan_of,
-    split_sql,
     stream_scan_of,
-    streams_bounded,
     text_of,
 )
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
-from runtime.options.checks import duration_us
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.exceptions import spark_error
@@ -45,7 +40,6 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.analyzer import SparkAnalyzer, has_usual_settings
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.entries import (
     Entries,
@@ -69,18 +63,20 @@ from sqlwin.catalog.files import (
 from sqlwin.catalog.materialized import (
     OpenTables,
     over_inserted_rows,
+    place_of_slices,
     tables_of,
 )
 from sqlwin.catalog.options import ChangedTables
-from sqlwin.catalog.spark_tables import SPARK_TABLE, SparkTables, full_name
-from sqlwin.catalog.spark_views import SparkViews
+from sqlwin.catalog.spark.analyzer import SparkAnalyzer, has_usual_settings
+from sqlwin.catalog.spark.tables import SPARK_TABLE, SparkTables, full_name
+from sqlwin.catalog.spark.views import SparkViews, StatementViews, view_name
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.catalog.variables import Variables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.detection.detect import DetectionResult
-    from runtime.lake.places import TablePlace
 
 
 class SessionCatalog:
@@ -116,7 +112,8 @@ class SessionCatalog:
         self._spark = spark
         self._mask = mask
         self._view_dataframe = view_dataframe
-        self.views_in_spark = views_in_spark or SparkViews()
+        self._shared_views = views_in_spark or SparkViews()
+        self._views = StatementViews(spark, self._shared_views)
         self.entries = Entries()
         # Owners of storage in this process; None for tables stored elsewhere.
         self._storages: dict[Name, object] = {}
@@ -128,16 +125,15 @@ class SessionCatalog:
         self.expressions = Expressions()
         self.spark_tables = SparkTables(spark)
         self.analyzer = SparkAnalyzer(
-            spark, self.names, self._schema_of_view, self.show_statement_tables
+            spark, self.names, self._views.columns, self.show_statement_tables
         )
-        self.slices = OpenTables(self, lambda path: resolve(self._spark, path), self._place, mask)
-        self._mode = "automatic"
-        self._per_split = "auto"
-        self._idle_advance_us: int | None = None
-        # whether streams are planned for the simulator, so that Spark never reads them
-        self._simulates_streams = False
-        self._shown: dict[Name, DataFrame] = {}
-        self._not_shown: dict[Name, tuple[TableSpec, Schema]] = {}
+        self.slices = OpenTables(
+            self,
+            lambda path: resolve(self._spark, path),
+            lambda path: place_of_slices(self._spark, path),
+            mask,
+        )
+        self._reading = StreamReading()
         self._aggregates: dict[str, UserAggregate] = {}
         self.n_changes = 0
 
@@ -158,22 +154,6 @@ class SessionCatalog:
     def materialized(self) -> list[MaterializedTable]:
         """Return the materialized tables by name."""
         return self.entries.materialized()
-
-    def _place(self, path: str) -> TablePlace:
-        """Return the place of a materialized table's directory.
-
-        Raises:
-            CatalogError: The location cannot hold slices.
-        """
-        # imported late because most sessions have no slices
-        from runtime.lake.places import UnreadableError, place_of_path
-
-        try:
-            return place_of_path(self._spark, path)
-        except UnreadableError as error:
-            raise CatalogError(
-                f"slices cannot be stored at {path}: {error.reason}", subjects=(f"'{path}'",)
-            ) from error
 
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
         """Add an entry; return whether it was added.
@@ -219,8 +199,7 @@ class SessionCatalog:
         key = normalise_name(name)
         self.entries.remove(name)
         self._storages.pop(key, None)
-        if is_started(self._spark):
-            self._spark.catalog.dropTempView(_spark_name(key))
+        self._views.drop(view_name(key))
         self._has_changed(key)
         if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:
             self.forget((inserted_rows(".".join(entry.name)),))
@@ -234,13 +213,10 @@ class SessionCatalog:
     def _has_changed(self, key: Name) -> None:
         """Invalidate Spark's views for a name, including its variants with other options."""
         self.n_changes += 1
-        self._shown.pop(key, None)
-        self._not_shown.pop(key, None)
-        for view in self._changed.forget(_spark_name(key)):
-            self._not_shown.pop((view,), None)
-            self._shown.pop((view,), None)
-            if is_started(self._spark):
-                self._spark.catalog.dropTempView(view)
+        self._views.forget(key)
+        for view in self._changed.forget(view_name(key)):
+            self._views.forget((view,))
+            self._views.drop(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
         """Return the error for an unknown name."""
@@ -272,7 +248,7 @@ class SessionCatalog:
         is_view = (
             spark.tableExists(quote_name(name)) and spark.getTable(quote_name(name)).isTemporary
         )
-        return is_view and not self.views_in_spark.is_sqlwins(_spark_name(normalise_name((name,))))
+        return is_view and not self._shared_views.is_sqlwins(view_name(normalise_name((name,))))
 
     # -- interface of the planner --------------------------------------------------------------
 
@@ -324,7 +300,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="remove the OPTIONS hint",
             )
-        changed = self._changed.add(entry, _spark_name(normalise_name(name)), options, self._mask())
+        changed = self._changed.add(entry, view_name(normalise_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
     def describe(self, spec: TableSpec) -> DetectionResult:
@@ -366,7 +342,7 @@ class SessionCatalog:
         Raises:
             SqlwinError: The source cannot be read.
         """
-        certain = [columns for entry, columns in self._not_shown.values() if entry == spec]
+        certain = [columns for entry, columns in self._views.without_view.values() if entry == spec]
         schema = certain[0] if certain else self._columns_in_source(spec)
         return tuple(TableColumn(c.name, c.type) for c in schema)
 
@@ -431,14 +407,14 @@ class SessionCatalog:
         if entry is None:
             is_below_defaults = len(key) < len(name)
             return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
-        if key not in self._not_shown:
-            columns = self._certain_columns(key, entry)
-            if columns is None:
-                self._show(key, entry)
-            else:
+        if not self._views.is_recorded(key):
+            columns = self._certain_columns(entry)
+            if columns is not None:
                 assert isinstance(entry, TableSpec)
-                self._not_shown[key] = entry, columns
-        return _spark_name(key)
+                self._views.show_later(key, entry, columns)
+        if key not in self._views.without_view:
+            self._show(key, entry)
+        return view_name(key)
 
     def shown_relation(self, name: Name) -> str | None:
         """Create Spark's view of a table now, and return its name as in `relation`."""
@@ -446,11 +422,11 @@ class SessionCatalog:
         self.show_statement_tables()
         return relation
 
-    def _certain_columns(self, key: Name, entry: Entry) -> Schema | None:
+    def _certain_columns(self, entry: Entry) -> Schema | None:
         """Return the columns with which Spark will read an entry; None if only Spark knows them."""
-        if key in self._shown or not isinstance(entry, TableSpec):
+        if not isinstance(entry, TableSpec):
             return None
-        if self._is_streamed(entry) and not self._simulates_streams:
+        if self._is_streamed(entry) and not self._reading.is_simulated:
             return None
         if is_remote(self._spark) or not has_usual_settings(self._spark, settings_of(self._spark)):
             return None
@@ -476,35 +452,13 @@ class SessionCatalog:
         """
         entry = self.readable(name)
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
-            return StreamTable(
-                ".".join(entry.name), entry.watermark, idle_advance_us=self._idle_advance_us
-            )
+            return self._reading.of_dataframe(entry)
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
-            return StreamTable(
-                entry.name,
-                entry.watermark,
-                entry.proctime_columns,
-                entry.late_rows,
-                None if self._per_split == "false" else self._split(entry),
-                self._per_split != "false" and has_splits(entry),
-                self._idle_advance_us
-                if entry.idle_advance is None
-                else duration_us(entry.idle_advance) or None,
-            )
+            return self._reading.of_table(entry)
         return None
 
-    def _split(self, entry: TableSpec) -> str | None:
-        try:
-            return split_sql(entry)
-        except CatalogError:
-            if self._per_split == "true":
-                raise
-            return None
-
     def _is_streamed(self, spec: TableSpec) -> bool:
-        if self._mode == "batch" or self.is_files(spec):
-            return False
-        return is_unbounded(spec) or (self._mode == "streaming" and streams_bounded(spec))
+        return not self.is_files(spec) and self._reading.is_streamed(spec)
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
@@ -536,7 +490,7 @@ class SessionCatalog:
         table = self._table(name)
         if table is None:
             return f"Spark reads {'.'.join(name)}"
-        if self._simulates_streams:
+        if self._reading.is_simulated:
             return "the simulator passes its rows"
         self.start_spark()
         return stream_scan_of(self._spark, table, columns)
@@ -579,27 +533,14 @@ class SessionCatalog:
 
     # -- Spark -------------------------------------------------------------------------------
 
-    def start_statement(
-        self, mode: str, *, per_split: str = "auto", idle_advance_us: int | None = None
-    ) -> None:
-        """Begin a statement. Session tables are read again, to include new files.
-
-        Args:
-            mode: `automatic`: unbounded tables are streams. `streaming`: all tables that can be.
-                `batch`: none.
-            per_split: Whether splits of a stream have their own watermarks: `true`, `false`, or
-                `auto` if rows or tasks know their split.
-            idle_advance_us: `StreamTable.idle_advance_us` of tables without an option of their own.
-        """
-        self._mode = mode
-        self._per_split = per_split
-        self._idle_advance_us = idle_advance_us
+    def start_statement(self, reading: StreamReading) -> None:
+        """Begin a statement. Session tables are read again, to include new files."""
+        self._reading = reading
         self.n_changes += 1
-        self._shown.clear()
-        self._not_shown.clear()
+        self._views.start_statement()
         self.analyzer.forget()
         for name in self.variables.start_statement():
-            self._spark.catalog.dropTempView(_spark_name(normalise_name(name)))
+            self._views.drop(view_name(normalise_name(name)))
         self._files.start_statement()
         self._unwritten.clear()
         self._states.start_statement()
@@ -612,14 +553,14 @@ class SessionCatalog:
 
         All tables that can be streams are, in any runtime mode. Spark need not read them.
         """
-        mode, per_split, idle_advance_us = self._mode, self._per_split, self._idle_advance_us
-        self.start_statement("streaming", per_split="false", idle_advance_us=idle_advance_us)
-        self._simulates_streams = True
+        before = self._reading
+        self.start_statement(
+            StreamReading("streaming", "false", before.idle_advance_us, is_simulated=True)
+        )
         try:
             yield
         finally:
-            self._simulates_streams = False
-            self.start_statement(mode, per_split=per_split, idle_advance_us=idle_advance_us)
+            self.start_statement(before)
 
     def show_all(self, words: set[str]) -> None:
         """Create Spark views for all session tables and views whose names occur in a statement."""
@@ -629,45 +570,28 @@ class SessionCatalog:
 
     def show_statement_tables(self) -> None:
         """Create Spark views for the tables in the statement's plans."""
-        for key, (entry, _) in list(self._not_shown.items()):
+        for key, (entry, _) in self._views.without_view.items():
             self._show(key, entry)
-            self._not_shown.pop(key, None)
 
     def _show(self, key: Name, entry: Entry) -> None:
         """Create an entry's temporary view unless it exists already."""
-        view = _spark_name(key)
-        if key in self._shown and self.views_in_spark.is_of(view, self):
+        if self._views.is_shown(key):
             return
         self.start_spark()
         self.analyzer.forget()
-        if isinstance(entry, TableSpec):
-            if (note := note_on(self._spark, entry)) is not None:
-                self._unwritten[entry.name] = note
-            read = read_stream if self._is_streamed(entry) else read_table
-            with self._files.naming_files_by_path(entry.name):
-                dataframe = read(self._spark, entry)
-        elif isinstance(entry, View):
-            dataframe = self._view_dataframe(entry)
-        else:
+        self._views.show(key, self._rows(entry))
+
+    def _rows(self, entry: Entry) -> DataFrame:
+        """Return the rows of an entry, as Spark reads them."""
+        if isinstance(entry, View):
+            return self._view_dataframe(entry)
+        if isinstance(entry, Registered):
             from runtime.frames.pushdown import without_pushdown
 
             # The DataFrame may read files of any format.
-            dataframe = without_pushdown(entry.dataframe, "parquet")
-        dataframe.createOrReplaceTempView(quote_name(view))
-        self.views_in_spark.show(view, self)
-        self._shown[key] = dataframe
-
-    def _schema_of_view(self, view: str) -> Schema | None:
-        """Return the columns of a table or view of this statement, given Spark's name for it."""
-        for key, (_, columns) in self._not_shown.items():
-            if _spark_name(key) == view.lower():
-                return columns
-        for key, dataframe in self._shown.items():
-            if _spark_name(key) == view.lower() and self.views_in_spark.is_of(view.lower(), self):
-                return columns_of(dataframe.schema)
-        return None
-
-
-def _spark_name(key: Name) -> str:
-    """Return the one-part name of a temporary view."""
-    return "__".join(key)
+            return without_pushdown(entry.dataframe, "parquet")
+        if (note := note_on(self._spark, entry)) is not None:
+            self._unwritten[entry.name] = note
+        read = read_stream if self._is_streamed(entry) else read_table
+        with self._files.naming_files_by_path(entry.name):
+            return read(self._spark, entry)

@@ -71,7 +71,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
 
     Before Spark starts, the built-in functions are the only ones.
     """
-    from sqlwin.catalog.spark_functions import NAMES, VERSION
+    from sqlwin.catalog.spark.functions import NAMES, VERSION
 
     is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
     built_in = NAMES if is_known else {function.name for function in spark.catalog.listFunctions()}

@@ -31,9 +31,11 @@ from sqlwin.catalog.entries import (
     entry_name,
     name_parts,
 )
-from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name
+from sqlwin.catalog.spark.tables import SPARK_TABLE, full_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from runtime.lake.places import TablePlace
     from runtime.slices.store import StoredSlices
 
@@ -52,6 +54,23 @@ class Tables(Protocol):
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable | str:
         """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
+
+
+def place_of_slices(spark: SparkSession, path: str) -> TablePlace:
+    """Return the place of a materialized table's directory.
+
+    Raises:
+        CatalogError: The location cannot hold slices.
+    """
+    # imported late because most sessions have no slices
+    from runtime.lake.places import UnreadableError, place_of_path
+
+    try:
+        return place_of_path(spark, path)
+    except UnreadableError as error:
+        raise CatalogError(
+            f"slices cannot be stored at {path}: {error.reason}", subjects=(f"'{path}'",)
+        ) from error
 
 
 class OpenTables:

@@ -11,7 +11,7 @@ from runtime.records import from_text
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name, View, entry_name
 from sqlwin.catalog.materialized import directories_in, masked_option, rows_of
-from sqlwin.catalog.spark_tables import SPARK_TABLE
+from sqlwin.catalog.spark.tables import SPARK_TABLE
 from sqlwin.parser.parser import parse_query
 
 

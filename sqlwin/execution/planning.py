@@ -39,7 +39,8 @@ from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
 from sqlwin.catalog.opening import open_directory
-from sqlwin.catalog.spark_views import spark_views
+from sqlwin.catalog.spark.views import spark_views
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
@@ -169,7 +170,7 @@ class Plans:
         per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
         idle_advance_us = int(self.config.get(IDLE_ADVANCE)) or None
-        self.catalog.start_statement(mode, per_split=per_split, idle_advance_us=idle_advance_us)
+        self.catalog.start_statement(StreamReading(mode, per_split, idle_advance_us))
 
     @property
     def directory_of_slices(self) -> str:

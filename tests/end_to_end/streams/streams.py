@@ -7,6 +7,7 @@ from planner.lowering.stream.steps import lower_stream
 from runtime.spec.table import Watermark
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import Registered
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.execution.runner import Runner
 from sqlwin.statements.parse import parse_statement
 
@@ -38,7 +39,7 @@ class Streams:
 
     def step(self, sql, **options):
         """Return the steps of a query."""
-        self._runner.catalog.start_statement("automatic")
+        self._runner.catalog.start_statement(StreamReading())
         plan = self._runner.plans.plan(parse_statement(sql).ast, sql)
         refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))

@@ -38,6 +38,7 @@ from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.config.config import Config
 from sqlwin.parser.parser import parse_query
 from tests.planner.test_docstrings import Catalog as Inferring
@@ -89,7 +90,7 @@ class Tables(SessionCatalog):
         try:
             return super().analyze(query, relations)
         except NeedsSparkError:
-            shown = {key[-1]: columns for key, (_, columns) in self._not_shown.items()}
+            shown = {key[-1]: columns for key, (_, columns) in self._views.without_view.items()}
             # types inferred by sqlglot
             return Inferring().analyze(query, {**shown, **relations})
 
@@ -149,7 +150,7 @@ class Tables(SessionCatalog):
 
     def plan(self, sql: str, **options: Any) -> Plan:
         """Return the plan of a query."""
-        self.start_statement("automatic")
+        self.start_statement(StreamReading())
         return plan_query(
             parse_query(sql), sql, Options(catalog=self, time_zone=self.zone, **options)
         )

@@ -11,6 +11,7 @@ from runtime.errors import SqlwinError
 from runtime.sinks.stream_sinks import check_sink
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.statements.nodes import ShowStreams, StopStream
 from sqlwin.statements.parse import parse_statement
 
@@ -47,7 +48,7 @@ def test_tables_are_streams_by_their_options_and_the_mode(mode: str, streams: se
     catalog = SessionCatalog(cast(Any, None), cast(Any, None))
     for name, spec in tables.items():
         catalog.add((name,), spec, replace=False, if_not_exists=False)
-    catalog.start_statement(mode)
+    catalog.start_statement(StreamReading(mode))
     result = {name for name in tables if catalog.stream((name,)) is not None}
     assert result == streams
     for name in result:

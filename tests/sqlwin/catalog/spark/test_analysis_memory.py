@@ -14,6 +14,7 @@ from runtime.errors import SqlwinError
 from runtime.spec.table import Column
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Registered
+from sqlwin.catalog.streams import StreamReading
 from sqlwin.parser.parser import parse_query
 
 QUERY = parse_query("SELECT COUNT(*) AS n FROM events")
@@ -59,7 +60,7 @@ def test_within_a_statement_spark_is_asked_once(analyser, catalog):
 
 def test_the_next_statement_asks_again(analyser, catalog):
     catalog.analyze(QUERY, {})
-    catalog.start_statement("automatic")
+    catalog.start_statement(StreamReading())
     catalog.analyze(QUERY, {})
     assert len(analyser.asked) == 2
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import CatalogError
-from sqlwin.catalog.spark_tables import SPARK_TABLE, full_name, table_from_description
+from sqlwin.catalog.spark.tables import SPARK_TABLE, full_name, table_from_description
 
 FOUND: dict[str, Any] = {
     "table_name": "Trips",

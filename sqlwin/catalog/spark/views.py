@@ -1,4 +1,4 @@
-"""State shared by all sqlwin sessions on one Spark session: a lock and temporary views.
+"""Temporary views through which Spark sees the tables of sqlwin's sessions, and their lock.
 
 Spark resolves names through the temporary views of its session, where sqlwin puts the tables of a
 statement under their own names. Therefore only one statement at a time is planned on a Spark
@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
+from planner.catalog import Schema
+from runtime.names import quote_name
 from runtime.spark.on_demand import is_started, when_started
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import Name, columns_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # Setting that identifies a Spark session, which may have several Python objects
 _IDENTITY = "sqlwin.session.identity"
@@ -109,3 +113,76 @@ def _register(spark: SparkSession, new: SparkViews) -> SparkViews:
             identity = uuid4().hex
             spark.conf.set(_IDENTITY, identity)
         return _of_sessions.setdefault(identity, new)
+
+
+class StatementViews:
+    """Temporary views of one session for the tables of the current statement.
+
+    Creating a view starts Spark. A table whose columns are certain without Spark gets its view
+    later, if Spark runs the statement.
+
+    Args:
+        spark: Spark session.
+        shared: Views of all sessions on the Spark session.
+    """
+
+    def __init__(self, spark: SparkSession, shared: SparkViews) -> None:
+        self._spark = spark
+        self._shared = shared
+        self._shown: dict[Name, DataFrame] = {}
+        self._not_shown: dict[Name, tuple[TableSpec, Schema]] = {}
+
+    def start_statement(self) -> None:
+        """Forget the views of the last statement. The next one creates them again."""
+        self._shown.clear()
+        self._not_shown.clear()
+
+    def forget(self, key: Name) -> None:
+        """Forget the view of a table that has changed."""
+        self._shown.pop(key, None)
+        self._not_shown.pop(key, None)
+
+    def drop(self, view: str) -> None:
+        """Drop a temporary view, if it exists."""
+        if is_started(self._spark):
+            self._spark.catalog.dropTempView(view)
+
+    def show(self, key: Name, dataframe: DataFrame) -> None:
+        """Create the view of a table over its rows."""
+        view = view_name(key)
+        dataframe.createOrReplaceTempView(quote_name(view))
+        self._shared.show(view, self)
+        self._shown[key] = dataframe
+        self._not_shown.pop(key, None)
+
+    def show_later(self, key: Name, spec: TableSpec, columns: Schema) -> None:
+        """Record a table with certain columns, whose view Spark may need later."""
+        self._not_shown[key] = spec, columns
+
+    def is_recorded(self, key: Name) -> bool:
+        """Return whether the statement has read a table, with or without a view."""
+        return key in self._shown or key in self._not_shown
+
+    def is_shown(self, key: Name) -> bool:
+        """Return whether Spark's view of a name is this session's, of this statement."""
+        return key in self._shown and self._shared.is_of(view_name(key), self)
+
+    @property
+    def without_view(self) -> dict[Name, tuple[TableSpec, Schema]]:
+        """Copy of the tables that have no view yet, with their columns."""
+        return dict(self._not_shown)
+
+    def columns(self, view: str) -> Schema | None:
+        """Return the columns of a table or view of this statement, given Spark's name for it."""
+        for key, (_, columns) in self._not_shown.items():
+            if view_name(key) == view.lower():
+                return columns
+        for key, dataframe in self._shown.items():
+            if view_name(key) == view.lower() and self.is_shown(key):
+                return columns_of(dataframe.schema)
+        return None
+
+
+def view_name(key: Name) -> str:
+    """Return the one-part name of a table's temporary view."""
+    return "__".join(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Version of Spark that has these functions; `tests/sqlwin/catalog/test_functions.py` compares them
+# Version of Spark with these functions; tests/sqlwin/catalog/spark/test_functions.py compares them
 VERSION = "4.3"
 NAMES = frozenset(
     """
