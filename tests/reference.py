@@ -5,7 +5,7 @@ Tests compare computed windows with these. `tests.oracle` is the equivalent in S
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 from runtime.spec.windows import (
     DAY_US,
@@ -19,7 +19,9 @@ from runtime.spec.windows import (
 )
 
 Bounds = tuple[int, int]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = date(1970, 1, 1)
+# The Gregorian calendar repeats after 400 years
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 
 
 def windows_of(window: Window, time: int, unit_us: int = 1) -> list[Bounds]:
@@ -72,12 +74,17 @@ def _calendar(window: CalendarTumble | CalendarHop | CalendarCumulate, t: int) -
 
 
 def month_start(month: int) -> int:
-    """Return the microseconds of the first day of a month, counted from January 1970."""
-    first = date(1970 + month // 12, month % 12 + 1, 1)
-    return (first - date(1970, 1, 1)).days * DAY_US
+    """Return the microseconds of the first day of a month, counted from January 1970.
+
+    The calendar is proleptic: years before 1 and after 9999 have the same months.
+    """
+    cycle, year = divmod(1970 + month // 12 - 1, _CYCLE_YEARS)
+    first = date(year + 1, month % 12 + 1, 1)
+    return (first.toordinal() + cycle * _CYCLE_DAYS - EPOCH.toordinal()) * DAY_US
 
 
 def month_of(time_us: int) -> int:
-    """Return the month of a time, counted from January 1970."""
-    moment = EPOCH + timedelta(microseconds=time_us)
-    return (moment.year - 1970) * 12 + moment.month - 1
+    """Return the month of a time, counted from January 1970, in the calendar of `month_start`."""
+    cycle, day = divmod(time_us // DAY_US + EPOCH.toordinal() - 1, _CYCLE_DAYS)
+    first = date.fromordinal(day + 1)
+    return (first.year + cycle * _CYCLE_YEARS - 1970) * 12 + first.month - 1

@@ -9,7 +9,8 @@ import pytest
 
 from tests.fuzz.choices import Choices, shrink_choices
 from tests.fuzz.differences import Roads
-from tests.fuzz.values import draw_rows
+from tests.fuzz.values import DAY_US, SECOND_US, draw_rows
+from tests.fuzz.windows import local_us
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,8 @@ def test_a_random_query_has_the_rows_of_its_definition(seeds: range, tmp_path: P
     ("seeds", "count"),
     [
         (range(700_000, 700_010), 20),
+        # calendar windows that begin before year 1
+        (range(700_599, 700_600), 2),
         pytest.param(range(700_100, 700_200), 50, marks=pytest.mark.long),
         *(
             pytest.param(range(n, n + 100), 100, marks=pytest.mark.slow)
@@ -56,6 +59,13 @@ def test_histories_of_a_random_query_have_the_rows_of_its_definition(
         fault = roads.check_histories(seed, count)
         assert fault is None, fault
     assert roads.counts["histories"] > len(seeds) * count // 2, roads.counts
+
+
+@pytest.mark.parametrize(("zone", "offset_s"), [("UTC", 0), ("Europe/Berlin", 3_208)])
+def test_a_zone_has_its_first_offset_before_year_1(zone: str, offset_s: int) -> None:
+    for year in (-500, 0, 1, 2, 1800):
+        time_us = (year - 1970) * 366 * DAY_US
+        assert local_us(time_us, zone) == time_us + offset_s * SECOND_US
 
 
 def test_a_fault_is_shrunk() -> None:

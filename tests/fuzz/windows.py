@@ -23,6 +23,10 @@ from tests.fuzz.expressions import Aggregate
 from tests.fuzz.values import DAY_US, EPOCH, HOUR_US, MINUTE_US, MS_US, SECOND_US, Row, same
 from tests.reference import windows_of
 
+# Python's dates begin with year 1; the calendar repeats after 400 years
+_YEAR_2_US = (dt.date(2, 1, 1) - EPOCH.date()).days * DAY_US
+_CYCLE_US = 146_097 * DAY_US
+
 
 @dataclass(frozen=True)
 class DrawnWindow:
@@ -119,9 +123,13 @@ def interval(us: int) -> str:
 
 
 def local_us(time_us: int, zone: str) -> int:
-    """Return the wall clock of an instant in a zone, in microseconds."""
-    moment = (EPOCH + dt.timedelta(microseconds=time_us)).astimezone(ZoneInfo(zone))
-    return (moment.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(microseconds=1)
+    """Return the wall clock of an instant in a zone, in microseconds.
+
+    Before the first clock change a zone has one offset, also before year 1.
+    """
+    cycles_us = max(-(time_us - _YEAR_2_US) // _CYCLE_US + 1, 0) * _CYCLE_US
+    moment = (EPOCH + dt.timedelta(microseconds=time_us + cycles_us)).astimezone(ZoneInfo(zone))
+    return (moment.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(microseconds=1) - cycles_us
 
 
 def in_windows(

@@ -36,7 +36,14 @@ windows = st.one_of(
         offset_months, offset_us,
     ),
 )  # fmt: skip
-times = st.integers(-3 * 365 * DAY_US, 3 * 365 * DAY_US)
+# Around 1970, and around the first and last years of Python's dates
+FIRST_US = (date.min - date(1970, 1, 1)).days * DAY_US
+LAST_US = (date.max - date(1970, 1, 1)).days * DAY_US
+times = st.builds(
+    int.__add__,
+    st.sampled_from([0, 0, FIRST_US, LAST_US]),
+    st.integers(-3 * 365 * DAY_US, 3 * 365 * DAY_US),
+)
 
 
 @given(windows, st.lists(times, min_size=1, max_size=10))
@@ -119,6 +126,13 @@ def test_slices_merge_to_the_windows_of_the_definition(window, ts, max_rows):
             n, latest = expected_rows.get(bounds, (0, t))
             expected_rows[bounds] = (n + 1, max(latest, t))
     assert result == expected_rows
+
+
+def test_months_before_year_1_are_those_of_the_proleptic_calendar():
+    # year 0 is a leap year, as are 400 and 2000
+    leap_day = FIRST_US - 307 * DAY_US
+    (bounds,) = windows_of(CalendarTumble(1), leap_day)
+    assert bounds == (FIRST_US - 335 * DAY_US, FIRST_US - 306 * DAY_US)
 
 
 def test_month_to_date_by_day_in_a_leap_year_and_in_another():
