@@ -15,6 +15,7 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.sql_words import sql_words
 from planner.sql.build import (
     conjuncts,
     is_flat_type,
@@ -167,7 +168,7 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
             return replace(below, schema=node.schema, columns=made)
         case SqlQuery():
             return _query_rows(node, source)
-    refuse(f"{type(node).__name__} is between the aggregate and the table")
+    refuse(f"the scan does not compute {sql_words(node)}")
 
 
 def table_rows(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> RowsOfScan:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
+from planner.nodes.sql_words import sql_words
 from planner.streams.tables import stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.spec.windows import Cumulate
@@ -65,6 +66,6 @@ def _other_node_above(plan: Node, node: GlobalWindowAggregate) -> str | None:
     """Return a node above a window aggregate other than filters and projections, as text."""
     while plan is not node:
         if len(plan.inputs) != 1 or not isinstance(plan, Filter | Project | SqlQuery | Sink):
-            return f"{type(plan).__name__} is applied to its windows"
+            return f"the INSERT applies {sql_words(plan)} to its windows"
         plan = plan.inputs[0]
     return None

@@ -8,13 +8,17 @@ from collections.abc import Callable
 from planner.explain.document import Analysis, Figures, OperatorEntry, QueryDocument, Tree
 from runtime.batch.in_process_meter import RelationMeter
 from runtime.spec.in_process.relations import (
+    DatabaseRows,
     FileRows,
+    FilledRows,
+    GivenRows,
     InlineRows,
     JoinedRows,
     MergedWindows,
     OrderedRows,
     ProjectedRows,
     RankedRows,
+    RepeatedRows,
     Rows,
     RowScan,
     TextRows,
@@ -28,12 +32,16 @@ from sqlwin.execution.analyze import with_analysis
 _NAMES: dict[type[Rows], str] = {
     FileRows: "ReadFiles",
     TextRows: "ReadText",
+    DatabaseRows: "ReadDatabase",
     InlineRows: "Values",
     ProjectedRows: "Calc",
     RankedRows: "Rank",
     JoinedRows: "Join",
     UnitedRows: "Union",
     WindowedRows: "WindowTableFunction",
+    RepeatedRows: "WindowRows",
+    GivenRows: "Values",
+    FilledRows: "GapFill",
 }
 
 
@@ -113,4 +121,4 @@ def _name(rows: Rows) -> str:
             return "WindowAggregate" if rows.has_windows else "GroupAggregate"
         case OrderedRows():
             return "Sort" if rows.order else "Limit"
-    return _NAMES.get(type(rows), type(rows).__name__)
+    return _NAMES[type(rows)]

@@ -54,6 +54,7 @@ from planner.nodes.physical import (
     SharedSlices,
     SliceScan,
 )
+from planner.nodes.sql_words import sql_words
 from planner.sql.build import column
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.spec.aggregates import Accumulator, WindowAggregation
@@ -186,7 +187,7 @@ class PlanLowering(SelectLowering):
                 return self._ranks(node)
             case WindowJoin():
                 return self._join(node)
-        refuse(f"Spark computes its {type(node).__name__}")
+        refuse(f"Spark computes {sql_words(node)}")
 
     # -- windows -------------------------------------------------------------------------------
 

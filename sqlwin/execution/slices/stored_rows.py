@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.materialized.form import local_form, stored_columns
-from planner.nodes.logical import WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.logical import Expand, WindowDeduplicate, WindowJoin, WindowRank
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
@@ -151,15 +151,16 @@ def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
         AnalysisError: The plan has none or several, or an operator above needs all rows at once.
     """
     nodes = list(plan.physical.walk())
-    for kind, what, word in (
-        (WindowRank, "ranks the rows of each window", "ROW_NUMBER"),
-        (WindowDeduplicate, "keeps one row per window", "ROW_NUMBER"),
-        (WindowJoin, "joins windows", "JOIN"),
+    for kind, what, words in (
+        (WindowRank, "ranks the rows of each window", ("ROW_NUMBER",)),
+        (WindowDeduplicate, "keeps one row per window", ("ROW_NUMBER",)),
+        (WindowJoin, "joins windows", ("JOIN",)),
+        (Expand, "uses GROUPING SETS, ROLLUP or CUBE", ("GROUPING SETS", "ROLLUP", "CUBE")),
     ):
         if any(isinstance(node, kind) for node in nodes):
             raise _cannot_store(
                 f"it {what}",
-                (word,),
+                words,
                 "store only the window aggregation, and do this in the query over it",
             )
     if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):

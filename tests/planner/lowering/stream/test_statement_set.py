@@ -131,7 +131,10 @@ def rows_above(plan):
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [
-        (ranked(window_aggregate(Tumble(MINUTE))), "WindowRank is applied to its windows"),
+        (
+            ranked(window_aggregate(Tumble(MINUTE))),
+            "the INSERT applies rankings such as ROW_NUMBER to its windows",
+        ),
         (
             window_aggregate(Cumulate(MINUTE, HOUR, emit_only_on_update=True)),
             "are emitted on updates only",

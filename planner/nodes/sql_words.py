@@ -1,0 +1,46 @@
+"""Nodes in the words of SQL, for reasons that users read."""
+
+from __future__ import annotations
+
+from planner.nodes.logical import (
+    Aggregate,
+    Expand,
+    Filter,
+    GapFill,
+    Node,
+    Project,
+    Sink,
+    TableScan,
+    VersionJoin,
+    WindowAggregate,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
+
+_WORDS: tuple[tuple[type[Node], str], ...] = (
+    (Expand, "GROUPING SETS, ROLLUP or CUBE"),
+    (WindowRank, "rankings such as ROW_NUMBER"),
+    (WindowDeduplicate, "rankings such as ROW_NUMBER"),
+    (WindowJoin, "joins of windows"),
+    (VersionJoin, "temporal joins"),
+    (GapFill, "GAP_FILL"),
+    (WindowRows, "rows that wait for the end of their window"),
+    (WindowTableFunction, "windows without GROUP BY"),
+    (WindowAggregate, "other windows"),
+    (LocalWindowAggregate, "other windows"),
+    (GlobalWindowAggregate, "other windows"),
+    (Aggregate, "GROUP BY"),
+    (Filter, "WHERE or HAVING"),
+    (Project, "expressions"),
+    (TableScan, "tables"),
+    (Sink, "INSERT"),
+)
+
+
+def sql_words(node: Node) -> str:
+    """Return what a node computes, as a plural in the words of SQL."""
+    return next((words for kind, words in _WORDS if isinstance(node, kind)), "SQL")
