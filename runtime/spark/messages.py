@@ -233,12 +233,19 @@ _ALL_KEYWORDS = frozenset({*_KEYWORDS, *"INT ROLLUP SET SETS USE WHEN".split()})
 
 
 def _syntax(p: Mapping[str, str]) -> ErrorText:
-    word = p["error"].strip("'")
+    near = _unquoted_string(p["error"])
+    word = near.strip("'")
     close = (
         nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _ALL_KEYWORDS else None
     )
-    message = f"syntax error at or near {p['error']}{p.get('hint', '')}"
+    hint = _unquoted_string(p.get("hint", ""))
+    message = f"syntax error at or near {near}{hint}"
     return ErrorText(message, f"did you mean {close}?" if close else None)
+
+
+def _unquoted_string(text: str) -> str:
+    """Remove the quotes that Spark adds to a string of the SQL text, which has its own."""
+    return text.replace("''", "'")
 
 
 def _overflow(p: Mapping[str, str]) -> ErrorText:

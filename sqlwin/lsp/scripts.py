@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from runtime.errors import ErrorKind, Position, SqlSyntaxError, SqlwinError, nearest
+from runtime.errors import ErrorKind, Position, SqlSyntaxError, SqlwinError
 from runtime.names import quote_name
 from runtime.spark.on_demand import NotStartedError
 from sqlwin.control import SessionControl
 from sqlwin.parser.parser import parser_of, read_query
 from sqlwin.session import Session
 from sqlwin.statements import nodes
+from sqlwin.statements.misspelt import SPARKS_WORDS
 from sqlwin.statements.parameters import bind_parameters
 from sqlwin.statements.parse import read_statement
 from sqlwin.statements.split import StatementText, read_script, script_of
@@ -29,14 +30,6 @@ _UNCERTAIN = (
     ErrorKind.UNKNOWN_FUNCTION,
 )
 _QUERY_WORDS = ("(", "FROM", "SELECT", "WITH")
-# First words of the statements that only Spark parses
-_SPARKS_WORDS = frozenset(
-    """
-    ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR COMMENT CREATE DECLARE DELETE DESC DESCRIBE DFS DROP
-    EXECUTE EXPLAIN GRANT IMPORT INSERT LIST LOAD LOCK MAP MERGE MSCK REDUCE REFRESH REPAIR
-    REPLACE RESET REVOKE SELECT SET SHOW START TABLE TRUNCATE UNCACHE UNLOCK UPDATE USE VALUES WITH
-    """.split()
-)
 
 
 @dataclass(frozen=True)
@@ -177,12 +170,10 @@ def _syntax_error(statement: nodes.SparkStatement) -> SqlSyntaxError | None:
             parser_of().run(read_query, list(statement.tokens), statement.text)
         except SqlSyntaxError as error:
             return error
-    elif word not in _SPARKS_WORDS:
-        close = nearest(word, _SPARKS_WORDS)
+    elif word not in SPARKS_WORDS:
         return SqlSyntaxError(
             f"syntax error at or near '{first.text}'",
             position=Position.at(statement.text, 0, len(first.text)),
-            hint=f"did you mean {close}?" if close else None,
         )
     return None
 

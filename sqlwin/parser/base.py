@@ -30,6 +30,10 @@ class UnknownToSparkError(SqlSyntaxError):
     """Error in SQL that Spark does not know either, so Spark's message would not help."""
 
 
+class UnreadableError(SqlSyntaxError):
+    """Error of the grammar, without a hint: a misspelt keyword may explain it."""
+
+
 def is_word(tokens: Sequence[Token], i: int, *texts: str) -> bool:
     """Return whether the tokens from `i` on are these unquoted words, ignoring case."""
     if i + len(texts) > len(tokens):
@@ -101,10 +105,10 @@ class TokenParser(SparkParser):
         else:
             super().raise_error(message, token)
 
-    def syntax_error(self, error: ParseError) -> SqlSyntaxError:
+    def syntax_error(self, error: ParseError) -> UnreadableError:
         """Convert an error of sqlglot, with its position."""
         message = _error_line(error, self.sql, self.failed_at)
-        return SqlSyntaxError(message, position=self.place(self.failed_at), sql=self.sql)
+        return UnreadableError(message, position=self.place(self.failed_at), sql=self.sql)
 
     def fail(
         self,

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import TooDeepError
 from planner.sql.nodes import TABLE_OPTIONS
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
-from sqlwin.parser.base import STRINGS, UnknownToSparkError, depths, is_word
+from sqlwin.parser.base import STRINGS, UnknownToSparkError, UnreadableError, depths, is_word
 from sqlwin.parser.clauses import refuse_empty_clauses
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
@@ -26,6 +26,7 @@ from sqlwin.statements.materialized import (
     read_alter_materialized,
     read_create_materialized,
 )
+from sqlwin.statements.misspelt import misspelt_keyword, refuse_misspelt_statement
 from sqlwin.statements.parameters import BoundStatement, bind_parameters
 from sqlwin.statements.placeholders import copy_token, parameters_in
 from sqlwin.statements.queries import (
@@ -121,11 +122,39 @@ def _read(
     text: str, tokens: Sequence[Token], literals: Mapping[str, exp.Expr], offset: int
 ) -> nodes.Statement:
     try:
-        statement = _StatementReader(text, tokens, literals, offset).read()
+        statement = _read_spelt(text, tokens, literals, offset)
     except SqlwinError as error:
         error.sql = error.sql or text
         raise
     return replace(statement, tokens=tuple(tokens))
+
+
+def _read_spelt(
+    text: str, tokens: Sequence[Token], literals: Mapping[str, exp.Expr], offset: int
+) -> nodes.Statement:
+    """Parse a statement. If sqlwin cannot, look for a misspelt keyword before Spark tries."""
+
+    def read(text: str, tokens: Sequence[Token]) -> nodes.Statement:
+        return _StatementReader(text, tokens, literals, offset).read()
+
+    def can_read(text: str) -> bool:
+        try:
+            return not isinstance(read(text, tokenize(text)), nodes.SparkStatement)
+        except SqlwinError:
+            return False
+
+    try:
+        statement = read(text, tokens)
+    except UnreadableError as error:
+        misspelt = misspelt_keyword(text, tokens, can_read)
+        if misspelt is not None:
+            raise misspelt from error
+        raise
+    if isinstance(statement, nodes.SparkStatement):
+        misspelt = misspelt_keyword(text, tokens, can_read)
+        if misspelt is not None:
+            raise misspelt
+    return statement
 
 
 class _StatementReader:
@@ -176,6 +205,7 @@ class _StatementReader:
             return nodes.SparkStatement(self.text, self.offset)
         self._refuse_second_statement()
         refuse_flink_statement(self.text, self.tokens)
+        refuse_misspelt_statement(self.text, self.tokens)
         refuse_empty_clauses(self.text, self.tokens)
         reader = readers.get(first.text.upper()) if first.token_type not in STRINGS else None
         statement = reader() if reader is not None else None
@@ -230,7 +260,7 @@ class _StatementReader:
         except (UnknownToSparkError, TooDeepError):
             raise
         except SqlSyntaxError:
-            if holds_window_function(self.tokens):
+            if holds_window_function(self.tokens) or _reads_files(self.tokens):
                 raise
             return None
 
@@ -321,6 +351,8 @@ class _StatementReader:
         kinds = ("TABLE", "VIEW", "MATERIALIZED TABLE")
         kind = next((k for k in kinds if self._is(*k.split(), at=i)), None)
         if kind is None:
+            if len(self.tokens) == 2:
+                self._fail("DROP requires TABLE or VIEW", self.tokens[1], hint="DROP TABLE name")
             return None
         i += len(kind.split())
         if_exists = self._is("IF", "EXISTS", at=i)
@@ -490,6 +522,16 @@ class _StatementReader:
     def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:
         position = Position.at(self.text, token.start, token.end - token.start + 1)
         raise SqlSyntaxError(message, position=position, sql=self.text, hint=hint)
+
+
+def _reads_files(tokens: Sequence[Token]) -> bool:
+    """Return whether a query reads files by name, `FROM 'f.csv'`, which Spark cannot parse."""
+    return any(
+        depth == 0
+        and tokens[i].token_type in (TokenType.FROM, TokenType.JOIN)
+        and tokens[i + 1].token_type in STRINGS
+        for i, depth in depths(tokens[:-1])
+    )
 
 
 def _is_flink_table(tokens: list[Token], first: int) -> bool:
