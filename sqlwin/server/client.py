@@ -155,7 +155,11 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
 
     async def close(self) -> None:
         """Let the thread end after its statement. Called when the client disconnects."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False)
+
+    def close_rows(self, rows: FetchedRows) -> None:
+        """Free rows that the client does not fetch, after the statement that runs now."""
+        self._thread.submit(rows.close)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run work in the client's thread. Cancelling it cancels its Spark jobs.
@@ -319,6 +323,11 @@ class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
         self._values = values
         self._rows: FetchedRows | None = None
         self._oids: list[int] = []
+
+    def close(self) -> None:
+        """Cancel the rest of the query."""
+        if self._rows is not None:
+            self._statement._client.close_rows(self._rows)
 
     async def execute(self, max_rows: int) -> tuple[list[tuple[object, ...]], bool]:
         """Return the next rows, at most `max_rows` if it is positive, and whether more may follow.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import signal
 import ssl
 from collections.abc import Callable
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pg_mimic import IdentityProvider, PgServer, ScramSha256AuthPlugin, TrustAuthPlugin, messages
-from pg_mimic.stream import PgStream
+from pg_mimic.stream import ConnectionClosed, PgStream
 
 from runtime.errors import SetupError
 from sqlwin.server.buffered import BufferedWriter
 from sqlwin.server.client import PostgresClient, ServedSession
+from sqlwin.server.connection import ClientConnection, ClientStream
 
 # Strings of SQL have escapes with a backslash, as in Spark. Clients that quote values themselves
 # must know.
@@ -69,8 +71,7 @@ async def serve(
         ) from error
     started(listening.sockets[0].getsockname()[1])
     await stop.wait()
-    server.close()
-    await server.wait_closed()
+    await server.stop()
 
 
 def serve_until_signal(
@@ -104,8 +105,8 @@ class _OnePassword(IdentityProvider):  # type: ignore[misc]
 class _Server(PgServer):  # type: ignore[misc]
     """A server whose clients share a session.
 
-    Private API, as of pg-mimic 0.1.3: `_negotiate_startup`, which declines TLS, and
-    `_handle_client`, which sends each message on its own.
+    Private API, as of pg-mimic 0.1.3: `_negotiate_startup`, which declines TLS, `_handle_client`,
+    which creates the connection, `_connections`, `_allocate_pid` and `_tasks`.
     """
 
     def __init__(self, served: ServedSession, address: Address) -> None:
@@ -119,10 +120,33 @@ class _Server(PgServer):  # type: ignore[misc]
         self.parameter_status |= _PARAMETERS
         self._tls = _tls_context(address)
 
+    async def stop(self) -> None:
+        """Stop listening, disconnect all clients, and wait for their tasks."""
+        self.close()
+        await self.wait_closed()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def _handle_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        await super()._handle_client(reader, BufferedWriter(writer))
+        stream = ClientStream(reader, BufferedWriter(writer))
+        try:
+            parameters = await self._negotiate_startup(stream)
+        except (ConnectionClosed, OSError, ValueError):
+            return  # the client has disconnected, or is not one of PostgreSQL
+        if parameters is None:
+            return
+        number, secret = self._allocate_pid(), secrets.randbits(31)
+        connection = ClientConnection(
+            stream, self.session_factory(), self, number, secret, parameters
+        )
+        self._connections[number] = connection
+        try:
+            await connection.run()
+        except ConnectionClosed:
+            pass  # while the server answered
+        finally:
+            del self._connections[number]
 
     async def _negotiate_startup(self, stream: PgStream) -> dict[str, str] | None:
         """Read the first messages of a client, and return its parameters. None: no session."""

@@ -16,7 +16,11 @@ PASSWORD = "secret '\\ word"
 
 @contextmanager
 def serving(served: ServedSession, address: Address | None = None) -> Iterator[int]:
-    """Serve a session in the block, and yield the port."""
+    """Serve a session in the block, and yield the port.
+
+    Raises:
+        BaseException: The server has failed, or has not ended its tasks.
+    """
     ready = threading.Event()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -34,6 +38,9 @@ def serving(served: ServedSession, address: Address | None = None) -> Iterator[i
         except BaseException as error:
             failures.append(error)
         finally:
+            pending = asyncio.all_tasks(loop)
+            if pending:
+                failures.append(AssertionError(f"the server has left tasks: {pending}"))
             ready.set()
             loop.close()
 
@@ -48,3 +55,5 @@ def serving(served: ServedSession, address: Address | None = None) -> Iterator[i
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()
+    if failures:
+        raise failures[0]

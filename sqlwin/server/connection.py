@@ -1,0 +1,230 @@
+"""Messages and rows of a connection, with a bounded number of them in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pg_mimic import PgError, ResultColumn, messages
+from pg_mimic.connection import Connection, PortalEntry, _field_specs, command_tag
+from pg_mimic.results import encode_row
+from pg_mimic.stream import ConnectionClosed, PgStream
+
+from sqlwin.server.translation import UNSUPPORTED
+
+# Rows that are Python values at once, and bytes of messages after which the client must have read
+_ROWS_AT_ONCE = 1000
+_MOST_BYTES = 64 * 1024
+# Messages that are read while a statement runs, to notice that the client has disconnected
+_MESSAGES_AHEAD = 16
+# PostgreSQL's limits for clients that have not given their password yet
+_LONGEST_STARTUP = 10_000
+_LONGEST_PASSWORD = 65_535
+
+
+class ClientStream(PgStream):  # type: ignore[misc]
+    """The messages of a client. A lost connection raises ConnectionClosed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: Any) -> None:
+        super().__init__(reader, writer)
+        self._messages: asyncio.Queue[tuple[bytes, bytes] | None] | None = None
+
+    async def read_startup_packet(self) -> tuple[int, bytes]:
+        """Return the code and the content of a message before the password.
+
+        Raises:
+            ConnectionClosed: The client has disconnected, or does not speak PostgreSQL's protocol.
+        """
+        header = await self._read_exactly(8)
+        length = int.from_bytes(header[:4], "big")
+        if not 8 <= length <= _LONGEST_STARTUP:
+            raise ConnectionClosed
+        return int.from_bytes(header[4:], "big"), await self._read_exactly(length - 8)
+
+    async def read_message(self) -> tuple[bytes, bytes]:
+        """Return the kind and the content of the next message.
+
+        Raises:
+            ConnectionClosed: The client has disconnected.
+        """
+        if self._messages is None:
+            return await self._next_message(_LONGEST_PASSWORD)
+        message = await self._messages.get()
+        if message is None:
+            raise ConnectionClosed
+        return message
+
+    def read_ahead(self, on_end: Callable[[], None]) -> asyncio.Task[None]:
+        """Read messages while statements run, and call `on_end` when the client disconnects.
+
+        `read_message` returns them from now on. The end of a client with more than
+        `_MESSAGES_AHEAD` unanswered messages is noticed later, when the server writes to it.
+
+        Returns:
+            The task, which the caller cancels.
+        """
+        read: asyncio.Queue[tuple[bytes, bytes] | None] = asyncio.Queue(_MESSAGES_AHEAD)
+        self._messages = read
+
+        async def run() -> None:
+            try:
+                while True:
+                    await read.put(await self._next_message(None))
+            except ConnectionClosed:
+                on_end()
+                await read.put(None)
+
+        return asyncio.ensure_future(run())
+
+    async def drain(self) -> None:
+        """Send all messages, and wait while the client does not read them.
+
+        Raises:
+            ConnectionClosed: The client has disconnected.
+        """
+        try:
+            await super().drain()
+        except OSError as error:
+            raise ConnectionClosed from error
+
+    async def _next_message(self, most_bytes: int | None) -> tuple[bytes, bytes]:
+        header = await self._read_exactly(5)
+        length = int.from_bytes(header[1:], "big") - 4
+        if length < 0 or (most_bytes is not None and length > most_bytes):
+            raise ConnectionClosed
+        return header[:1], await self._read_exactly(length)
+
+    async def _read_exactly(self, n: int) -> bytes:
+        try:
+            read: bytes = await super()._read_exactly(n)
+        except OSError as error:
+            raise ConnectionClosed from error
+        return read
+
+
+class ClientConnection(Connection):  # type: ignore[misc]
+    """A connection that sends rows while they are computed.
+
+    pg-mimic collects all rows of a result, and all bytes of its messages, before it sends any. Here
+    a slow client slows the query down, and a client that disconnects cancels it.
+
+    Private API, as of pg-mimic 0.1.3: the methods below that begin with an underscore, and
+    `_field_specs`.
+    """
+
+    stream: ClientStream
+
+    async def _command_loop(self) -> None:
+        reading = self.stream.read_ahead(self.request_cancel)
+        try:
+            await super()._command_loop()
+        finally:
+            self._close_portals()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _dispatch(self, tag: bytes, payload: bytes) -> None:
+        await super()._dispatch(tag, payload)
+        if tag == messages.SYNC and self.tx_status == b"I":
+            self._close_portals()  # they live as long as their transaction
+
+    async def _execute_one_simple_statement(self, sql: str) -> None:
+        self._check_transaction(sql)
+        statement = await self.session.prepare(sql, [])
+        columns = await statement.describe()
+        entry = PortalEntry(statement.bind([]), columns, sql)
+        if columns is not None:
+            self.stream.write(messages.make_row_description(_field_specs(columns)))
+        try:
+            await self._send_rows(entry, 0)
+        finally:
+            _close_portal(entry)
+        self.stream.write(messages.make_command_complete(command_tag(sql, entry.rows_returned)))
+
+    async def _handle_bind(self, parsed: messages.ParsedBind) -> None:
+        self._close_portal(parsed.portal_name)
+        await super()._handle_bind(parsed)
+
+    async def _handle_execute(self, parsed: Any) -> None:
+        entry = self._get_portal(parsed.portal_name)
+        self._check_transaction(entry.sql)
+        if await self._send_rows(entry, parsed.max_rows):
+            self.stream.write(messages.make_portal_suspended())
+        else:
+            tag = command_tag(entry.sql, entry.rows_returned)
+            self.stream.write(messages.make_command_complete(tag))
+
+    async def _handle_close(self, parsed: Any) -> None:
+        if parsed.kind != messages.TARGET_STATEMENT:
+            self._close_portal(parsed.name)
+        await super()._handle_close(parsed)
+
+    async def _send_rows(self, entry: PortalEntry, max_rows: int) -> bool:
+        """Send the next rows of a portal, at most `max_rows` if it is positive.
+
+        Returns:
+            Whether more rows may follow.
+        """
+        n_sent, n_bytes = 0, 0
+        while True:
+            n_wanted = _ROWS_AT_ONCE
+            if max_rows > 0:
+                n_wanted = min(n_wanted, max_rows - n_sent)
+            rows, has_more = await entry.portal.execute(n_wanted)
+            entry.rows_returned += len(rows)
+            n_sent += len(rows)
+            for row in rows if entry.columns is not None else ():
+                message = _row_message(row, entry.columns, entry.result_format_codes)
+                self.stream.write(message)
+                n_bytes += len(message)
+                if n_bytes >= _MOST_BYTES:
+                    await self.stream.drain()
+                    n_bytes = 0
+            if not has_more or n_sent == max_rows > 0:
+                return bool(has_more)
+
+    def _check_transaction(self, sql: str) -> None:
+        """Refuse a statement in a transaction that has failed.
+
+        Raises:
+            PgError: The transaction has failed, and the statement does not end it.
+        """
+        from pg_mimic.errors import IN_FAILED_SQL_TRANSACTION
+        from pg_mimic.middleware import is_transaction_end
+
+        if self.tx_status == b"E" and not is_transaction_end(sql):
+            raise PgError(
+                IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+
+    def _close_portal(self, name: str) -> None:
+        entry = self.portals.pop(name, None)
+        if entry is not None:
+            _close_portal(entry)
+
+    def _close_portals(self) -> None:
+        for name in list(self.portals):
+            self._close_portal(name)
+
+
+def _close_portal(entry: PortalEntry) -> None:
+    close = getattr(entry.portal, "close", None)
+    if close is not None:  # pg-mimic's own portals hold nothing
+        close()
+
+
+def _row_message(
+    row: tuple[object, ...], columns: list[ResultColumn], format_codes: list[int]
+) -> bytes:
+    """Return the message of a row.
+
+    Raises:
+        PgError: The client wants a value in binary form, which pg-mimic cannot write.
+    """
+    try:
+        message: bytes = messages.make_data_row(encode_row(row, columns, format_codes))
+    except ValueError as error:
+        raise PgError(UNSUPPORTED, str(error)) from error
+    return message
