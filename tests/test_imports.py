@@ -204,7 +204,7 @@ MAY_IMPORT = {
         "runtime runtime.spec sqlwin sqlwin.control sqlwin.display sqlwin.result sqlwin.session "
         "sqlwin.statements harlequin pyarrow pyspark sqlalchemy"
     ),
-    "sqlwin.help": "runtime runtime.options runtime.spec",
+    "sqlwin.help": "runtime runtime.options runtime.spec sqlwin.config",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
         "sqlwin.statements click rich"

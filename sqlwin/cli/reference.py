@@ -25,7 +25,7 @@ from sqlwin.help.connectors import (
     STREAM_OPTIONS_HELP,
     OptionHelp,
 )
-from sqlwin.help.examples import STATEMENTS
+from sqlwin.help.examples import CLAUSES, STATEMENTS, StatementHelp
 from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS
 from sqlwin.repl.commands import help_lines
 
@@ -70,7 +70,7 @@ _GUIDES = {
     **{"delta": "lake.md", "iceberg": "lake.md", "kafka": "kafka.md"},
     **dict.fromkeys(("upsert-kafka", "postgres", "jdbc"), "sinks.md"),
 }
-_LINK_TO_GUIDE = re.compile(r"\]\((?!reference)[a-z-]+\.md\)")
+_LINK_TO_GUIDE = re.compile(r"\]\((?!reference)[a-z-]+\.md(#[a-z-]+)?\)")
 
 
 def _call(section: Callable[[], Iterator[str]]) -> Iterator[str]:
@@ -168,12 +168,19 @@ def _statements() -> Iterator[str]:
         "End each statement with `;`. sqlwin passes all other statements to Spark unchanged, and\n"
         "also these if they use only Spark's syntax.\n"
     )
-    for statement in STATEMENTS:
-        yield f"### {statement.title}\n"
-        yield f"```text\n{statement.syntax}\n```\n"
-        yield f"{statement.doc}\n"
-        if "\n" in statement.example and not _LINK_TO_GUIDE.search(statement.doc):
-            yield f"```sql\n{statement.example}\n```\n"
+    yield from _syntax(STATEMENTS)
+    yield "## Clauses\n"
+    yield "The other clauses of a query are Spark's.\n"
+    yield from _syntax(CLAUSES)
+
+
+def _syntax(items: Iterable[StatementHelp]) -> Iterator[str]:
+    for item in items:
+        yield f"### {item.title}\n"
+        yield f"```text\n{item.syntax}\n```\n"
+        yield f"{item.doc}\n"
+        if "\n" in item.example and not _LINK_TO_GUIDE.search(item.doc):
+            yield f"```sql\n{item.example}\n```\n"
 
 
 def _functions() -> Iterator[str]:

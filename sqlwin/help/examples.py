@@ -1,4 +1,4 @@
-"""Syntax, meaning and an example of every kind of statement, for the reference."""
+"""Syntax, meaning and an example of statements and clauses, for the reference and the prompt."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StatementHelp:
-    """A kind of statement.
+    """A kind of statement, or a clause of queries and definitions.
 
     Attributes:
-        title: Name of the statement.
+        title: Name of the statement or clause. Several names are separated by commas.
         syntax: Syntax: `[ ]` is optional, `|` separates choices, `...` repeats.
         doc: Description.
         example: Valid example.
@@ -156,5 +156,89 @@ STATEMENTS = (
         "USE [CATALOG | DATABASE] name",
         "Selects the Spark catalog or database in which names are resolved.",
         "USE DATABASE default;",
+    ),
+)
+
+CLAUSES = (
+    StatementHelp(
+        "ASOF JOIN, MATCH_CONDITION",
+        "table ASOF [INNER | LEFT] JOIN table MATCH_CONDITION (left >= right) [ON keys]\n"
+        "table ASOF [INNER | LEFT] JOIN table ON keys AND left >= right\n"
+        "table ASOF [INNER | LEFT] JOIN table USING (key, ..., time)",
+        "Joins each row with the last row of its key at or before its time. The comparison can\n"
+        "be >=, >, <= or <. With MATCH_CONDITION, rows without a match are kept unless INNER is\n"
+        "given; without it, they are dropped unless LEFT is given. Batch only: see\n"
+        "[As-of joins](sql.md#as-of-joins).",
+        "SELECT b.item, b.ts, l.viewer\n"
+        "FROM bids AS b ASOF JOIN looks AS l MATCH_CONDITION (b.ts >= l.ts) ON b.item = l.item;",
+    ),
+    StatementHelp(
+        "FOR SYSTEM_TIME AS OF",
+        "[LEFT] JOIN table FOR SYSTEM_TIME AS OF time [AS name] ON key = key [AND ...]",
+        "Joins each row with the version of the table that was valid at its time. The table has\n"
+        "a PRIMARY KEY and a WATERMARK; with PROCTIME() as the time, it is joined as it is now.\n"
+        "See [Temporal joins](sql.md#temporal-joins).",
+        "SELECT o.item, o.price, c.cost\n"
+        "FROM bids AS o LEFT JOIN costs FOR SYSTEM_TIME AS OF o.ts AS c ON o.item = c.item;",
+    ),
+    StatementHelp(
+        "FILL",
+        "GROUP BY ... [HAVING ...]\n"
+        "FILL (name = value | LOCF | LINEAR, ...) [FROM time] [TO time] [KEYS (query)]",
+        "Adds a row for each window without rows, after GROUP BY. A column without a value is\n"
+        "NULL. See [Gap filling](gap-filling.md).",
+        "SELECT item, window_start, COUNT(*) AS n, LAST(price) AS price\n"
+        "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES))\n"
+        "GROUP BY item, window_start, window_end FILL (n = 0, price = LOCF);",
+    ),
+    StatementHelp(
+        "GROUPING SETS, ROLLUP, CUBE",
+        "GROUP BY window_start, window_end, GROUPING SETS ((key, ...), ...)\n"
+        "GROUP BY window_start, window_end, ROLLUP | CUBE (key, ...)",
+        "Groups by several sets of keys at once. Keys outside of a row's set are NULL;\n"
+        "GROUPING(key) is then 1. See [Grouping sets](sql.md#grouping-sets).",
+        "SELECT window_end, item, COUNT(*) AS n\n"
+        "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
+        "GROUP BY window_start, window_end, ROLLUP (item);",
+    ),
+    StatementHelp(
+        "QUALIFY",
+        "SELECT ... [HAVING condition] QUALIFY condition",
+        "Keeps the rows that meet a condition on functions with OVER, such as the first rows of\n"
+        "each window. See [Top-N](sql.md#top-n-of-each-window).",
+        "SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
+        "QUALIFY ROW_NUMBER() OVER (\n"
+        "  PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
+    ),
+    StatementHelp(
+        "WATERMARK",
+        "CREATE TABLE name (column TIMESTAMP(3), ..., WATERMARK FOR column AS expression)",
+        "Declares how late rows may arrive: a window of a stream is emitted when the watermark\n"
+        "reaches its end. Batch queries ignore it. See [Watermarks](streaming.md#watermarks).",
+        "CREATE TABLE bids (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS)\n"
+        "WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');",
+    ),
+    StatementHelp(
+        "CURRENT_WATERMARK",
+        "CURRENT_WATERMARK(column)",
+        "Returns the watermark of a stream, NULL before the first. `ts <= CURRENT_WATERMARK(ts)`\n"
+        "holds for late rows. For queries without windows; see\n"
+        "[Late rows](streaming.md#late-rows).",
+        "SELECT * FROM bids WHERE ts <= CURRENT_WATERMARK(ts);",
+    ),
+    StatementHelp(
+        "PROCTIME",
+        "CREATE TABLE name (..., column AS PROCTIME())",
+        "Adds a column with the time at which a row is processed, for windows and temporal\n"
+        "joins. See [Processing time](streaming-time.md#processing-time).",
+        "CREATE TABLE bids (item STRING, seen AS PROCTIME())\n"
+        "WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json');",
+    ),
+    StatementHelp(
+        "OPTIONS",
+        "table /*+ OPTIONS('option' = 'value', ...) */",
+        "Changes options of CREATE TABLE ... WITH for one statement. The hint follows the name\n"
+        "of the table and precedes its alias.",
+        "SELECT * FROM bids /*+ OPTIONS('path' = 'older-bids') */ AS b;",
     ),
 )

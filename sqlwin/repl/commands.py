@@ -97,7 +97,7 @@ class Command:
         name: Name with the backslash.
         argument: Argument as shown in help. Empty: none.
         help: Description in one line.
-        values: Completions of the argument: `tables`, `paths`, `functions`, or the values
+        values: Completions of the argument: `tables`, `paths`, `topics`, or the values
             themselves.
         run: Function that runs the command.
     """
@@ -169,12 +169,14 @@ def help_lines() -> Iterator[tuple[str, str]]:
 # -- help and leaving ------------------------------------------------------------------------------
 
 
-@command(r"\?", "[FUNCTION]", "show this list, or explain a function such as HOP", "functions")
+@command(
+    r"\?", "[TOPIC]", "show this list, or explain a statement, function, setting ...", "topics"
+)
 def _help(prompt: Prompt, argument: str) -> None:
     if argument:
-        from sqlwin.help.functions import describe_function
+        from sqlwin.help.topics import describe_topic
 
-        prompt.say(describe_function(argument))
+        prompt.say(describe_topic(argument))
         return
     lines = list(help_lines())
     width = max(len(left) for left, _ in lines)
@@ -188,7 +190,8 @@ _KEYS = """
   Ctrl-C      cancels the statement or clears the line   Ctrl-D     exits
   Ctrl-X Ctrl-E (v in vi mode)  opens the text in your editor
 
-SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ..."""
+SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ...
+help TOPIC explains statements, clauses, functions, connectors and settings: help ASOF JOIN"""
 
 
 @command(r"\q", "", "exit (also Ctrl-D)")

@@ -7,8 +7,8 @@ import re
 from runtime.errors import SqlSyntaxError
 from sqlwin.repl.completion.tokens import open_comment, typed_tokens
 
-# Words that are commands, and `help HOP`
-_WORDS = re.compile(r"(?:quit|exit|\?|help(?: +\w+)?) *;*", re.IGNORECASE)
+# Words that are commands, and `help ASOF JOIN`
+_WORDS = re.compile(r"(?:quit|exit|\?|help(?: +.+)?) *;*", re.IGNORECASE)
 
 # Any statement would do
 _NEXT = "\nSELECT 1"

@@ -327,11 +327,11 @@ def _command_arguments(context: Context, names: Names) -> Iterator[Suggestion]:
     for value in command.values if command is not None else ():
         if value == "tables":
             yield from _tables(context, names)
-        elif value == "functions":
-            from sqlwin.help.functions import FUNCTIONS
+        elif value == "topics":
+            from sqlwin.help.topics import topics
 
-            for name, function in FUNCTIONS.items():
-                yield Suggestion(name, function.summary, keeps_case=False)
+            for name, summary in topics().items():
+                yield Suggestion(name, summary, keeps_case=False)
         else:
             yield Suggestion(value)
 

@@ -26,6 +26,8 @@ def test_words_and_the_commands_of_other_shells_do_what_is_meant(prompt):
     prompt.answers(".schema bids", "SHOW CREATE TABLE bids")
     prompt.answers(".schema", "table name")
     prompt.answers("help hop", "HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])")
+    prompt.answers("help asof join;", "MATCH_CONDITION (left >= right)", "docs/sql.md#as-of-joins")
+    prompt.answers(r"\h create", "Help on CREATE: CREATE TABLE, CREATE VIEW")
     prompt.type("HELP;\r")
     prompt.see("SQL statements:", PROMPT)
     prompt.answers(".tabels", "unknown command .tabels", "did you mean .tables?")

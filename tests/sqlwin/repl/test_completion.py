@@ -275,3 +275,9 @@ def test_kinds_are_found_from_the_text_alone():
     assert context_at("DROP TABLE IF EXISTS ").kind is Kind.TABLE
     assert context_at("INSERT INTO t ").kind is Kind.WORDS
     assert context_at("SELECT 1 LIMIT ").kind is Kind.NOTHING
+
+
+def test_asof_join_is_proposed_and_is_no_alias():
+    assert "ASOF JOIN" in proposals("SELECT * FROM bids AS^")
+    assert proposals("SELECT bids.pri^ FROM bids ASOF JOIN items") == ["price"]
+    assert "ASOF JOIN" in proposals("help aso^")

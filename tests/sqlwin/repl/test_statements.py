@@ -25,6 +25,8 @@ from sqlwin.repl.statements import is_command, is_complete, open_piece
         "Exit;",
         "help",
         "help tumble",
+        "help asof join",
+        "HELP 'execution.runtime-mode';",
         "?",
         ".tables",
         ".schema bids",
@@ -38,7 +40,6 @@ def test_these_run(text):
     "text",
     [
         "SELECT 1",
-        "help me please",
         "quit now",
         ".5 + 1",
         ".tables\nSELECT 1",
