@@ -280,4 +280,4 @@ def test_kinds_are_found_from_the_text_alone():
 def test_asof_join_is_proposed_and_is_no_alias():
     assert "ASOF JOIN" in proposals("SELECT * FROM bids AS^")
     assert proposals("SELECT bids.pri^ FROM bids ASOF JOIN items") == ["price"]
-    assert "ASOF JOIN" in proposals("help aso^")
+    assert proposals("help aso^") == ["asof join"]
