@@ -355,6 +355,14 @@ def _concatenation(node: exp.Expr, scope: _Scope) -> Expression:
     return build_function("CONCAT", args, scope.time_zone)
 
 
+def _binary(node: exp.Expr, scope: _Scope) -> Expression:
+    """Translate X'0F'. Spark pads an odd number of digits."""
+    try:
+        return Constant(bytes.fromhex(node.this), "binary")
+    except ValueError:
+        return _unsupported(node)
+
+
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     **dict.fromkeys(_COMPARISONS, _comparison),
@@ -366,6 +374,7 @@ _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     exp.Cast: _cast,
     exp.Column: _column,
     exp.DPipe: _concatenation,
+    exp.HexString: _binary,
     exp.In: _in,
     KeywordCall: _keyword_call,
     exp.Is: _is,

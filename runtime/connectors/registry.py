@@ -454,6 +454,21 @@ def takes_as_is(schema: StructType, spec: TableSpec) -> bool:
     return is_declared(schema, spec)
 
 
+def written_types(spec: TableSpec) -> dict[str, str]:
+    """Return the Spark types with which a table is written, by column.
+
+    Raises:
+        CatalogError: A type is not one of Spark's.
+    """
+    from runtime.connectors.writing import declared_types
+
+    types = declared_types(spec)
+    return {
+        column.name: type_.simpleString()
+        for column, type_ in zip(spec.physical_columns, types, strict=True)
+    }
+
+
 def has_sink(spec: TableSpec) -> bool:
     """Return whether the micro-batches of a stream can be written one by one, not only by Spark."""
     return connector_of(spec).open_sink is not None

@@ -140,8 +140,9 @@ class Explanations:
         if not analyze:
             if isinstance(statement, Insert):
                 table = target_of(self._plans.catalog, statement)
-                names_columns = bool(statement.columns or statement.static)
-                place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+                place = self._plans.place_of_insert(
+                    plan, table, statement.columns, statement.static
+                )
                 return [with_place(_with_key(document, statement, table), place)]
             if isinstance(statement, CreateTable):
                 return [with_place(document, self._place_of_new_table(statement, plan))]
@@ -180,8 +181,7 @@ class Explanations:
         table = None
         if isinstance(statement, Insert):
             table = target_of(self._plans.catalog, statement)
-            names_columns = bool(statement.columns or statement.static)
-            place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+            place = self._plans.place_of_insert(plan, table, statement.columns, statement.static)
         else:
             place = self._plans.in_process(plan)
         if isinstance(place, str):
@@ -208,7 +208,7 @@ class Explanations:
 
         rows = self._plans.in_process_rows(plan, place)
         table = Definitions(self._plans.catalog).filled_table(statement, rows.schema)
-        return self._plans.place_of_insert(plan, table, names_columns=False)
+        return self._plans.place_of_insert(plan, table)
 
     def _of_stream(
         self, document: QueryDocument, plan: Plan, statement: Statement, analyze: bool

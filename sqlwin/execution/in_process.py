@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from planner.catalog import Catalog
 from planner.lowering.in_process.plan import FILES_ON_SPARK, Limits, lower_in_process
+from planner.lowering.in_process.target import Target
 from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
@@ -60,20 +61,27 @@ def planner_options(
 
 
 def in_process(
-    plan: Plan, config: Config, catalog: Catalog, time_zone: str, *, is_spark_chosen: bool
+    plan: Plan,
+    config: Config,
+    catalog: Catalog,
+    time_zone: str,
+    target: Target | None = None,
+    *,
+    is_spark_chosen: bool,
 ) -> InProcessStep | str:
     """Return the step that computes a plan's rows in this process, or why Spark computes them.
 
     Args:
-        plan: Plan of a batch query without a sink.
+        plan: Plan of a batch query.
         config: Settings of the session.
         catalog: Tables of the session.
         time_zone: Session time zone.
+        target: Columns of the table that the rows are written to. None: the columns of the query.
         is_spark_chosen: Whether the user has passed or named a Spark.
     """
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
     limits = Limits(slice_bytes, most_file_bytes(config, is_spark_chosen=is_spark_chosen))
-    return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local)
+    return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local, target)
 
 
 def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.lowering.in_process.target import TargetColumn
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
-from runtime.connectors.registry import check_writable, takes_as_is
+from runtime.connectors.registry import check_writable, takes_as_is, written_types
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.spec.figures import count_text
 from runtime.spec.stream import ROW_KIND
-from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.table import Column, TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import MaterializedTable, Name, Registered, View, type_ddl
+from sqlwin.catalog.entries import (
+    MaterializedTable,
+    Name,
+    Registered,
+    View,
+    columns_of,
+)
 from sqlwin.catalog.options import with_options
 from sqlwin.statements.nodes import Insert
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 _view_numbers = count()
 
@@ -81,78 +89,148 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
         raise
 
 
-def by_position(
-    rows: DataFrame,
+@dataclass(frozen=True)
+class AssignedColumn:
+    """A column of a table and the value that an INSERT gives it.
+
+    Attributes:
+        column: Column of the table. Without a type it takes the type of the value.
+        value: Number of the query's column, Spark SQL of a value for all rows, or None for NULL.
+    """
+
+    column: TableColumn
+    value: int | str | None
+
+
+def assign_columns(
+    query: Sequence[Column],
     table: TableSpec,
-    columns: tuple[str, ...],
-    static: tuple[tuple[str, str], ...] = (),
-) -> DataFrame:
-    """Map the query's columns by position to the table's names and types.
+    columns: Sequence[str] = (),
+    static: Sequence[tuple[str, str]] = (),
+) -> list[AssignedColumn]:
+    """Return the columns of a table with their values.
 
     Args:
-        rows: Rows of the query. A row kind column stays in front.
+        query: Columns of the query, without a row kind.
         table: Target table. Without declared columns it takes the query's columns.
         columns: Columns named in INSERT INTO t (...). Others become NULL.
         static: Name and Spark SQL of columns with one value for all rows, from PARTITION (k = 'x').
 
     Raises:
-        AnalysisError: The number of columns or a type does not fit, or a column is unknown.
+        AnalysisError: The number of columns or a type does not fit; a column is unknown or set
+            twice; the table is not partitioned by a column of PARTITION.
     """
-    rows, columns = with_static(rows, table, columns, static)
+    _check_static(table, columns, static)
+    values: dict[str, int | str] = {name.lower(): sql for name, sql in static}
     declared = table.physical_columns
-    kind = rows.columns[:1] if ROW_KIND in rows.columns else []
-    fields = rows.schema.fields[len(kind) :]
-    if not declared:
-        return rows.toDF(*kind, *columns) if columns else rows
-    targets = _named(declared, columns, table.name) if columns else declared
-    _check_count(len(fields), [c.name for c in targets], table.name)
-    positions: dict[str, int] = {}
-    for target, field in zip(targets, fields, strict=True):
-        if not _fits(field.dataType, str(target.type)):
+    if declared:
+        targets = (
+            _named(declared, columns, table.name)
+            if columns
+            else [column for column in declared if column.name.lower() not in values]
+        )
+    else:
+        names = columns or [c.name for c in query if c.name.lower() not in values]
+        targets = [TableColumn(name, None) for name in names]
+        declared = (*targets, *(TableColumn(name, None) for name, _ in static))
+    _check_count(len(query), [column.name for column in targets], table.name)
+    for place, (target, column) in enumerate(zip(targets, query, strict=True)):
+        if target.type is not None and not _fits(column.type, target.type):
             raise AnalysisError(
-                f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()}, which "
-                f"does not fit `{target.name}` {str(target.type).upper()}",
-                subjects=(field.name, target.name),
-                hint=f"use CAST({field.name} AS {str(target.type).upper()})",
+                f"column `{column.name}` of the query is {column.type.upper()}, which does not fit "
+                f"`{target.name}` {target.type.upper()}",
+                subjects=(column.name, target.name),
+                hint=f"use CAST({column.name} AS {target.type.upper()})",
             )
-        positions[target.name] = len(positions)
-    is_in_order = list(positions) == [c.name for c in declared]
-    types = [field.dataType.simpleString() for field in fields]
-    if is_in_order and types == [str(c.type).lower() for c in declared]:
-        names = [*kind, *(c.name for c in declared)]
+        if target.name.lower() in values:
+            raise AnalysisError(
+                f"column `{target.name}` is listed twice",
+                subjects=(target.name,),
+                hint="remove it from the column list once",
+            )
+        values[target.name.lower()] = place
+    return [AssignedColumn(column, values.get(column.name.lower())) for column in declared]
+
+
+def target_columns(
+    query: Sequence[Column],
+    table: TableSpec,
+    columns: Sequence[str],
+    static: Sequence[tuple[str, str]],
+    tree: Callable[[str], exp.Expr],
+) -> list[TargetColumn]:
+    """Return the columns of a table with their values for rows computed in this process.
+
+    Arguments as in `assign_columns`; `tree` parses Spark SQL.
+
+    Raises:
+        AnalysisError: See `assign_columns`.
+    """
+    types = written_types(table)
+    return [
+        TargetColumn(
+            assigned.column.name,
+            types.get(assigned.column.name),
+            tree(assigned.value) if isinstance(assigned.value, str) else assigned.value,
+        )
+        for assigned in assign_columns(query, table, columns, static)
+    ]
+
+
+def by_position(
+    rows: DataFrame,
+    table: TableSpec,
+    columns: Sequence[str] = (),
+    static: Sequence[tuple[str, str]] = (),
+) -> DataFrame:
+    """Map the query's columns by position to the table's names and types.
+
+    Args:
+        rows: Rows of the query. A row kind column stays in front.
+        table: See `assign_columns`, like `columns` and `static`.
+        columns: Columns named in INSERT INTO t (...).
+        static: Columns of PARTITION (k = 'x').
+
+    Raises:
+        AnalysisError: See `assign_columns`.
+    """
+    kind = rows.columns[:1] if ROW_KIND in rows.columns else []
+    query = columns_of(rows.schema)[len(kind) :]
+    assigned = assign_columns(query, table, columns, static)
+    is_in_order = [a.value for a in assigned] == [*range(len(query))]
+    fields = rows.schema.fields[len(kind) :]
+    if is_in_order and all(
+        a.column.type in (None, field.dataType.simpleString())
+        or str(a.column.type).lower() == field.dataType.simpleString()
+        for a, field in zip(assigned, fields, strict=True)
+    ):
+        names = [*kind, *(a.column.name for a in assigned)]
         return rows if rows.columns == names else rows.toDF(*names)
     from pyspark.sql import functions as F
 
-    unique = rows.toDF(*kind, *(f"_{i}" for i in range(len(fields))))
-    return unique.select(
-        *map(F.col, kind),
-        *(
-            (F.col(f"_{positions[c.name]}") if c.name in positions else F.lit(None))
-            .cast(str(c.type))
-            .alias(c.name)
-            for c in declared
-        ),
-    )
+    def value_of(column: AssignedColumn) -> SparkColumn:
+        value = column.value
+        if isinstance(value, int):
+            made = F.col(f"_{value}")
+        else:
+            made = F.lit(None) if value is None else F.expr(value)
+        typed = made if column.column.type is None else made.cast(column.column.type)
+        return typed.alias(column.column.name)
+
+    unique = rows.toDF(*kind, *(f"_{i}" for i in range(len(query))))
+    return unique.select(*map(F.col, kind), *map(value_of, assigned))
 
 
-def with_static(
-    rows: DataFrame,
-    table: TableSpec,
-    columns: tuple[str, ...],
-    static: tuple[tuple[str, str], ...],
-) -> tuple[DataFrame, tuple[str, ...]]:
-    """Append the columns of PARTITION (k = 'x'), and return the rows and all column names.
-
-    Arguments as in `by_position`. A row kind column may come first.
+def _check_static(
+    table: TableSpec, columns: Sequence[str], static: Sequence[tuple[str, str]]
+) -> None:
+    """Check the columns of PARTITION (k = 'x').
 
     Raises:
-        AnalysisError: The table is not partitioned by such a column, a column is set twice, or the
-            number of query columns does not fit.
+        AnalysisError: The table is not partitioned by such a column, or a column is set twice.
     """
-    if not static:
-        return rows, columns
     partitions = {name.lower() for name in table.partitioned_by}
-    static_names = {name.lower() for name, _ in static}
+    listed_columns = {name.lower() for name in columns}
     for name, _ in static:
         if name.lower() not in partitions:
             listed = ", ".join(table.partitioned_by)
@@ -161,22 +239,12 @@ def with_static(
                 subjects=(table.name, name),
                 hint=f"PARTITIONED BY has {listed}" if listed else "remove PARTITION (...)",
             )
-        if name.lower() in (column.lower() for column in columns):
+        if name.lower() in listed_columns:
             raise AnalysisError(
                 f"`{name}` is both in PARTITION and in the column list",
                 subjects=(name,),
                 hint="remove it from one of them",
             )
-    from pyspark.sql import functions as F
-
-    query_columns = [name for name in rows.columns if name != ROW_KIND]
-    declared = [c.name for c in table.physical_columns] or query_columns
-    names = columns or tuple(name for name in declared if name.lower() not in static_names)
-    _check_count(len(query_columns), names, table.name)
-    kind = [name for name in rows.columns if name == ROW_KIND]
-    plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(query_columns))))
-    values = [F.expr(sql).alias(f"_static{i}") for i, (_, sql) in enumerate(static)]
-    return plain.select("*", *values), (*names, *(name for name, _ in static))
 
 
 def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
@@ -309,7 +377,7 @@ def _places_read(
 
 
 def _named(
-    declared: Sequence[TableColumn], columns: tuple[str, ...], table: str
+    declared: Sequence[TableColumn], columns: Sequence[str], table: str
 ) -> list[TableColumn]:
     by_name = {c.name.lower(): c for c in declared}
     for name in columns:
@@ -323,9 +391,9 @@ def _named(
     return [by_name[name.lower()] for name in columns]
 
 
-def _fits(source: DataType, target: str) -> bool:
+def _fits(source: str, target: str) -> bool:
     """Return whether Spark's ANSI assignment rules allow a type, judged by type families."""
-    left, right = _family(source.simpleString()), _family(target.lower())
+    left, right = _family(source), _family(target.lower())
     if left == right or "other" in (left, right):
         return True
     allowed = {("number", "text"), ("boolean", "text"), ("time", "text"), ("null", right)}

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
 from planner.lowering.in_process.plan import FILES_ON_SPARK
+from planner.lowering.in_process.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
@@ -277,12 +278,19 @@ class Plans:
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, lower(plan.physical))
 
-    def in_process(self, plan: Plan) -> InProcessStep | str:
-        """Return the step that computes a batch query in this process, or why Spark runs it."""
+    def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | str:
+        """Return the step that computes a batch query in this process, or why Spark runs it.
+
+        Args:
+            plan: Plan of the query.
+            target: Columns of the table that the rows are written to. None: the query's columns.
+        """
         if is_remote(self._spark):
             return FILES_ON_SPARK
         chosen = is_chosen(self._spark)
-        place = in_process(plan, self.config, self.catalog, self.time_zone, is_spark_chosen=chosen)
+        place = in_process(
+            plan, self.config, self.catalog, self.time_zone, target, is_spark_chosen=chosen
+        )
         if isinstance(place, str):
             return place
         # settings that change the results of expressions
@@ -343,31 +351,40 @@ class Plans:
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def place_of_insert(
-        self, plan: Plan, table: TableSpec | None, *, names_columns: bool
+        self,
+        plan: Plan,
+        table: TableSpec | None,
+        columns: Sequence[str] = (),
+        static: Sequence[tuple[str, str]] = (),
     ) -> InProcessStep | str:
         """Return the step that computes the rows of an INSERT written here, or why Spark writes.
+
+        The step computes the columns of the table.
 
         Args:
             plan: Plan of the query in batch.
             table: Target; None for a table of Spark's catalog.
-            names_columns: Whether the INSERT names columns or partitions.
+            columns: Columns named in INSERT INTO t (...).
+            static: Name and Spark SQL of columns with one value for all rows.
+
+        Raises:
+            AnalysisError: The query does not fit the table.
         """
-        place = self.in_process(plan)
+        if table is None:
+            place = self.in_process(plan)
+            return place if isinstance(place, str) else "Spark writes tables of its catalog"
+        from sqlwin.execution.inserts import target_columns
+
+        tree = self.catalog.expressions.tree
+        with self.errors_of(plan.sql):
+            place = self.in_process(
+                plan, lambda query: target_columns(query, table, columns, static, tree)
+            )
         if isinstance(place, str):
             return place
-        if table is None:
-            return "Spark writes tables of its catalog"
-        if names_columns:
-            return "Spark fills in the columns of the table"
         if (reason := why_spark_writes(self._spark, table)) is not None:
             return reason
-        columns = [column.name for column in table.physical_columns]
-        if not columns:
-            return place
-        if len(columns) != len(plan.physical.schema):
-            return "the table has another number of columns"
-        schema = self.in_process_rows(plan, place).rename(columns).schema
-        if not takes_as_is(schema, table):
+        if not takes_as_is(self.in_process_rows(plan, place).schema, table):
             return "Spark casts the rows to the types of the table"
         return place
 
@@ -390,8 +407,7 @@ class Plans:
             return "an INSERT reads a table that an earlier one of the set writes"
         places: list[InProcessStep] = []
         for insert, plan, table in zip(inserts, plans, tables, strict=True):
-            names_columns = bool(insert.columns or insert.static)
-            place = self.place_of_insert(plan, table, names_columns=names_columns)
+            place = self.place_of_insert(plan, table, insert.columns, insert.static)
             if isinstance(place, str):
                 is_general = place == FILES_ON_SPARK
                 return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"

@@ -80,8 +80,7 @@ class Inserts:
             self._plans.catalog.start_spark()
             started = StartedInsert(statement.name, self._start_insert(plan, statement, table))
             return insert_result(self._plans, statement.text, [started])
-        names_columns = bool(statement.columns or statement.static)
-        place = self._plans.place_of_insert(plan, table, names_columns=names_columns)
+        place = self._plans.place_of_insert(plan, table, statement.columns, statement.static)
         if isinstance(place, InProcessStep):
             result = self.write_in_process(
                 statement, self._plans.in_process_rows(plan, place), table
@@ -97,9 +96,9 @@ class Inserts:
     def write_in_process(
         self, statement: Insert, rows: BatchRows, table: TableSpec | None
     ) -> InsertResult:
-        """Write rows that this process computes to the table of an INSERT."""
+        """Write rows that this process computes, with the table's columns, to an INSERT's table."""
         with self._plans.jobs_run():
-            return self._write(statement, self._fit(statement, rows, table), table)
+            return self._write(statement, rows, table)
 
     def write(self, statement: Insert, rows: DataFrame) -> InsertResult:
         """Write the rows of an INSERT's query to its table."""
@@ -219,16 +218,12 @@ class Inserts:
         """
         inserts = statement.inserts
         rows, counts = self._plans.in_process_rows_of_set(plans, places)
-        fitted = [
-            self._fit(insert, result, table)
-            for insert, result, table in zip(inserts, rows, tables, strict=True)
-        ]
         outcomes = [Outcome[InsertResult](begun=False) for _ in inserts]
         results: list[Inserted] = []
         with self._plans.jobs_run():
             for number, insert in enumerate(inserts):
                 try:
-                    results.append(self._write(insert, fitted[number], tables[number]))
+                    results.append(self._write(insert, rows[number], tables[number]))
                 except SqlwinError as error:
                     outcomes[number] = Outcome(error=error)
                     raise _with_progress(number, inserts, outcomes) from error

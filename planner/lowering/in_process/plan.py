@@ -27,6 +27,7 @@ from planner.lowering.in_process.relation import (
     renamed_as,
 )
 from planner.lowering.in_process.select import SelectLowering
+from planner.lowering.in_process.target import Target, write_columns
 from planner.materialized.windows import merged_types
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
@@ -104,7 +105,12 @@ _ONLY_SPARK_READS = "only Spark can read some of its files"
 
 
 def lower_in_process(
-    plan: Node, zone: str, limits: Limits, catalog: Catalog, types_of_local: TypesOfLocal
+    plan: Node,
+    zone: str,
+    limits: Limits,
+    catalog: Catalog,
+    types_of_local: TypesOfLocal,
+    target: Target | None = None,
 ) -> InProcessStep | str:
     """Return the step that computes a plan in this process, or the reason for using Spark.
 
@@ -114,6 +120,10 @@ def lower_in_process(
         limits: Limits of what to read here.
         catalog: Catalog with the tables.
         types_of_local: Types of windows merged from the partials of rows.
+        target: Columns of the table that the rows are written to. None: the columns of the query.
+
+    Raises:
+        SqlwinError: `target` refuses the columns of the query.
     """
     slices = list(plan.find_all(SliceScan))
     if limits.file_bytes is None and not slices:
@@ -122,8 +132,10 @@ def lower_in_process(
         return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
     lowering = PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
     try:
-        relation = lowering.node(plan)
-        return InProcessStep(lowering.project(relation, plan.schema), plan.schema)
+        relation, schema = lowering.node(plan), plan.schema
+        if target is not None:
+            relation, schema = write_columns(relation, schema, target, zone)
+        return InProcessStep(lowering.project(relation, schema), schema)
     except NotEvaluated as reason:
         return str(reason).replace("by the scan", "in this process")
 

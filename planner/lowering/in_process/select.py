@@ -163,12 +163,23 @@ class SelectLowering(RelationLowering):
         for place in range(n_columns):
             parts = [self._constant(row[place]) for row in rows]
             column = cast_to_common_type(parts)
-            if column[0].type == VOID or not is_flat_type(column[0].type):
+            if column[0].type != VOID and not is_flat_type(column[0].type):
                 refuse(f"VALUES of type {column[0].type.upper()} are left to Spark")
             columns.append(column)
         schema = tuple(Column(n, c[0].type) for n, c in zip(names, columns, strict=True))
-        inline = InlineRows(schema, tuple(zip(*columns, strict=True)))
-        return self.relation_of(inline, schema)
+        # NULLs without a type are constants of the relation, because no Arrow rows have VOID
+        typed = [place for place, column in enumerate(schema) if column.type != VOID]
+        inline = InlineRows(
+            tuple(schema[place] for place in typed) or _ONE_ROW.columns,
+            tuple(zip(*(columns[place] for place in typed), strict=True))
+            or _ONE_ROW.rows * len(rows),
+        )
+        relation = self.relation_of(inline, schema)
+        made = {c.name.lower(): Constant(None, VOID) for c in schema if c.type == VOID}
+        return replace(
+            relation,
+            scan=replace(relation.scan, columns={**relation.scan.columns, **made}),
+        )
 
     def _constant(self, expr: exp.Expr) -> Expression:
         if isinstance(expr, exp.Null):

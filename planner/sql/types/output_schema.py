@@ -192,7 +192,7 @@ def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> NamedSchema:
 
 
 def _values(source: exp.Values) -> Schema:
-    """Return the columns of VALUES whose types are equal in all rows."""
+    """Return the columns of VALUES whose types are equal in all rows, or VOID for NULLs only."""
     require(has_only(source, ("expressions", "alias")))
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in source.expressions]
     names = source.alias_column_names or [f"col{i + 1}" for i in range(len(rows[0]))]
@@ -201,9 +201,9 @@ def _values(source: exp.Values) -> Schema:
     for place, name in enumerate(names):
         cells = [row[place] for row in rows]
         values = [ColumnScope(()).value(cell) for cell in cells if not isinstance(cell, exp.Null)]
-        require(bool(values) and all(value.type == values[0].type for value in values))
+        require(all(value.type == values[0].type for value in values))
         is_optional = len(values) < len(cells) or any(value.nullable for value in values)
-        columns.append(Column(name, values[0].type, is_optional))
+        columns.append(Column(name, values[0].type if values else "void", is_optional))
     require(len({name.lower() for name in names}) == len(names))
     return tuple(columns)
 

@@ -138,6 +138,8 @@ class ColumnScope:
                 return _literal(node.this)
             case exp.Boolean():
                 return Value("boolean", False)
+            case exp.HexString():
+                return Value("binary", False)
             case exp.And() | exp.Or():
                 operands = (self.value(node.this), self.value(node.expression))
                 require(all(operand.type == "boolean" for operand in operands))

@@ -323,8 +323,11 @@ def test_an_insert_killed_between_partitions_leaves_nothing(base: Path, verb: st
             "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n",
             "Spark writes json with the option 'compression'",
         ),
-        ("'format' = 'parquet'", "INSERT INTO o SELECT 'a' AS k, 1 AS n", "Spark casts the rows"),
-        ("'format' = 'parquet'", "INSERT INTO o (k) SELECT 'a' AS k", "fills in the columns"),
+        (
+            "'format' = 'parquet'",
+            "INSERT INTO o (k) SELECT CAST(0.5 AS DOUBLE) AS x",
+            "the cast from DOUBLE to STRING is not supported in this process",
+        ),
         (
             "'format' = 'parquet', 'sink.parallelism' = '2'",
             "INSERT INTO o SELECT 'a' AS k, 5000000000 AS n",
@@ -342,6 +345,104 @@ def test_explain_says_why_spark_writes(
     )
     place = session.explain(insert).partition("== Execution ==\n")[2]
     assert place.startswith("on Spark: ") and reason in place
+
+
+ASSIGNED = (
+    "CREATE TABLE assigned (k STRING, n BIGINT, d DECIMAL(10, 2), t TIMESTAMP(3), s VARCHAR(5), "
+    "p STRING) PARTITIONED BY (p) WITH ('connector' = 'filesystem', 'path' = '{}', "
+    "'format' = 'parquet')"
+)
+ASSIGNING = {
+    "INSERT INTO assigned (n, k) VALUES (1, 'a'), (NULL, 'b')": [
+        {"k": "a", "n": 1, "d": None, "t": None, "s": None, "p": None},
+        {"k": "b", "n": None, "d": None, "t": None, "s": None, "p": None},
+    ],
+    "INSERT INTO assigned VALUES (NULL, 1, 2, DATE '1969-12-31', 'x', NULL)": [
+        {
+            "k": None,
+            "n": 1,
+            "d": Decimal("2.00"),
+            "t": datetime(1969, 12, 31),  # noqa: DTZ001
+            "s": "x",
+            "p": None,
+        }
+    ],
+    "INSERT INTO assigned (K, `n`, p) VALUES (7, 2.6, TRUE)": [
+        {"k": "7", "n": 2, "d": None, "t": None, "s": None, "p": "true"}
+    ],
+    "INSERT INTO assigned PARTITION (p = 'x') (d) VALUES (1)": [
+        {"k": None, "n": None, "d": Decimal("1.00"), "t": None, "s": None, "p": "x"}
+    ],
+    "INSERT OVERWRITE assigned (k, n) SELECT k, COUNT(*) FROM VALUES ('a'), ('a') AS v(k) "
+    "GROUP BY k": [{"k": "a", "n": 2, "d": None, "t": None, "s": None, "p": None}],
+    "INSERT INTO assigned (n, k) VALUES (NULL, NULL)": [
+        {"k": None, "n": None, "d": None, "t": None, "s": None, "p": None}
+    ],
+}
+
+
+@pytest.mark.parametrize("insert", ASSIGNING)
+def test_columns_are_assigned_and_cast_without_spark(tmp_path: Path, insert: str) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(ASSIGNED.format(tmp_path / "assigned"))
+    assert "in process: " in session.explain(insert)
+    (inserted,) = session.execute(insert)
+    (rows,) = session.execute("SELECT * FROM assigned ORDER BY k NULLS LAST")
+    assert rows.to_arrow().to_pylist() == ASSIGNING[insert]
+    assert inserted.message == f"INSERT INTO assigned: {len(ASSIGNING[insert])} row" + "s" * (
+        len(ASSIGNING[insert]) > 1
+    )
+
+
+@pytest.mark.long
+def test_columns_are_assigned_as_on_spark(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    for number, (insert, expected) in enumerate(ASSIGNING.items()):
+        schemas = []
+        for limit in ("1 gb", "0"):
+            path = tmp_path / f"assigned{number}{limit[0]}"
+            fresh_session.execute(
+                f"SET 'sqlwin.in-process.max-bytes' = '{limit}'; "
+                + ASSIGNED.replace("CREATE", "CREATE OR REPLACE").format(path)
+            )
+            assert ("in process: " in fresh_session.explain(insert)) is (limit != "0")
+            fresh_session.execute(insert)
+            (rows,) = fresh_session.execute("SELECT * FROM assigned ORDER BY k NULLS LAST")
+            assert rows.to_arrow().to_pylist() == expected, (insert, limit)
+            (file, *_) = path.rglob("*.parquet")
+            fields = pq.read_schema(file)
+            schemas.append(list(zip(fields.names, fields.types, strict=True)))
+        assert schemas[0] == schemas[1], insert
+
+
+@pytest.mark.parametrize(
+    ("insert", "message"),
+    [
+        ("(n, k) VALUES (1)", "the query returns 1 column, but `assigned` has 2: n, k"),
+        ("VALUES (1)", "the query returns 1 column, but `assigned` has 6: k, n, d, t, s, p"),
+        ("(kk) VALUES ('a')", "`assigned` has no column `kk` to insert into"),
+        ("(n) VALUES ('a')", "column `col1` of the query is STRING, which does not fit `n` BIGINT"),
+        ("(k, K) VALUES ('a', 'b')", "column `k` is listed twice"),
+        ("PARTITION (n = 1) (k) VALUES ('a')", "`assigned` is not partitioned by `n`"),
+        ("PARTITION (p = 'a') (P) VALUES ('a')", "`p` is both in PARTITION and in the column"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_without_spark(
+    tmp_path: Path, insert: str, message: str
+) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(ASSIGNED.format(tmp_path / "assigned"))
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        session.execute(f"INSERT INTO assigned {insert}")
+    assert message in caught.value.message
+    assert not (tmp_path / "assigned").exists()
+
+
+def test_a_value_out_of_the_range_of_its_column_writes_nothing(tmp_path: Path) -> None:
+    session = Session(unstarted_spark(), settings={})
+    session.execute(ASSIGNED.format(tmp_path / "assigned"))
+    with pytest.raises(sqlwin.SqlwinError, match=r"(?i)overflow|out of range|cannot be"):
+        session.execute("INSERT INTO assigned (d) VALUES (123456789.5)")
+    assert not (tmp_path / "assigned").exists()
 
 
 TEXT_COLUMNS = (
