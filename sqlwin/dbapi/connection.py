@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex
 
 import pyarrow as pa
 
@@ -249,10 +250,10 @@ class Cursor:
 
         Raises: See `fetchone`.
         """
-        size = self.arraysize if size is None else size
-        if size < 0:
-            raise ProgrammingError(f"fetchmany() takes a size of at least 0, but got {size}")
-        return self._take(size)
+        wanted: object = self.arraysize if size is None else size
+        if not isinstance(wanted, SupportsIndex) or (n_rows := index(wanted)) < 0:
+            raise ProgrammingError(f"fetchmany() takes a size of at least 0, but got {wanted!r}")
+        return self._take(n_rows)
 
     def fetchall(self) -> list[tuple[object, ...]]:
         """Return all remaining rows, in memory.
@@ -352,8 +353,10 @@ def _read(operation: str) -> SqlScript:
 
     Raises:
         SqlSyntaxError: The text has no tokens of SQL.
-        ProgrammingError: The text has no statement, or several.
+        ProgrammingError: It is not a string, or has no statement, or several.
     """
+    if not isinstance(operation, str):
+        raise ProgrammingError(f"the statement must be a string, not {type(operation).__name__}")
     try:
         script = read_script(operation)
     except SqlwinError as error:

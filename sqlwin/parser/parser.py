@@ -392,13 +392,14 @@ class SqlWinQueries(SparkSql):
     class Tokenizer(Spark.Tokenizer):
         """Spark 4's tokens.
 
-        sqlwin parses every statement itself, so none is read as a single token.
+        sqlwin parses every statement itself, so none is read as a single token. `?::` is not a
+        token, because `?::BIGINT` is a parameter and a cast.
         """
 
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            **Spark.Tokenizer.KEYWORDS,
+            **{text: kind for text, kind in Spark.Tokenizer.KEYWORDS.items() if text != "?::"},
             "STREAM": TokenType.STREAM,
         }
         TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.SELECT, TokenType.HINT}

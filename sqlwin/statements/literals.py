@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,8 @@ from sqlwin.parser.parser import TYPED_LITERALS, parser_of, to_spark, tokenize
 _MOST_DIGITS = 38
 _BIGINTS = range(-(2**63), 2**63)
 _CONTROL = re.compile(r"[\x00-\x1f]")
+# Largest offset from UTC in Spark's timestamps
+_MOST_OFFSET = timedelta(hours=18)
 _ROUNDED_UNITS = (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60), ("SECOND", 1))
 
 
@@ -85,7 +87,8 @@ def literal_of(value: object, what: str) -> exp.Expr:
             return _spell(exp.HexString(this=digits), f"X'{digits}'")
         case datetime():
             kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP_LTZ"
-            return _typed_literal(kind, datetime.isoformat(value, " ", "microseconds"))
+            spelled = _with_spark_offset(value, what)
+            return _typed_literal(kind, datetime.isoformat(spelled, " ", "microseconds"))
         case date():
             return _typed_literal("DATE", value.isoformat())
         case time() if value.tzinfo is None:
@@ -115,6 +118,25 @@ def _to_python(value: Any) -> object:
     kind = {"M": "datetime64[us]", "m": "timedelta64[us]"}.get(value.dtype.kind)
     plain: object = (value if kind is None else value.astype(kind)).item()
     return value if type(plain) is type(value) else plain
+
+
+def _with_spark_offset(value: datetime, what: str) -> datetime:
+    """Return the instant with an offset that Spark reads: whole minutes, at most 18 hours.
+
+    Zones had offsets with seconds until the 20th century.
+
+    Raises:
+        AnalysisError: The instant in UTC is before year 1 or after year 9999.
+    """
+    offset = value.utcoffset()
+    if offset is None or (abs(offset) <= _MOST_OFFSET and not offset % timedelta(minutes=1)):
+        return value
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise AnalysisError(
+            f"the value of {what} is before year 1 or after year 9999 in UTC"
+        ) from error
 
 
 def _spell(node: exp.Expr, text: str) -> exp.Expr:

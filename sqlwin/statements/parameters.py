@@ -125,7 +125,8 @@ def check_parameters(
 
     Raises:
         SqlSyntaxError: A parameter has no value. Has a position.
-        AnalysisError: A value has a type without literals (has a position), or has no parameter.
+        AnalysisError: A value has a type without literals (has a position), or has no parameter; or
+            `params` is neither a mapping nor a sequence.
     """
     if params is None and not any(part.parameters for part in script.statements):
         return
@@ -134,7 +135,13 @@ def check_parameters(
             "params must be a dict or a list of values, not a string",
             hint="for example params={'name': value}, or params=[value] for ?",
         )
-    values: Params = params or ()
+    if not (params is None or (hasattr(params, "__len__") and hasattr(params, "__getitem__"))):
+        raise AnalysisError(
+            f"params must be a dict or a list of values, not a value of type "
+            f"{type(params).__name__}",
+            hint="for example params={'name': value}, or params=[value] for ?",
+        )
+    values: Params = () if params is None or not len(params) else params
     n_in_order = 0
     for part in script.statements:
         for parameter in part.parameters:

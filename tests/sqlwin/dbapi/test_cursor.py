@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,6 +58,10 @@ def test_a_value_is_never_read_as_sql(connection: db.Connection) -> None:
         ("SELECT ?", {"a": 1}, "missing value for the 1st ?"),
         ("SELECT ?", [object()], "unsupported type object"),
         ("SELECT ?", "x", "not a string"),
+        ("SELECT ?", 5, "params must be a dict or a list of values, not a value of type int"),
+        ("SELECT ?", iter([1]), "params must be a dict or a list of values"),
+        (None, (), "the statement must be a string, not NoneType"),
+        (b"SELECT 1", (), "the statement must be a string, not bytes"),
     ],
 )
 def test_values_and_parameters_must_match(
@@ -64,6 +69,62 @@ def test_values_and_parameters_must_match(
 ) -> None:
     with pytest.raises(db.ProgrammingError, match=message):
         connection.execute(operation, parameters)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT '?' AS a, ':a' AS b, '10:30' AS c, ? AS d -- ? :b %s", ("?", ":a", "10:30", 1)),
+        ("SELECT 7 % 4 AS a, ? /* ? :c */ AS `a ? :b`, '%s %(a)s' AS c", (3, 1, "%s %(a)s")),
+        ("SELECT r'\\?' AS a, ? AS b", ("\\?", 1)),
+        ("SELECT ?::STRING AS a, '1'::BIGINT AS b", ("1", 1)),
+        ("SELECT 'ab' LIKE 'a%' AS a, 5 -? AS b", (True, 4)),
+    ],
+)
+def test_only_parameters_are_replaced(
+    connection: db.Connection, query: str, expected: tuple[object, ...]
+) -> None:
+    assert connection.execute(query, (1,)).fetchall() == [expected]
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+VALUES = [
+    ("STRING", "a'; DROP TABLE o; -- \\' \n\t\x00 é"),
+    ("BIGINT", 2**63 - 1),
+    ("DOUBLE", float("-inf")),
+    ("DECIMAL(38, 2)", Decimal("-123456789012345678901234567890.12")),
+    ("BOOLEAN", True),
+    ("BINARY", b"\x00\xff"),
+    ("DATE", date(1, 1, 1)),
+    ("TIMESTAMP(6)", datetime.fromisoformat("1969-12-31 23:59:59.999999")),
+    ("TIMESTAMP_LTZ(6)", datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=BERLIN)),
+    ("TIMESTAMP_LTZ(6)", datetime(1890, 1, 1, tzinfo=BERLIN)),  # UTC+00:53:28
+    ("TIMESTAMP_LTZ(6)", datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=20)))),
+]
+
+
+@pytest.mark.parametrize("type_and_value", VALUES, ids=[type_ for type_, _ in VALUES])
+def test_a_value_of_each_type_is_written_without_spark(
+    connection: db.Connection, tmp_path: Path, type_and_value: tuple[str, object]
+) -> None:
+    type_, value = type_and_value
+    connection.execute(
+        f"CREATE TABLE o (n INT, x {type_}) WITH ('connector' = 'filesystem', 'path' = ?, "
+        "'format' = 'parquet')",
+        [tmp_path / "o"],
+    )
+    # the columns in another order than the table's
+    cursor = connection.executemany("INSERT INTO o (x, n) VALUES (?, ?)", [(value, 1), (None, 2)])
+    assert cursor.rowcount == 2
+    files = sorted((tmp_path / "o").glob("*.parquet"))
+    written = {row["n"]: row["x"] for file in files for row in pq.read_table(file).to_pylist()}
+    expected = value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+    assert written == {1: expected, 2: None}
+
+
+def test_an_instant_beyond_the_years_of_utc_is_refused(connection: db.Connection) -> None:
+    with pytest.raises(db.ProgrammingError, match="before year 1 or after year 9999 in UTC"):
+        connection.execute("SELECT ?", [datetime.min.replace(tzinfo=BERLIN)])
 
 
 # -- descriptions ----------------------------------------------------------------------------------
@@ -123,8 +184,9 @@ def test_rows_are_fetched_one_by_one_in_parts_and_all(connection: db.Connection)
     assert [row for row in connection.execute(THREE)] == [(1,), (2,), (3,)]
     cursor.arraysize = 2
     assert cursor.execute(THREE).fetchmany() == [(1,), (2,)]
-    with pytest.raises(db.ProgrammingError, match="a size of at least 0, but got -1"):
-        cursor.fetchmany(-1)
+    for size in (-1, "x"):
+        with pytest.raises(db.ProgrammingError, match=f"a size of at least 0, but got {size!r}"):
+            cursor.fetchmany(size)  # type: ignore[arg-type]
 
 
 def test_an_arrow_table_has_the_rows_that_were_not_fetched(connection: db.Connection) -> None:
