@@ -85,7 +85,7 @@ class SessionControl:
             values: Values for parameters.
             ignores_unused: Whether `values` may have names that the script does not use.
         """
-        return self._session._run_script(script, file, values, ignores_unused=ignores_unused)
+        return self._session._scripts.run(script, file, values, ignores_unused=ignores_unused)
 
     def query_documents(
         self,
@@ -100,7 +100,7 @@ class SessionControl:
         Raises:
             SqlwinError: The SQL is invalid, or a run fails.
         """
-        return self._session._query_documents(
+        return self._session._scripts.documents(
             script, file, analyze=analyze, params=values, ignores_unused=True
         )
 
@@ -125,7 +125,7 @@ class SessionControl:
         """
         from sqlwin.statements.parse import read_statement
 
-        for place in self._session._places(script, file, values, ignores_unused=True):
+        for place in self._session._scripts.statements(script, file, values, ignores_unused=True):
             try:
                 statement = read_statement(place.bound)
             except SqlwinError as error:

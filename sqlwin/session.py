@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from os import PathLike, fspath
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.errors import AnalysisError, ExecutionError, SqlwinError
+from runtime.errors import AnalysisError, ExecutionError
 from runtime.names import quote_name
 from runtime.spark.on_demand import (
     is_started,
@@ -36,23 +35,20 @@ from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from sqlwin.catalog.columns import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import translate_errors_of
-from sqlwin.execution.errors import ScriptPlace, StatementErrors
 from sqlwin.execution.runner import Runner
+from sqlwin.execution.scripts import Scripts
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
 from sqlwin.observers import add_listeners
 from sqlwin.result import Result, RowsResult, StreamedRows, TableResult
 from sqlwin.statements.nodes import Query
-from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
-from sqlwin.statements.parse import parse_statement, read_statement
-from sqlwin.statements.quotes import DoubleQuotes
-from sqlwin.statements.split import SqlScript, read_script
+from sqlwin.statements.parameters import Params
+from sqlwin.statements.parse import parse_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from planner.explain.document import QueryDocument
     from runtime.streaming.general.assigners import Assigner
     from runtime.streaming.general.evictors import Evictor
     from runtime.streaming.general.functions import WindowFunction
@@ -93,6 +89,7 @@ class Session:
                 when_started(spark, self._use)
                 self._opened_runner = Runner(spark)
                 self._opened_runner.catalog.variables.find = self._variable
+                self._scripts = Scripts(lambda: self._runner)
             add_listeners(self._opened_runner, spark)
             for key, value in settings.items():
                 self._runner.set(key, value)
@@ -225,30 +222,7 @@ class Session:
         self, script: str, file: str | None = None, *, params: Params | None = None
     ) -> Iterator[Result]:
         """Run a script statement by statement, each when its result is requested."""
-        return self._run_script(script, file, params)
-
-    def _run_script(
-        self,
-        script: str | SqlScript,
-        file: str | None = None,
-        params: Params | None = None,
-        *,
-        ignores_unused: bool = False,
-    ) -> Iterator[Result]:
-        """Run a script like `execute_iter`.
-
-        Args:
-            script: The script, or the script that `read_script` has tokenized.
-            file: Name of the script in error messages.
-            params: Values of its parameters.
-            ignores_unused: Whether `params` may have names that the script does not use.
-        """
-        for place in self._places(script, file, params, ignores_unused=ignores_unused):
-            try:
-                result = self._runner.run(read_statement(place.bound))
-                yield _result_in_script(result, place)
-            except SqlwinError as error:
-                raise place.with_position(error) from error
+        return self._scripts.run(script, file, params)
 
     def explain(
         self,
@@ -282,7 +256,7 @@ class Session:
             raise AnalysisError(
                 f"unknown explain mode `{mode}`", hint=f"available modes: {', '.join(MODES)}"
             )
-        documents = self._query_documents(sql, file, analyze=analyze, params=params)
+        documents = self._scripts.documents(sql, file, analyze=analyze, params=params)
         return Explanation(Document(documents), mode)
 
     def explain_queries(
@@ -302,59 +276,8 @@ class Session:
         """
         from planner.explain.document import to_json
 
-        documents = self._query_documents(sql, file, analyze=analyze, params=params)
+        documents = self._scripts.documents(sql, file, analyze=analyze, params=params)
         return [to_json(query) for query in documents]
-
-    def _query_documents(
-        self,
-        sql: str | SqlScript,
-        file: str | None = None,
-        *,
-        analyze: bool = False,
-        params: Params | None = None,
-        ignores_unused: bool = False,
-    ) -> tuple[QueryDocument, ...]:
-        """Return the content of `explain` as documents. `_run_script` describes the arguments.
-
-        Raises:
-            SqlwinError: The SQL is invalid, or a run fails.
-        """
-        queries: list[QueryDocument] = []
-        for place in self._places(sql, file, params, ignores_unused=ignores_unused):
-            try:
-                queries += self._runner.documents(read_statement(place.bound), analyze)
-            except SqlwinError as error:
-                raise place.with_position(error) from error
-        return tuple(queries)
-
-    def _places(
-        self,
-        script: str | SqlScript,
-        file: str | None,
-        params: Params | None,
-        *,
-        ignores_unused: bool,
-    ) -> Iterator[ScriptPlace]:
-        """Yield the statements of a script with their parameter values."""
-        text = script if isinstance(script, str) else script.text
-        mask = self._runner.config.mask
-        mask.remember(text)
-        try:
-            source = read_script(script) if isinstance(script, str) else script
-            check_parameters(source, params, ignores_unused=ignores_unused)
-        except SqlwinError as error:
-            error.sql, error.file, error.mask = text, error.file or file, mask
-            raise
-        n_in_order = 0
-        for part in source.statements:
-            # An earlier statement may have changed the setting.
-            quotes = DoubleQuotes(self._runner.config.double_quotes)
-            bound = bind_parameters(part, params, n_in_order, quotes)
-            n_in_order += sum(parameter.name is None for parameter in bound.parameters)
-            mask = self._runner.config.mask
-            if mask.more or bound.parameters:
-                mask.remember(bound.text)
-            yield ScriptPlace(part, bound, text, file, mask)
 
     def register(
         self,
@@ -594,14 +517,3 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _result_in_script(result: Result, place: ScriptPlace) -> Result:
-    """Return the result with the user's original text of the statement.
-
-    Rows may fail later, and these errors need positions in the whole script.
-    """
-    result = replace(result, statement=place.statement.text)
-    if isinstance(result, RowsResult) and isinstance(result.errors, StatementErrors):
-        return replace(result, errors=replace(result.errors, place=place))
-    return result

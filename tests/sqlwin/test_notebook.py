@@ -37,6 +37,10 @@ def table(n_rows: int) -> pa.Table:
 class FakeSession:
     params: Any = None
 
+    @property
+    def _scripts(self) -> Any:
+        return SimpleNamespace(run=self._run_script, documents=self._query_documents)
+
     def _run_script(
         self, script: str, file: str | None, params: Any, *, ignores_unused: bool
     ) -> Any:
@@ -179,7 +183,9 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        _run_script=lambda script, *_, **options: iter([RowsResult(script, SparkRows(frame))])
+        _scripts=SimpleNamespace(
+            run=lambda script, *_, **options: iter([RowsResult(script, SparkRows(frame))])
+        )
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")

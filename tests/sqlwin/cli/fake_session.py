@@ -151,6 +151,7 @@ class FakeSession:
         self.streams = Streams()
         self.take_interrupt: Callable[[], bool] = lambda: False
         self._runner = SimpleNamespace(explanations=self, rows_scanned=0)
+        self._scripts = SimpleNamespace(run=self._run_script, documents=self._query_documents)
         self.spark = SimpleNamespace(
             interruptAll=self._interrupt,
             interruptTag=lambda tag: self._interrupt(),
