@@ -15,7 +15,8 @@ from runtime.streaming.state.contents import BlobKind, blobs_of
 from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Stream
-from tests.runtime.streaming.operators.test_updates import Brute, Changelog, rules
+from tests.runtime.streaming.operators.changelog import Changelog
+from tests.runtime.streaming.operators.test_updates import Brute, rules
 
 S = 1000 * MS
 WINDOWS = [Tumble(10 * S), Hop(5 * S, 60 * S), Cumulate(10 * S, 60 * S)]

@@ -22,10 +22,10 @@ from runtime.streaming.state.table_cache import CACHE
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
 from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, MetadataReader, Stream
+from tests.runtime.streaming.operators.changelog import Changelog
 from tests.runtime.streaming.operators.test_session import GAP
 from tests.runtime.streaming.operators.test_session import Stream as SessionStream
 from tests.runtime.streaming.operators.test_shared import Shared
-from tests.runtime.streaming.operators.test_updates import Changelog
 
 S = 1000 * MS
 STEP = 5_000

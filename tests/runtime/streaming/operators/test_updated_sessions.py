@@ -24,6 +24,7 @@ from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.state.split import Split, split_group
 from runtime.streaming.state.table_cache import CACHE
 from tests.runtime.streaming.model import MS, Memory, outputs, result_rows
+from tests.runtime.streaming.operators.changelog import Changelog
 from tests.runtime.streaming.operators.test_session import GAP, PARTIALS, partials
 from tests.runtime.streaming.state.test_split import INTO, place_of, signed_blobs
 
@@ -68,25 +69,6 @@ class Stream:
         *changes, self.status = result
         self.n_late += self.status.n_late
         return [row for batch in changes for row in result_rows(batch)]
-
-
-class Changelog:
-    """The sessions that a reader of the changelog sees."""
-
-    def __init__(self):
-        self.rows = {}
-
-    def take(self, changes):
-        taken_back = None
-        for kind, *row in changes:
-            name, values = tuple(row[:4]), tuple(row[4:])
-            if kind in ("-U", "-D"):
-                assert self.rows.pop(name) == values
-                taken_back = name if kind == "-U" else None
-                continue
-            assert name not in self.rows
-            assert (kind == "+U") == (taken_back == name)
-            taken_back, self.rows[name] = None, values
 
 
 class Model:
@@ -263,7 +245,7 @@ MANY_CHUNKS = Thresholds(sessions_n_marks=4, sessions_max_runs=2)
 @given(batches=BATCHES)
 def test_the_early_changes_add_up_to_all_sessions(thresholds, batches):
     stream, model = Stream(rules(early=EVERY_BATCH), thresholds=thresholds), Model()
-    log, now = Changelog(), 0
+    log, now = Changelog(n_names=4), 0
     for number, (rows, step) in enumerate(batches):
         now += step
         if number % 3 == 0:
@@ -285,7 +267,7 @@ def test_the_early_changes_add_up_to_all_sessions(thresholds, batches):
 @given(batches=BATCHES)
 def test_the_changes_add_up_to_the_sessions_that_have_ended(thresholds, batches):
     stream, model = Stream(thresholds=thresholds), Model()
-    log, now = Changelog(), 0
+    log, now = Changelog(n_names=4), 0
     for number, (rows, step) in enumerate(batches):
         now += step
         moved = [(key, page, time + now, value) for key, page, time, value in rows]

@@ -16,6 +16,7 @@ from runtime.streaming.state.ranges import union, within, without
 from runtime.streaming.state.table_cache import CACHE
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Stream
+from tests.runtime.streaming.operators.changelog import Changelog
 
 S = 1000 * MS
 LATENESS = 30_000
@@ -30,28 +31,6 @@ WINDOWS = [
 
 def rules(lateness=LATENESS, early=None, late=None):
     return UpdateRules(lateness * MS, early, late)
-
-
-class Changelog:
-    """The current result of each window and key for a reader of the changelog."""
-
-    def __init__(self):
-        self.rows = {}
-
-    def take(self, changes):
-        taken_back = None
-        for kind, *row in changes:
-            name, values = tuple(row[:3]), tuple(row[3:])
-            if kind == "+I":
-                assert name not in self.rows
-            elif kind == "-U":
-                assert self.rows[name] == values
-                taken_back = name
-                continue
-            else:
-                assert taken_back == name
-                assert self.rows[name] != values
-            self.rows[name] = values
 
 
 class Brute:

@@ -21,7 +21,14 @@ from runtime.scan.splits import plan_splits
 from runtime.spec.expressions import Call, ColumnRef
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, TableSpec
-from tests.runtime.connectors.lake.delta.test_snapshot import EVERY, as_set, compare, table_of
+from tests.runtime.connectors.lake.delta.test_snapshot import (
+    AFTER_LAST_ROW,
+    CONDITIONS,
+    EVERY,
+    as_set,
+    compare,
+    table_of,
+)
 
 # Iceberg has no short integers
 TYPES = EVERY | {"i": "int"}
@@ -82,14 +89,8 @@ def test_the_rows_are_those_that_pyiceberg_reads(catalog, transforms):
 @pytest.mark.parametrize(
     ("condition", "n_files"),
     [
-        (compare(">=", "k", 20), 1),
-        (compare("<", "k", 10), 1),
-        (compare("=", "d", (dt.date(2024, 1, 2) - dt.date(1970, 1, 1)).days), 1),
-        (compare("<", "n", 1_704_067_200_000_000), 0),
-        (compare("<=", "at", 1_704_067_200_000_000), 1),
-        (compare("=", "s", "\U0001f600"), 0),
-        (compare(">", "x", 1000.0), 2),
-        (Call("is_null", (ColumnRef("k", "bigint"),), "boolean"), 0),
+        *CONDITIONS,
+        (AFTER_LAST_ROW, 0),
         (Call("or", (compare("<", "k", 2), compare(">", "k", 22)), "boolean"), 2),
         (Call("in", (ColumnRef("k", "bigint"), compare("=", "k", 3).args[1]), "boolean"), 1),
     ],
