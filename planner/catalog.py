@@ -55,11 +55,15 @@ class VersionedTable:
         key: Columns of its PRIMARY KEY. Empty without one.
         time: Column of its watermark. None without one.
         proctime: Lower-case names of the PROCTIME() columns.
+        has_changes: Whether its versions are the changes of its rows, see `Catalog.changes`.
+        has_time_if_deleted: Whether a change that deletes a row certainly has the time.
     """
 
     key: tuple[str, ...]
     time: str | None
     proctime: frozenset[str] = frozenset()
+    has_changes: bool = False
+    has_time_if_deleted: bool = False
 
 
 class Catalog(Protocol):
@@ -89,6 +93,16 @@ class Catalog(Protocol):
 
     def versions(self, name: tuple[str, ...]) -> VersionedTable | None:
         """Return the version declaration of a sqlwin table, or None for any other table."""
+
+    def changes(self, name: tuple[str, ...], *, is_bounded: bool) -> tuple[str, ...]:
+        """Register the changes of a table's rows for this statement, and return their name.
+
+        They have the columns of the table and `runtime.spec.table.CHANGE_COLUMNS`.
+
+        Args:
+            name: Table whose `versions` say that it has changes.
+            is_bounded: Whether they end with the changes that exist now.
+        """
 
     def relation(self, name: tuple[str, ...]) -> str | None:
         """Return Spark's name of a sqlwin table, or None for Spark's own tables."""

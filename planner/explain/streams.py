@@ -221,6 +221,8 @@ def _lines_of_versions(step: StreamWindowStep, key_groups: int, policy: str) -> 
     yield _watermark(local, policy)
     yield _key_groups(local, key_groups)
     yield "  state: the last version of each key before the watermark"
+    if versions.is_deleted is not None:
+        yield "  a deletion (a message without a value) ends the last version of its key"
     yield "  rows and later versions wait in the operator below until the watermark passes them"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from runtime.errors import SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
@@ -47,6 +47,15 @@ Scan = Callable[
     ["SparkSession", TableSpec, Sequence[Column], Sequence[Expression]],
     ScanSource | SplitTable | str,
 ]
+
+
+class Changes(Protocol):
+    """Function that returns the table of the changes of a table's rows."""
+
+    def __call__(self, spec: TableSpec, *, is_bounded: bool) -> TableSpec:
+        """Return the table. `is_bounded`: whether it ends with the changes that exist now."""
+
+
 ReadInProcess = Callable[
     [TableSpec, Sequence[Column], Sequence[Expression]], Iterator["pa.RecordBatch"]
 ]
@@ -101,6 +110,8 @@ class Connector:
         note: Returns a note about a table that a query reads, such as that it has no files yet, or
             None.
         file_format: Format of a table's files if Spark's own reader reads them.
+        changes: Returns the table of the changes of a table's rows, with CHANGE_COLUMNS. None if
+            rows do not change, or their changes cannot be read.
     """
 
     name: str
@@ -136,6 +147,7 @@ class Connector:
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
+    changes: Changes | None = None
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

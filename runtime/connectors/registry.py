@@ -311,6 +311,23 @@ def is_unbounded(spec: TableSpec) -> bool:
     return connector_of(spec).is_unbounded(spec)
 
 
+def has_changes(spec: TableSpec) -> bool:
+    """Return whether rows of the table change and their changes can be read."""
+    return connector_of(spec).changes is not None
+
+
+def table_of_changes(spec: TableSpec, *, is_bounded: bool) -> TableSpec:
+    """Return the table of the changes of a table's rows, with CHANGE_COLUMNS.
+
+    Args:
+        spec: Table for which `has_changes` is true.
+        is_bounded: Whether it ends with the changes that exist now.
+    """
+    changes = connector_of(spec).changes
+    assert changes is not None, "the caller has asked has_changes()"
+    return changes(spec, is_bounded=is_bounded)
+
+
 def split_sql(spec: TableSpec) -> str | None:
     """Return Spark SQL for the number of a stream row's split, or None without splits.
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
+from runtime.spec.table import IS_DELETED
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, AlignedWindow, SessionWindow, Window
 from runtime.streaming.state.buckets import is_metadata
 from runtime.streaming.state.codec import decode_bits, decode_metadata, decode_table
@@ -29,7 +30,7 @@ def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
     """Describe state of a key group that no window needs after a micro-batch.
 
     After the end of the input, windows need only metadata. Before, they need no slices whose last
-    window has closed, and no closed sessions.
+    window has closed, no closed sessions, and no deleted versions.
 
     Args:
         blobs: State of the key group, by name.
@@ -48,6 +49,8 @@ def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
                 return "a session is in state after it has closed"
         elif _has_closed_slices(metadata, _assigner(window)):
             return "slices are in state after their last window has closed"
+        elif _has_deleted_version(blobs, metadata):
+            return "a deleted version is in state"
     return None
 
 
@@ -93,6 +96,13 @@ def _has_closed_session(
         if last_us is not None and last_us + window.gap_us <= closed_us:
             return True
     return False
+
+
+def _has_deleted_version(blobs: Mapping[str, bytes], metadata: GroupMetadata) -> bool:
+    """Return whether the versions of a temporal join have one that deletes its key."""
+    contents = metadata.contents
+    chunks = contents.chunks if isinstance(contents, SessionMetadata) else ()
+    return any(row.get(IS_DELETED) for chunk in chunks for row in _partials(blobs, chunk))
 
 
 def _partials(blobs: Mapping[str, bytes], chunk: SessionChunk) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from runtime.spec.windows import AlignedWindow, Tumble, Window
 
 # As these characters occur in the names of tables and of their views
 _OPTIONS = re.compile(
-    r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
+    r" /\*\+ (?:OPTIONS\(.*?\)|CHANGES) \*/|__options_[0-9a-f]{12}", re.DOTALL | re.IGNORECASE
 )
 
 # A SQL literal. Literals are compared exactly, the rest of a text in any spelling.

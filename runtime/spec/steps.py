@@ -116,12 +116,15 @@ class VersionJoining:
         is_version: BOOLEAN column: whether a row of the input is a version. In the result: whether
             a version holds at the time of the row.
         columns: Columns of a version. NULL in the rows that are joined.
+        is_deleted: BOOLEAN column of a version: whether its key has no version from its time on.
+            None if keys are never deleted.
     """
 
     keys: tuple[str, ...]
     time: str
     is_version: str
     columns: tuple[str, ...]
+    is_deleted: str | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ IDLE_ADVANCE = "sqlwin.watermark.idle-advance"
 LOOKUP_CACHE = "lookup.cache"
 # Table options that belong to the stream, not to the connector
 OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE, LOOKUP_CACHE)
+# Columns of a table of changes: BIGINT, the order of a key's changes; BOOLEAN, whether a change
+# deletes the row; INT, the split of the change
+CHANGE_ORDER, IS_DELETED, CHANGE_SPLIT = "$order", "$is_deleted", "$split"
+CHANGE_COLUMNS = (CHANGE_ORDER, IS_DELETED, CHANGE_SPLIT)
 _PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 
 

@@ -155,6 +155,7 @@ def _versions_with_state_names(versions: VersionJoining, names: StateNames) -> V
         names.of(versions.time),
         names.of(versions.is_version),
         tuple(map(names.of, versions.columns)),
+        None if versions.is_deleted is None else names.of(versions.is_deleted),
     )
 
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import (
+    has_changes,
     is_read_in_process,
     note_on,
     open_storage,
@@ -379,7 +380,27 @@ class SessionCatalog:
         if table is None:
             return None
         time = None if table.watermark is None else table.watermark.column
-        return VersionedTable(table.primary_key, time, table.proctime_columns)
+        # a message without a value has the columns of the key and the metadata
+        present = {c.name.lower() for c in table.columns if c.metadata is not None}
+        present.update(map(str.lower, table.primary_key))
+        return VersionedTable(
+            table.primary_key,
+            time,
+            table.proctime_columns,
+            has_changes(table),
+            time is not None and time.lower() in present,
+        )
+
+    def changes(self, name: Name, *, is_bounded: bool) -> Name:
+        """Register the changes of a session table's rows. See `planner.catalog.Catalog`."""
+        table = self._table(name)
+        assert table is not None, "it has versions"
+        variant = self._changed.find(".".join(name))
+        view = base = view_name(normalise_name(name))
+        if variant is not None:
+            view, base = variant.view, variant.base
+        changed = self._changed.add_changes(table, view, base, is_bounded=is_bounded)
+        return tuple(changed.spec.name.split("."))
 
     def is_read_in_process(self, name: Name) -> bool:
         """Return whether this process may read a session table without Spark."""

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
-from runtime.connectors.registry import idle_options, validate_table
+from runtime.connectors.registry import idle_options, table_of_changes, validate_table
 from runtime.errors import CatalogError, nearest
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
@@ -88,6 +88,26 @@ class ChangedTables:
             name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
         table = ChangedTable(replace(changed, name=name), view_name, view)
         # Spark's SQL text refers to the view.
+        self._by_name |= {name.lower(): table, table.view: table}
+        return table
+
+    def add_changes(
+        self, spec: TableSpec, view: str, base: str, *, is_bounded: bool
+    ) -> ChangedTable:
+        """Register the changes of a table's rows. Spark reads the table as `view`.
+
+        Args:
+            spec: Table for which `has_changes` is true.
+            view: Name under which Spark reads it.
+            base: Name under which Spark reads the table without the options of a statement.
+            is_bounded: Whether the changes end with those that exist now.
+        """
+        word = "CHANGES SO FAR" if is_bounded else "CHANGES"
+        name = f"{spec.name} /*+ {word} */"
+        changes = table_of_changes(spec, is_bounded=is_bounded)
+        validate_table(changes)
+        view_name = f"{view}__{word.lower().replace(' ', '_')}"
+        table = ChangedTable(replace(changes, name=name), view_name, base)
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 

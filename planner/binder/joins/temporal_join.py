@@ -4,15 +4,18 @@ With a column of processing time, or PROCTIME(), the current rows of t are joine
 them once, a stream with each micro-batch (Flink's lookup join). With any other column, t is a
 table of versions. A version of a PRIMARY KEY is valid from its time, the column of the watermark,
 until the time of the next version of that key. `planner.binder.joins.version_join` binds the join
-if t is a stream.
+if t is a stream. If rows of t change (a topic with the latest row of each key), its versions are
+the changes, and a deletion ends the last version of its key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sqlglot import exp
 
+from planner.binder.joins.changes import read_changes, time_of_change
 from planner.binder.joins.version_join import mark_version_join
 from planner.catalog import Catalog, VersionedTable
 from planner.nodes.logical import Node
@@ -20,9 +23,10 @@ from planner.nodes.windows import join_words
 from planner.sql.build import column, conjunction, conjuncts, identifier
 from planner.sql.nodes import error_at
 from planner.sql.parts import sources_of
-from planner.streams.tables import stream_named
+from planner.streams.tables import stream_named, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.errors import AnalysisError
+from runtime.spec.table import CHANGE_COLUMNS, CHANGE_ORDER, IS_DELETED
 
 _NEXT = "$next_version"
 _CLAUSE = "FOR SYSTEM_TIME AS OF"
@@ -61,7 +65,8 @@ def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of:
         has_changed = True
         if not _is_processing_time(time, sources[:place], catalog, node_of):
             assert isinstance(source, exp.Table)
-            _read_versions(select, join, source, time, catalog, sql)
+            reads_stream = partial(_reads_stream, sources[:place], catalog, node_of)
+            _read_versions(select, join, source, time, catalog, sql, reads_stream)
     return has_changed
 
 
@@ -107,6 +112,18 @@ def _is_processing_time(
     return False
 
 
+def _reads_stream(relations: list[exp.Expr], catalog: Catalog, node_of: NodeOf) -> bool:
+    """Return whether one of the relations reads a stream."""
+    for relation in relations:
+        try:
+            node = node_of(relation)
+        except AnalysisError:
+            continue  # Spark reports the error
+        if streams_of(node, catalog):
+            return True
+    return False
+
+
 def _read_versions(
     select: exp.Select,
     join: exp.Join,
@@ -114,8 +131,12 @@ def _read_versions(
     time: exp.Expr,
     catalog: Catalog,
     sql: str,
+    reads_stream: Callable[[], bool],
 ) -> None:
-    """Join each row with the version of its key that is valid at a time."""
+    """Join each row with the version of its key that is valid at a time.
+
+    `reads_stream` returns whether the rows are a stream.
+    """
     name = table.alias_or_name
     versioned = catalog.versions(_name(table))
     if versioned is None or not versioned.key or versioned.time is None:
@@ -137,18 +158,25 @@ def _read_versions(
             hint="use JOIN or LEFT JOIN, with ON",
         )
     _check_key(join, name, versioned, time, sql)
+    has_changes, changed = versioned.has_changes, table.name
+    if has_changes:
+        read_changes(table, catalog, sql, is_bounded=not reads_stream())
     if stream_named(table, catalog) is not None:
         join_type = "LeftOuter" if words == "LEFT" else "Inner"
-        mark_version_join(join, time.copy(), versioned.time, versioned.key, join_type)
+        of_changes = changed if has_changes else None
+        mark_version_join(join, time.copy(), versioned, join_type, of_changes)
         return
     rest = [key for key in ("joins", "laterals", "pivots", "sample") if table.args.get(key)]
     assert not rest, "the parser attaches joins to the SELECT"
     plain = table.copy()
     plain.set("alias", None)
+    order: list[exp.Expr] = [column(versioned.time)]
+    if has_changes:
+        order = [time_of_change(changed, versioned), column(CHANGE_ORDER)]
     later = exp.Window(
         this=exp.Lead(this=column(versioned.time)),
         partition_by=[column(key) for key in versioned.key],
-        order=exp.Order(expressions=[exp.Ordered(this=column(versioned.time))]),
+        order=exp.Order(expressions=[exp.Ordered(this=part) for part in order]),
     )
     items = [exp.Star(), exp.Alias(this=later, alias=identifier(_NEXT))]
     versions = exp.Select(expressions=items, from_=exp.From(this=plain))
@@ -157,13 +185,20 @@ def _read_versions(
     since, until = _of(name, versioned.time), _of(name, _NEXT)
     is_last = exp.Is(this=until, expression=exp.Null())
     ends_later = exp.Or(this=exp.LT(this=time.copy(), expression=until.copy()), expression=is_last)
-    holds = [exp.GTE(this=time.copy(), expression=since), exp.Paren(this=ends_later)]
+    holds: list[exp.Expr] = [
+        exp.GTE(this=time.copy(), expression=since),
+        exp.Paren(this=ends_later),
+    ]
+    hidden = [_NEXT]
+    if has_changes:
+        holds.append(exp.Not(this=_of(name, IS_DELETED)))
+        hidden += CHANGE_COLUMNS
     join.set("on", conjunction([*conjuncts(join.args.get("on")), *holds]))
     for item in select.expressions:
         star = item.this if isinstance(item, exp.Column) else item
         is_other = isinstance(item, exp.Column) and item.table.lower() != name.lower()
         if isinstance(star, exp.Star) and not is_other:
-            star.set("except_", [*(star.args.get("except_") or ()), identifier(_NEXT)])
+            star.set("except_", [*(star.args.get("except_") or ()), *map(identifier, hidden)])
 
 
 def _check_key(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from planner.binder.joins.changes import is_change_column, time_of_change
 from planner.binder.joins.sides import Side, Sides
 from planner.binder.joins.window_join import select_above
 from planner.binder.relations import NotBound, Relations, Scope
-from planner.catalog import Schema, column_named
+from planner.catalog import Schema, VersionedTable, column_named
 from planner.nodes.logical import (
     VERSION_COLUMNS,
     Node,
@@ -42,7 +43,7 @@ from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from planner.streams.time_columns import check_time
 from runtime.spec.steps import VersionJoining
-from runtime.spec.table import Column
+from runtime.spec.table import CHANGE_ORDER, IS_DELETED, Column
 from runtime.spec.windows import Tumble
 
 # How long a row may wait after the watermark has passed it
@@ -63,30 +64,34 @@ class _Mark:
 
     Attributes:
         at: Time of the rows.
-        time: Time column of the versions.
-        key: PRIMARY KEY of the versions.
+        versioned: Key and time of the versions.
         join_type: Inner or LeftOuter.
+        of_changes: Table whose changes the versions are. None if all versions are rows of a table.
     """
 
     at: exp.Expr
-    time: str
-    key: tuple[str, ...]
+    versioned: VersionedTable
     join_type: str
+    of_changes: str | None = None
 
 
 def mark_version_join(
-    join: exp.Join, at: exp.Expr, time: str, key: tuple[str, ...], join_type: str
+    join: exp.Join,
+    at: exp.Expr,
+    versioned: VersionedTable,
+    join_type: str,
+    of_changes: str | None = None,
 ) -> None:
     """Mark a join with a stream of versions, for `bind_version_join`.
 
     Args:
         join: Join.
         at: Time of the rows.
-        time: Time column of the versions.
-        key: PRIMARY KEY of the versions.
+        versioned: Key and time of the versions.
         join_type: Inner or LeftOuter.
+        of_changes: Table whose changes the versions are. None if all versions are rows of a table.
     """
-    join.meta[_MARK] = _Mark(at, time, key, join_type)
+    join.meta[_MARK] = _Mark(at, versioned, join_type, of_changes)
 
 
 def bind_version_join(
@@ -138,7 +143,7 @@ def bind_version_join(
     time = None
     if isinstance(mark.at, exp.Column) and mark.at.table.lower() in ("", left.name.lower()):
         time = column_named(left.node.schema, mark.at.name)
-    since = column_named(right.node.schema, mark.time)
+    since = column_named(right.node.schema, mark.versioned.time or "")
     if time is None:
         raise refuse(
             f"`{to_sql(mark.at)}` is not a column of `{left.name}`",
@@ -179,7 +184,8 @@ def _without_stars(select: exp.Select, left: Side, right: Side) -> Iterator[exp.
             continue
         for side in sides:
             for c in side.node.schema:
-                yield exp.Column(this=identifier(c.name), table=identifier(side.name))
+                if not is_change_column(c.name):
+                    yield exp.Column(this=identifier(c.name), table=identifier(side.name))
 
 
 def _columns_read(select: exp.Select) -> frozenset[str] | None:
@@ -246,7 +252,7 @@ def _keys_of(
     """
     schemas = [{c.name.lower(): c for c in side.node.schema} for side in (sides.left, sides.right)]
     old_names = {new.lower(): old for old, new in sides.right_names.items()}
-    of_key = {key.lower() for key in mark.key}
+    of_key = {key.lower() for key in mark.versioned.key}
     pairs, rest = [], []
     for part in parts:
         names = _compared(part, sides)
@@ -300,11 +306,17 @@ def _versions(
     left, right = sides.left, sides.right
 
     def schema_of(side: Side) -> Schema:
-        return tuple(c for c in side.node.schema if needed is None or c.name.lower() in needed)
+        columns = (c for c in side.node.schema if not is_change_column(c.name))
+        return tuple(c for c in columns if needed is None or c.name.lower() in needed)
+
+    about_change = () if mark.of_changes is None else (CHANGE_ORDER, IS_DELETED)
 
     left_columns = tuple(Column(c.name, c.type) for c in schema_of(left))
+    changes = (column_named(right.node.schema, name) for name in about_change)
     right_columns = tuple(
-        Column(sides.right_names[c.name.lower()], c.type) for c in schema_of(right)
+        Column(sides.right_names[c.name.lower()], c.type)
+        # of versions with the same time, the one with the highest values holds: the last change
+        for c in (*filter(None, changes), *schema_of(right))
     )
     old_names = {sides.right_names[c.name.lower()]: c.name for c in right.node.schema}
     left_types = {c.name: c.type for c in left.node.schema}
@@ -317,7 +329,11 @@ def _versions(
     def side(
         of: Side, time: Column, own_keys: Sequence[str], *, is_version: bool
     ) -> Iterator[exp.Expr]:
-        yield alias(column(time.name), _TIME)
+        of_changes = mark.of_changes if is_version else None
+        at: exp.Expr = column(time.name)
+        if of_changes is not None:
+            at = time_of_change(of_changes, mark.versioned)
+        yield alias(at, _TIME)
         yield alias(exp.true() if is_version else exp.false(), _IS_VERSION)
         for key, name in zip(key_columns, own_keys, strict=True):
             types = {c.name: c.type for c in of.node.schema}
@@ -371,6 +387,7 @@ def _versions(
         _TIME,
         _IS_VERSION,
         tuple(c.name for c in right_columns),
+        _is_deleted(sides, mark),
     )
     texts = tuple(f"{one} = {other}" for one, other in keys)
     result = (*schema[1 + 1 + len(keys) :], schema[1])
@@ -381,20 +398,30 @@ def _with_condition(
     node: VersionJoin, sides: Sides, rest: Sequence[exp.Expr], mark: _Mark, relations: Relations
 ) -> Node:
     """Return the rows of the join, with the other conditions of ON."""
-    has_version = column(_IS_VERSION)
-    condition = conjunction([has_version, *rest])
+    is_deleted = _is_deleted(sides, mark)
+    holds: list[exp.Expr] = [column(_IS_VERSION)]
+    if is_deleted is not None:
+        holds.append(exp.Not(this=column(is_deleted)))
+    condition = conjunction([*holds, *rest])
     assert condition is not None
     right_names = set(sides.right_names.values())
-    schema = tuple(c for c in node.schema if c.name != _IS_VERSION)
+    hidden = {_IS_VERSION, is_deleted, sides.right_names.get(CHANGE_ORDER)}
+    schema = tuple(c for c in node.schema if c.name not in hidden)
     is_inner = mark.join_type == "Inner"
+    may_be_other = bool(rest) or is_deleted is not None
     items: list[exp.Expr] = []
     for c in schema:
         value: exp.Expr = column(c.name)
-        if not is_inner and rest and c.name in right_names:
+        if not is_inner and may_be_other and c.name in right_names:
             value = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
         items.append(alias(value, c.name))
     where = exp.Where(this=condition) if is_inner else None
     return relations.sql_query(relations.select(items, node, where=where), {}, schema)
+
+
+def _is_deleted(sides: Sides, mark: _Mark) -> str | None:
+    """Return the column that marks deletions among the versions. None if rows do not change."""
+    return None if mark.of_changes is None else sides.right_names[IS_DELETED]
 
 
 def _typed(value: exp.Expr, type_: str) -> exp.Expr:

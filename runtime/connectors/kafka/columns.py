@@ -12,7 +12,9 @@ from runtime.connectors.columns import declared_type
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.table import (
     METADATA,
+    TOMBSTONE,
     declared_fields,
+    fields_from_key,
     key_fields,
     value_fields,
     value_format,
@@ -40,6 +42,7 @@ def columns_of(
     """
     values = option_values(spec)
     by_name: dict[str, Column] = {}
+    keys: dict[str, Column] = {}
     parts = [("value", value_fields(spec), value_format(spec), "")]
     if key := key_fields(spec):
         prefix = values.get("key.fields-prefix", "")
@@ -61,6 +64,10 @@ def columns_of(
                 for position, (name, column) in enumerate(fields.items())
             }
         by_name |= {prefix + name: column for name, column in fields.items()}
+        if part == "key":
+            keys = {name: by_name[name] for name in fields_from_key(spec)}
+    for name, key_column in keys.items():
+        by_name[name] = F.when(F.col(TOMBSTONE), key_column).otherwise(by_name[name])
     columns = []
     for column in spec.columns:
         if column.metadata is not None:

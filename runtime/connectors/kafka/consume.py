@@ -42,6 +42,7 @@ _VALUES: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
     # Java's numbers start at -1: no time, create time, log append time
     "timestampType": (pa.int32(), lambda m: m.timestamp()[0] - 1),
     "headers": (pa.list_(pa.field("element", _PAIR)), lambda m: m.headers() or None),
+    "tombstone": (pa.bool_(), lambda m: m.value() is None),
 }
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 # Errors of a group's coordinator, which is not used

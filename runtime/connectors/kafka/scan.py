@@ -20,7 +20,14 @@ from runtime.connectors.kafka.source import (
     read_table,
     with_timestamps,
 )
-from runtime.connectors.kafka.table import METADATA, key_fields, reading_of, value_format
+from runtime.connectors.kafka.table import (
+    METADATA,
+    TOMBSTONE,
+    fields_from_key,
+    key_fields,
+    reading_of,
+    value_format,
+)
 from runtime.frames.scan_source import unlike_spark
 from runtime.names import quote_name
 from runtime.options.checks import option_values
@@ -37,6 +44,7 @@ _AS_THEY_ARE = {
     "timestamp": ("at_ms", "timestamp"),
     "timestampType": ("timestampType", "int"),
     "key": ("key", "binary"),
+    TOMBSTONE: (TOMBSTONE, "boolean"),
 }
 
 
@@ -156,7 +164,8 @@ class KafkaSplits:
 
 def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading | str:
     reading = reading_of(spec, is_stream=is_stream)
-    if key_fields(spec) and option_values(spec)["key.format"].lower() != "raw":
+    key_format = option_values(spec).get("key.format", "").lower()
+    if (key_fields(spec) and key_format != "raw") or fields_from_key(spec):
         return "Spark decodes the keys"
     declared = {column.name.lower(): column for column in spec.columns}
     places: list[tuple[str, int | str]] = []

@@ -67,6 +67,7 @@ _TYPES = {
     "at_ms": "BIGINT",
     "timestampType": "INT",
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    "tombstone": "BOOLEAN",
 }
 
 

@@ -18,6 +18,8 @@ from runtime.options.checks import bad_option, duration_us, option_values
 from runtime.options.formats import spark_options
 from runtime.spec.table import TableSpec
 
+# Message column: whether the message has no value
+TOMBSTONE = "tombstone"
 METADATA = {
     "topic": "topic",
     "partition": "partition",
@@ -26,6 +28,7 @@ METADATA = {
     "timestamp-type": "timestampType",
     "headers": "headers",
     "key": "key",
+    "tombstone": TOMBSTONE,
 }
 # Columns for the position of a message
 _PLACE = ("topic", "partition", "offset")
@@ -171,6 +174,16 @@ def value_fields(spec: TableSpec) -> list[str]:
     if option_values(spec).get("value.fields-include", "all").lower() == "all":
         return names
     return [name for name in names if name not in key_fields(spec)]
+
+
+def fields_from_key(spec: TableSpec) -> frozenset[str]:
+    """Return the columns that come from the key in messages without a value.
+
+    They are in the key and in the value of a table that tells tombstones apart.
+    """
+    if all(c.metadata != TOMBSTONE for c in spec.columns):
+        return frozenset()
+    return frozenset(key_fields(spec)).intersection(value_fields(spec))
 
 
 def declared_fields(spec: TableSpec, names: Sequence[str], prefix: str = "") -> StructType:

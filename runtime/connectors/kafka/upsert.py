@@ -3,6 +3,9 @@
 The PRIMARY KEY is the key of the messages. A replaced row is a new message with the same key, and a
 deleted row is a tombstone, a message without a value. Brokers keep the last message of each key if
 the topic has 'cleanup.policy' = 'compact'.
+
+The table is bounded: a query reads the latest rows. A temporal join reads all messages instead, as
+changes of the rows, see `changes`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from runtime.connectors.kafka.connector import CONNECTOR as KAFKA_CONNECTOR
 from runtime.connectors.kafka.connector import message_columns, send_messages
 from runtime.connectors.kafka.source import check_installed
 from runtime.connectors.kafka.source import messages as read_messages
-from runtime.connectors.kafka.table import key_fields, reading_of
+from runtime.connectors.kafka.table import TOMBSTONE, key_fields, reading_of
 from runtime.connectors.upserts import duplicate_key
 from runtime.connectors.writing import declared_types, to_declared_types
 from runtime.names import quote_name
@@ -29,13 +32,25 @@ from runtime.options.known import UPSERT_KAFKA
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.stream import ROW_KIND
-from runtime.spec.table import TableSpec
+from runtime.spec.table import (
+    CHANGE_ORDER,
+    CHANGE_SPLIT,
+    IS_DELETED,
+    TableColumn,
+    TableSpec,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 # Options of 'kafka' that do not apply to a topic with one row per key
 _OF_KAFKA = ("key.fields", "topic-pattern", "scan.startup.mode", "scan.bounded.mode")
+# Columns of `changes`, with their types and metadata
+_OF_CHANGES = (
+    TableColumn(CHANGE_ORDER, "BIGINT", metadata="offset"),
+    TableColumn(IS_DELETED, "BOOLEAN", metadata=TOMBSTONE),
+    TableColumn(CHANGE_SPLIT, "INT", metadata="partition"),
+)
 _WITHOUT_EFFECT = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 
@@ -63,6 +78,27 @@ def as_kafka(spec: TableSpec) -> TableSpec:
     key = ";".join(by_name.get(name.lower(), name) for name in spec.primary_key)
     options = tuple(o for o in spec.options if o[0].lower() not in _WITHOUT_EFFECT)
     return replace(spec, options=(*options, ("key.fields", key)))
+
+
+def changes(spec: TableSpec, *, is_bounded: bool) -> TableSpec:
+    """Return the table of a topic's messages, each a change of the row with its key.
+
+    It has the columns of `spec` and CHANGE_COLUMNS. In a tombstone, the columns of the key and the
+    metadata have values. Partitions have their own watermarks.
+
+    Args:
+        spec: Table specification.
+        is_bounded: Whether it ends with the messages that exist now.
+    """
+    topic = as_kafka(spec)
+    start = (("scan.startup.mode", "earliest-offset"),)
+    end = (("scan.bounded.mode", "latest-offset"),) if is_bounded else ()
+    return replace(
+        topic,
+        connector=KAFKA_CONNECTOR.name,
+        columns=(*topic.columns, *_OF_CHANGES),
+        options=(*topic.options, *start, *end),
+    )
 
 
 def upsert_messages(
@@ -140,18 +176,20 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     The messages of a key are in one partition, so that the highest offset is the last one.
     """
     check_installed(spec)
-    topic = as_kafka(spec)
-    reading = replace(reading_of(topic, is_stream=False), decoding=None)
+    topic = changes(spec, is_bounded=True)
+    reading = reading_of(topic, is_stream=False)
     messages = read_messages(spark, reading, is_stream=False)
     others = [name for name in messages.columns if name != "key"]
     latest = (
         messages.where(F.col("key").isNotNull())
         .groupBy("key")
         .agg(F.max_by(F.struct(*others), F.col("offset")).alias("message"))
-        .where(F.col("message.value").isNotNull())
+        .where(~F.col(f"message.{TOMBSTONE}"))
     )
     rows = latest.select("key", *(F.col(f"message.{quote_name(n)}").alias(n) for n in others))
-    return columns_of(rows.select(*messages.columns), topic, are_decoded=False)
+    return columns_of(
+        rows.select(*messages.columns), topic, are_decoded=reading.decoding is not None
+    )
 
 
 UPSERT_CONNECTOR = Connector(
@@ -165,4 +203,5 @@ UPSERT_CONNECTOR = Connector(
         name.lower() for name, option in UPSERT_KAFKA.items() if not option.has_effect
     ),
     explain=about_table,
+    changes=changes,
 )

@@ -2,7 +2,8 @@
 
 It reads rows and versions of another operator, in which they wait for the watermark of both
 streams. So all versions up to the times of the rows have arrived with them or before. For each key
-it keeps one row: the last version that the watermark has passed.
+it keeps one row: the last version that the watermark has passed. A deletion is a version too, but
+is not kept: a key without a version has none.
 
 The versions are stored in chunks like the partials of open sessions, so that they are split and
 inspected in the same way. The first and the last time of a version are the end of its slice.
@@ -146,17 +147,21 @@ class VersionOperator(KeyGroupOperator):
         return table.set_column(place, field, pa.array(holds).cast(field.type))
 
     def _last_versions(self, rows: _Rows) -> pa.Table:
-        """Return the last version of each key."""
+        """Return the last version of each key that is not deleted."""
         of_versions = np.flatnonzero(rows.is_version)
         codes = rows.codes[of_versions]
         is_last = np.append(codes[1:] != codes[:-1], True)
         table = rows.table.take(int64_array(of_versions[is_last], None, pa.int64()))
+        if (is_deleted := self._spec.versions.is_deleted) is not None:
+            table = table.filter(pa.array(~_booleans(table, is_deleted)))
         ends = pa.array(self._spec.columns.ends(table))
         return table.append_column(FIRST_TIME, ends).append_column(LAST_TIME, ends)
 
     def _write(self, table: pa.Table) -> None:
         """Replace the state."""
         self._remove_all()
+        if not table.num_rows:
+            return
         run = unique_name()
         for piece in pieces(table):
             first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))

@@ -134,3 +134,142 @@ def test_a_stream_is_joined_with_the_latest_rows(
         SET 'execution.runtime-mode' = 'batch'""")
     rows = fresh_session.sql("SELECT * FROM named").collect()
     assert [tuple(row) for row in rows] == [("new", 5)]
+
+
+ORDERS = """CREATE TABLE {name}_orders (id INT, item INT, shop STRING, ts TIMESTAMP(3),
+    part INT METADATA FROM 'partition', WATERMARK FOR ts AS ts) WITH (
+    'connector' = 'kafka', 'topic' = '{name}_orders', 'format' = 'json',
+    'scan.startup.mode' = 'earliest-offset', 'properties.bootstrap.servers' = '{address}')"""
+OF_PRICES = "item INT, shop STRING, price INT, note STRING"
+JOIN = """SELECT o.id, p.item, p.shop, p.price, p.note, second(p.since) AS since FROM {name}_orders AS o
+    LEFT JOIN {name} FOR SYSTEM_TIME AS OF o.ts AS p ON o.item = p.item AND o.shop = p.shop"""
+# second, item, price; None deletes the row
+PRICES = [
+    (5, 1, 10),
+    (7, 2, 20),
+    (10, 1, 11),
+    (20, 1, None),
+    (25, 2, 21),
+    (30, 1, 12),
+    (31, 2, None),
+]
+ORDERED = [(second, item) for second in (4, 5, 9, 10, 19, 20, 29, 30, 33) for item in (1, 2)]
+
+
+def price_at(second: int, item: int) -> tuple[int, int] | None:
+    """Return price and second of the version of an item, by definition."""
+    held = [(since, price) for since, other, price in PRICES if other == item and since <= second]
+    since, price = max(held, key=lambda pair: pair[0]) if held else (0, None)
+    return None if price is None else (price, since)
+
+
+def send_prices_and_orders(session: sqlwin.Session, broker: Broker, name: str, more: str) -> None:
+    """Create the tables and send their messages, with Kafka's times; partitions by Java's rule."""
+    since = "since TIMESTAMP(3) METADATA FROM 'timestamp', WATERMARK FOR since AS since"
+    session.execute(declare(broker, name, f"{OF_PRICES}, {since}", "item, shop", more))
+    session.execute(ORDERS.format(name=name, address=broker.address))
+    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    includes_key = "EXCEPT_KEY" not in more
+    for second, item, price in PRICES:
+        key = {"item": item, "shop": "x"}
+        # columns that a message lacks are NULL
+        value = {**(key if includes_key else {}), "price": price}
+        data = None if price is None else json.dumps(value).encode()
+        producer.produce(name, key=json.dumps(key).encode(), value=data, timestamp=second * 1000)
+    for number, (second, item) in enumerate(ORDERED):
+        row = {"id": number, "item": item, "shop": "x", "ts": f"1970-01-01 00:00:{second:02}"}
+        producer.produce(f"{name}_orders", value=json.dumps(row).encode(), partition=0)
+    assert producer.flush(10) == 0
+
+
+def expected_prices() -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for number, (second, item) in enumerate(ORDERED):
+        version = price_at(second, item)
+        rows.append(
+            (number, *(None,) * 5)
+            if version is None
+            else (number, item, "x", version[0], None, version[1])
+        )
+    return rows
+
+
+@pytest.mark.parametrize("more", ["", ", 'value.fields-include' = 'EXCEPT_KEY'"])
+def test_a_temporal_join_of_a_batch_reads_all_versions_of_a_key(
+    fresh_session: sqlwin.Session, broker: Broker, more: str
+) -> None:
+    name = "prices_except" if more else "prices_batch"
+    send_prices_and_orders(fresh_session, broker, name, more)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    (result,) = fresh_session.execute(JOIN.format(name=name))
+    assert sorted(map(tuple, result.rows)) == expected_prices()
+    # without FOR SYSTEM_TIME the table has the latest rows, and no column about changes
+    (latest,) = fresh_session.execute(f"SELECT * FROM {name}")
+    assert [*latest.columns] == ["item", "shop", "price", "note", "since"]
+    assert [row[:3] for row in map(tuple, latest.rows)] == [(1, "x", 12)]
+    (star,) = fresh_session.execute(
+        f"""SELECT * FROM {name}_orders AS o JOIN {name} FOR SYSTEM_TIME AS OF o.ts
+        ON o.item = {name}.item AND {name}.shop = o.shop"""
+    )
+    assert not [column for column in star.columns if column.startswith("$")]
+    assert len(star.columns) == 10
+
+
+@pytest.mark.long
+def test_a_stream_is_joined_with_the_versions_of_a_topic(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    name = "prices_stream"
+    send_prices_and_orders(fresh_session, broker, name, "")
+    # later rows in both tables, so that the watermark passes all others
+    producer = Producer({"bootstrap.servers": broker.address})
+    row = {"id": 99, "item": 3, "shop": "x", "ts": "1970-01-01 00:00:50"}
+    producer.produce(f"{name}_orders", value=json.dumps(row).encode(), partition=0)
+    producer.produce(name, key=b'{"item": 3, "shop": "x"}', value=b"{}", timestamp=50_000)
+    assert producer.flush(10) == 0
+    fresh_session.execute("SET 'table.exec.source.idle-timeout' = '1 s'")
+    query = JOIN.format(name=name)
+    explained = fresh_session.explain(query)
+    assert "StreamVersionJoinOperator" in explained
+    assert "a deletion (a message without a value) ends the last version of its key" in explained
+    (result,) = fresh_session.execute(query)
+    rows: list[tuple[Any, ...]] = []
+    for batch in result.batches():
+        rows += [tuple(row.values()) for row in batch.to_pylist()]
+        if len(rows) >= len(ORDERED):
+            break
+    assert sorted(row for row in rows if row[0] != 99) == expected_prices()
+
+
+def test_a_deleted_row_needs_a_time(fresh_session: sqlwin.Session, broker: Broker) -> None:
+    fresh_session.execute(ORDERS.format(name="dated", address=broker.address))
+    columns = f"{OF_PRICES}, since TIMESTAMP(3), WATERMARK FOR since AS since"
+    fresh_session.execute(declare(broker, "dated", columns, "item, shop"))
+    value = b'{"item": 1, "shop": "x", "price": 10, "since": "1970-01-01 00:00:05"}'
+    order = b'{"id": 1, "item": 1, "shop": "x", "ts": "1970-01-01 00:00:06"}'
+    broker.send("dated_orders", [order])
+    broker.producer.produce("dated", key=b'{"item": 1, "shop": "x"}', value=value)
+    assert broker.producer.flush(10) == 0
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    query = JOIN.format(name="dated")
+    (result,) = fresh_session.execute(query)
+    assert [tuple(row)[3] for row in result.rows] == [10]
+    broker.producer.produce("dated", key=b'{"item": 1, "shop": "x"}', value=None)
+    assert broker.producer.flush(10) == 0
+    with pytest.raises(SqlwinError) as raised:
+        _ = fresh_session.execute(query)[0].rows
+    assert "a deleted row of `dated` has no `since`" in raised.value.message
+    assert "\n" not in raised.value.message
+
+
+def test_the_latest_rows_are_read_from_avro(fresh_session: sqlwin.Session, broker: Broker) -> None:
+    """`name` is a string of one byte: branch 1 of its union, length, text. So is `id`: 2 * value."""
+    more = ", 'value.fields-include' = 'EXCEPT_KEY'"
+    text = declare(broker, "avro_names", "id INT, name STRING", "id", more)
+    fresh_session.execute(text.replace("'value.format' = 'json'", "'value.format' = 'avro'"))
+    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    for number, value in [(1, b"\x02\x02a"), (2, b"\x02\x02b"), (1, b"\x02\x02c"), (2, None)]:
+        producer.produce("avro_names", key=b'{"id": %d}' % number, value=value)
+    assert producer.flush(10) == 0
+    (result,) = fresh_session.execute("SELECT id, name FROM avro_names")
+    assert [tuple(row) for row in result.rows] == [(1, "c")]
