@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import LENIENCIES, Leniency, WindowFunctionCall
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
-from sqlwin.parser.base import STRINGS, TokenParser
+from sqlwin.parser.base import STRINGS, TokenParser, is_word
 from sqlwin.parser.fill import parse_fill_items, parse_keys
 from sqlwin.parser.intervals import parse_short_duration
 from sqlwin.parser.signatures import PARTITIONED, SIGNATURES, is_window_call, usage
@@ -263,7 +263,10 @@ class _CallReader:
                     hint=f"use GROUP BY with the keys: {self.usage}",
                 )
             is_list = parser.is_at(TokenType.L_PAREN)
+            first_key = parser._curr
             keys = parser._parse_wrapped_csv(self._key) if is_list else [self._key()]
+            if not is_list:
+                self._refuse_more_keys(first_key)
             self.arguments["partition"] = keys
         if parser._curr.token_type == TokenType.ORDER_BY:
             parser.fail(f"{kind} does not support ORDER BY", parser._curr)
@@ -284,6 +287,21 @@ class _CallReader:
             first,
             parser._prev if parser._prev.start >= first.start else first,
         )
+
+    def _refuse_more_keys(self, first: Token) -> None:
+        """Reject `PARTITION BY a, b, DESCRIPTOR(...)`: only `a` would be a key."""
+        parser = self.parser
+        i = parser._index
+        while parser._tokens[i : i + 1] and parser._tokens[i].token_type == TokenType.COMMA:
+            if is_word(parser._tokens, i + 1, "DESCRIPTOR", "(") and i > parser._index:
+                keys = parser.sql[first.start : parser._tokens[i - 1].end + 1]
+                parser.fail(
+                    "several keys of PARTITION BY must be in parentheses",
+                    first,
+                    parser._tokens[i - 1],
+                    hint=f"PARTITION BY ({keys})",
+                )
+            i += 2
 
     def _read_key_descriptor(self) -> None:
         """Read the keys of Calcite's `SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), gap)`."""
