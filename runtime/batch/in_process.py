@@ -64,7 +64,7 @@ from runtime.spec.in_process.relations import (
     WindowedRows,
 )
 from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.windows import WINDOW_TIME_LAG_US
+from runtime.spec.windows import WINDOW_TIME_LAG_US, AlignedWindow, SessionWindow
 
 if TYPE_CHECKING:
     from runtime.batch.in_process_meter import RelationMeter
@@ -221,11 +221,7 @@ class _Run:
             case ProjectedRows():
                 yield from _projector(rows)(self.batches(rows.input))
             case WindowedRows():
-                # A row can be in thousands of windows.
-                n_rows = max(1, BATCH_ROWS // rows.window.slices_per_window)
-                for batch in self.batches(rows.input):
-                    for start in range(0, batch.num_rows, n_rows):
-                        yield _in_windows(batch.slice(start, n_rows), rows)
+                yield from self._in_windows(rows)
             case RepeatedRows():
                 for batch in self.batches(rows.input):
                     yield _repeat_rows(batch, rows)
@@ -247,6 +243,18 @@ class _Run:
                 yield from self._join(rows)
             case _:
                 raise AssertionError(f"no way to compute {type(rows).__name__}")
+
+    def _in_windows(self, rows: WindowedRows) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with the windows that contain them."""
+        window = rows.window
+        if isinstance(window, SessionWindow):
+            yield from _in_sessions(self._whole(rows.input), rows, window)
+            return
+        # A row can be in thousands of windows.
+        n_rows = max(1, BATCH_ROWS // window.slices_per_window)
+        for batch in self.batches(rows.input):
+            for start in range(0, batch.num_rows, n_rows):
+                yield _in_windows(batch.slice(start, n_rows), rows, window)
 
     def _whole(self, rows: Rows) -> pa.RecordBatch:
         """Return all rows as one batch."""
@@ -434,27 +442,64 @@ def _counts_of(part: Accumulator) -> Sequence[str]:
     return ()
 
 
-def _in_windows(rows: pa.RecordBatch, of: WindowedRows) -> pa.RecordBatch:
+def _in_windows(rows: pa.RecordBatch, of: WindowedRows, window: AlignedWindow) -> pa.RecordBatch:
     """Return each row once per window that contains it, with the window columns.
 
     Raises:
         ExecutionError: A window does not fit TIMESTAMP.
     """
     from runtime.compute.kernels.slots import check_windows_fit
-    from runtime.compute.wall_clock import wall_clock_us
     from runtime.compute.windows.aligned import slice_assigner
+
+    rows, time_us = _with_times(rows, of)
+    assigner = slice_assigner(window)
+    if len(time_us):
+        check_windows_fit(int(time_us.min()), int(time_us.max()), assigner)
+    places, ends = assigner.window_ends(time_us)
+    return _with_bounds(rows.take(numbers(places)), of, assigner.window_start(ends), ends)
+
+
+def _in_sessions(
+    rows: pa.RecordBatch, of: WindowedRows, window: SessionWindow
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows with the bounds of their sessions, each session in order of time.
+
+    Raises:
+        ExecutionError: A session ends after the maximum TIMESTAMP.
+    """
+    from runtime.compute.kernels.keys import encode_keys
+    from runtime.compute.kernels.session import find_sessions
+
+    rows, time_us = _with_times(rows, of)
+    if not len(time_us):
+        return
+    partition, _ = encode_keys([rows.column(name) for name in window.partition], len(time_us))
+    sessions = find_sessions(partition, time_us, time_us, window.gap_us)
+    session = sessions.session_of_partial().take(sessions.order)
+    ends = sessions.last_us.take(session) + window.gap_us
+    ordered = rows.take(numbers(sessions.order))
+    with_bounds = _with_bounds(ordered, of, sessions.first_us.take(session), ends)
+    for start in range(0, with_bounds.num_rows, BATCH_ROWS):
+        yield with_bounds.slice(start, BATCH_ROWS)
+
+
+def _with_times(rows: pa.RecordBatch, of: WindowedRows) -> tuple[pa.RecordBatch, Int64Array]:
+    """Return the rows that have a time, and their times on the windows' wall clock."""
+    from runtime.compute.wall_clock import wall_clock_us
 
     rows = rows.filter(rows.column(of.time_column).is_valid())
     time_us = int64_values(rows.column(of.time_column))
     if of.time_type == "timestamp":
         time_us = wall_clock_us(time_us, of.time_zone)
-    assigner = slice_assigner(of.window)
-    if len(time_us):
-        check_windows_fit(int(time_us.min()), int(time_us.max()), assigner)
-    places, ends = assigner.window_ends(time_us)
-    bounds = (assigner.window_start(ends), ends, ends - WINDOW_TIME_LAG_US)
-    columns = [*rows.take(numbers(places)).columns]
-    columns += [numbers(bound, _BOUND_TYPE) for bound in bounds]
+    return rows, time_us
+
+
+def _with_bounds(
+    rows: pa.RecordBatch, of: WindowedRows, starts: Int64Array, ends: Int64Array
+) -> pa.RecordBatch:
+    """Append the window columns to rows."""
+    bounds = (starts, ends, ends - WINDOW_TIME_LAG_US)
+    columns = [*rows.columns, *(numbers(bound, _BOUND_TYPE) for bound in bounds)]
     return pa.RecordBatch.from_arrays(columns, schema=schema_of(of))
 
 

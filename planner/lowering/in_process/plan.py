@@ -56,7 +56,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.nodes.sql_words import sql_words
-from planner.sql.build import column
+from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.in_process.relations import (
@@ -282,8 +282,13 @@ class PlanLowering(SelectLowering):
 
     def _window_rows(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""
-        if isinstance(node.window, SessionWindow) or node.time_type == "proctime":
-            refuse("Spark computes rows with the bounds of their sessions")
+        if node.time_type == "proctime":
+            refuse("Spark computes windows of processing time")
+        if isinstance(node.window, SessionWindow):
+            partition = {name.lower() for name in node.window.partition}
+            for part in node.input.schema:
+                if part.name.lower() in partition and not is_flat_type(part.type):
+                    refuse(f"only Spark can partition by {part.name}, {part.type.upper()}")
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
         rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)

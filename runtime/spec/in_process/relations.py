@@ -26,7 +26,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import AlignedWindow, Window
+from runtime.spec.windows import Window
 
 
 @dataclass(frozen=True)
@@ -290,9 +290,7 @@ class AssignedRows(Rows):
 
 @dataclass(frozen=True)
 class WindowedRows(AssignedRows):
-    """Rows in TUMBLE, HOP or CUMULATE windows."""
-
-    window: AlignedWindow
+    """Rows in windows, computed by kernels."""
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,13 @@ PLAIN = {
 OF_WINDOWS = {
     "rows": f"SELECT rider, fare, window_start, window_end, window_time FROM TABLE({HOP}) "
     "WHERE fare > 40",
+    "rows in sessions": "SELECT city, rider, fare, window_start, window_end FROM TABLE(SESSION("
+    "TABLE trips PARTITION BY (rider, city), DESCRIPTOR({time}), INTERVAL '20' MINUTE)) "
+    "WHERE fare > 2",
+    "rows in sessions of all": "SELECT window_start, window_end, x FROM TABLE(SESSION(TABLE trips, "
+    "DESCRIPTOR({time}), INTERVAL '1' MINUTE))",
+    "rows in sessions by doubles": "SELECT x, window_end, ts FROM TABLE(SESSION(TABLE trips "
+    "PARTITION BY x, DESCRIPTOR({time}), INTERVAL '1' HOUR))",
     "rows and keys": f"SELECT city, window_end, COUNT(*) AS n FROM (SELECT * FROM TABLE({HOP})) "
     "AS w GROUP BY city, window_end",
     "distinct windows": f"SELECT DISTINCT city, window_start, window_end FROM TABLE({HOP})",
