@@ -29,6 +29,7 @@ def two_phases(
     filling: GapFilling | None = None,
     fill: tuple[str, ...] = (),
     versions: VersionJoining | None = None,
+    by: tuple[str, ...] | None = None,
 ) -> Node:
     """Return a window aggregate as local stage, exchange, global stage and final expressions.
 
@@ -39,6 +40,7 @@ def two_phases(
         filling: For FILL on a stream, the values of partials in added windows.
         fill: Texts that describe these values.
         versions: For a temporal join, the columns of rows and versions, which are keys.
+        by: Keys whose rows one task needs. None: all keys.
     """
     intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
     local_keys = tuple(
@@ -51,7 +53,7 @@ def two_phases(
         if c.name in keys
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
-    exchange_keys = keys if versions is None else versions.keys
+    exchange_keys = keys if by is None else by
     if isinstance(node.window, SessionWindow):
         # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
@@ -65,7 +67,7 @@ def two_phases(
         local_keys,
         plans,
         SLICE_END,
-        by=None if versions is None else versions.keys,
+        by=by,
         place=node.place,
         time_place=node.time_place,
     )

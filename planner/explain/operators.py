@@ -61,6 +61,7 @@ from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import count_text
 from runtime.spec.slices import SLICE_END
+from runtime.spec.steps import GapFilling
 from runtime.spec.windows import SessionWindow, Window
 
 
@@ -180,6 +181,7 @@ def physical_operators(node: Node) -> list[Operator]:
                     ),
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                     fill=node.fill,
+                    **({} if node.filling is None else _bounds(node.filling)),
                     keep=None if node.filling is None else render_duration(node.filling.keep_us),
                     versions=() if node.versions is None else node.versions.columns,
                 )
@@ -191,6 +193,12 @@ def physical_operators(node: Node) -> list[Operator]:
             distribution = _hash((*node.window_columns, *node.partition_by))
             return [_same_operator(node, ""), operator("Exchange", distribution=distribution)]
     return [_same_operator(node, "")]
+
+
+def _bounds(filling: GapFilling) -> dict[str, str | None]:
+    """Return FROM and TO of a gap filling, as attributes of an operator."""
+    bounds = {"from": filling.from_us, "to": filling.to_us}
+    return {word: None if us is None else time_text(us) for word, us in bounds.items()}
 
 
 def _same_operator(node: Node, prefix: str) -> Operator:
@@ -206,15 +214,12 @@ def _same_operator(node: Node, prefix: str) -> Operator:
         case GapFill():
             filling = node.filling
             window = attached_text(AttachedWindow(filling.window, filling.start, filling.end, None))
-            bounds = (filling.from_us, filling.to_us)
-            first, last = (None if us is None else time_text(us) for us in bounds)
             return operator(
                 f"{prefix}GapFill",
                 window=window,
                 partitionBy=filling.keys,
                 fill=list(node.texts),
-                **{"from": first},
-                to=last,
+                **_bounds(filling),
             )
         case VersionJoin():
             names = [column.name for column in node.schema]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from planner.explain.windows import window_text
+from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
@@ -208,8 +209,17 @@ def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iter
     yield f"StreamFillOperator(number=[{step.number}], window=[{window}]):"
     yield _watermark(local, policy)
     yield _key_groups(local, key_groups)
-    yield f"  state: one row per key, for {keep} after its last window with rows"
+    since = " or after FROM" if filling.from_us is not None else ""
+    yield f"  state: one row per key, for {keep} after its last window with rows{since}"
     yield "  a window without rows is emitted when the watermark reaches its end"
+    if filling.from_us is not None:
+        first = time_text(filling.from_us)
+        yield (
+            f"  windows from {first} on are emitted with the first row of a key, if it is at most "
+            f"{keep} later"
+        )
+    if filling.to_us is not None:
+        yield f"  no window that ends after {time_text(filling.to_us)} is added"
 
 
 def _lines_of_versions(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:

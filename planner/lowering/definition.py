@@ -12,7 +12,14 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
-from planner.nodes.logical import Aggregate, AggregateCall, Node, VersionJoin, WindowTableFunction
+from planner.nodes.logical import (
+    Aggregate,
+    AggregateCall,
+    GapFill,
+    Node,
+    VersionJoin,
+    WindowTableFunction,
+)
 from planner.sql.build import column
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Expression
@@ -24,6 +31,7 @@ from runtime.spec.in_process.definition import (
     RowsInWindows,
 )
 from runtime.spec.in_process.relations import (
+    FilledRows,
     GivenRows,
     InlineRows,
     JoinedRows,
@@ -32,12 +40,14 @@ from runtime.spec.in_process.relations import (
     Rows,
     UnitedRows,
 )
+from runtime.spec.steps import FillLinear
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
 
 _DEFINED = (
     DefinedGroups
     | DefinedVersions
+    | FilledRows
     | GivenRows
     | InlineRows
     | JoinedRows
@@ -83,6 +93,11 @@ class _DefinitionLowering(GivenTablesLowering):
                 return self._in_windows(node)
             case Aggregate():
                 return self._groups(node)
+            case GapFill():
+                if any(isinstance(filler, FillLinear) for _, filler in node.filling.fillers):
+                    refuse("LINEAR has no definition row by row")
+                below = self.project(self.node(node.input), node.input.schema)
+                return self.relation_of(FilledRows(below, node.filling, self.zone), node.schema)
             case VersionJoin():
                 below = self.project(self.node(node.input), node.input.schema)
                 names = tuple(c.name for c in node.schema)

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.aggregates.calls import read_call
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.phases import SLICE_END, two_phases
 from planner.aggregates.shared_partials import share_partials
-from planner.nodes.logical import AggregateCall, GapFill, NamedExpr, Node, Project, WindowKey
-from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.nodes.logical import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    GapFill,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    WindowKey,
+    WindowRows,
+)
+from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
+from planner.nodes.windows import identifies_window, window_properties
 from planner.optimizer import Options, Refusal
-from planner.sql.build import column, function_call, is_flat_type, to_sql
-from planner.streams.tables import streams_of
+from planner.sql.build import (
+    alias,
+    bare_column,
+    column,
+    function_call,
+    has_only,
+    is_flat_type,
+    is_whole_star,
+    to_sql,
+)
+from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
+from planner.streams.tables import arrives_at_once, streams_of
+from runtime.spec.expressions import Constant
+from runtime.spec.steps import FillConstant, GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     CalendarCumulate,
@@ -25,14 +51,17 @@ from runtime.spec.windows import (
     Window,
 )
 
-_TIME = "$time"
+_TIME, _COPIES = "$time", "$copies"
+_ONE_COPY = FillConstant(Constant(1, "bigint"))
 
 
 def fill_gaps_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     """Add windows without rows in an operator that keeps the last row of each key.
 
-    Fires on a GapFill over a stream whose values are of flat types. The windows become the rows of
+    Fires on a GapFill over a stream whose columns are of flat types. The windows become the rows of
     windows that end where they do and are one after another, so that each holds one row of a key.
+    If a key may have several rows in a window, as in GAP_FILL of a table, all their columns are
+    group keys, with a count.
 
     Example:
         >>> before_after(
@@ -82,27 +111,121 @@ def fill_gaps_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     """
     if not isinstance(node, GapFill) or not streams_of(node, options.catalog):
         return None
+    if not arrives_at_once(node.input, options.catalog):
+        return None
     filling = node.filling
-    values = [c for c in node.schema if c.name not in (*filling.keys, filling.start, filling.end)]
+    bounds = {filling.start: "start", filling.end: "end"}
+    values = [c for c in node.schema if c.name not in (*filling.keys, *bounds)]
     for value in values:
         if not is_flat_type(value.type):
             return Refusal(f"{value.name} is {value.type}, which the exchange does not support")
-    end = column(filling.end)
+    if _has_one_row(node.input, filling):
+        return _filled(node, filling.keys, tuple(_only_value(value) for value in values))
+    rows = tuple(c.name for c in node.schema if c.name not in bounds)
+    call = read_call(function_call("COUNT", exp.Star()), _COPIES, filling.end)
+    filled = _filled(node, rows, (replace(call, type="bigint"),))
+    schema = tuple(c for c in filled.schema if c.name != _COPIES)
+    copies = WindowRows(schema, filled, _COPIES, place=node.place)
+    return Project(
+        node.schema, copies, tuple(NamedExpr(c.name, column(c.name)) for c in node.schema)
+    )
+
+
+def _has_one_row(node: Node, filling: GapFilling) -> bool:
+    """Return whether each key has at most one row in a window."""
+    names: dict[str, str] = {
+        name: name.lower() for name in (*filling.keys, filling.start, filling.end) if name
+    }
+    while isinstance(node, Project | Filter | SqlQuery):
+        if isinstance(node, SqlQuery):
+            selects = _plain_selects(node)
+            if selects is None:
+                return False
+            for select in selects:
+                names = _below(names, select.expressions)
+        elif isinstance(node, Project):
+            names = _below(names, [alias(item.expr, item.name) for item in node.items])
+        node = node.inputs[0]
+    attached = window_properties(node)
+    match node:
+        case GlobalWindowAggregate(filling=None, versions=None):
+            groups = node.keys
+        case Aggregate():
+            groups = tuple(key.name for key in node.keys)
+        case _:
+            return False
+    columns = set(names.values())
+    return (
+        attached is not None
+        and identifies_window(attached, columns)
+        and {name.lower() for name in groups if attached.role_of(name) is None} <= columns
+    )
+
+
+def _plain_selects(node: SqlQuery) -> list[exp.Select] | None:
+    """Return the nested SELECTs of a query that keeps or drops each row of its only relation.
+
+    From the outermost one. None for any other query.
+    """
+    selects = []
+    query: exp.Expr = node.query
+    while isinstance(query, exp.Select) and has_only(query, PLAIN_SELECT):
+        source = lone_source(query)
+        items = query.expressions
+        if source is None or source.alias_column_names or any(i.find(exp.UDTF) for i in items):
+            return None
+        calls = (call for item in items for call in item.find_all(exp.Anonymous))
+        if any(call.name.upper() in GENERATORS for call in calls):
+            return None
+        selects.append(query)
+        if isinstance(source, exp.Table):
+            return selects if source.name in dict(node.relations) else None
+        query = source.unnest()
+    return None
+
+
+def _below(names: Mapping[str, str], items: Sequence[exp.Expr]) -> dict[str, str]:
+    """Return the columns below a select list, by the same names as the columns above it.
+
+    Args:
+        names: Columns above, by name. Expressions are left out of the result.
+        items: Select list.
+    """
+    has_star = any(is_whole_star(item) for item in items)
+    of_items = {item.alias_or_name.lower(): bare_column(item.unalias()) for item in items}
+    below: dict[str, str] = {}
+    for own, name in names.items():
+        column_below = of_items.get(name, name if has_star else None)
+        if column_below is not None:
+            below[own] = column_below.lower()
+    return below
+
+
+def _filled(node: GapFill, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
+    """Return the aggregation that adds the windows.
+
+    Args:
+        node: Rows to fill.
+        keys: Group keys.
+        calls: Calls that return the other columns.
+    """
+    filling = node.filling
     last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
     items = [NamedExpr(c.name, column(c.name)) for c in node.input.schema]
-    items.append(NamedExpr(_TIME, exp.Sub(this=end, expression=last_ms)))
+    items.append(NamedExpr(_TIME, exp.Sub(this=column(filling.end), expression=last_ms)))
     time = Column(_TIME, "timestamp_ntz", False)
     timed = Project((*node.input.schema, time), node.input, tuple(items))
-    calls = tuple(_only_value(value) for value in values)
     roles = {filling.start: "start", filling.end: "end"}
     window_keys = tuple(WindowKey(c.name, roles[c.name]) for c in node.schema if c.name in roles)
+    names = {c.name for c in node.schema}
+    added = tuple(Column(call.name, call.type, False) for call in calls if call.name not in names)
     one_phase = OnePhaseWindowAggregate(
-        node.schema,
+        (*node.schema, *added),
         timed,
         _grid(filling.window),
         _TIME,
         "timestamp_ntz",
-        tuple(NamedExpr(key, column(key)) for key in filling.keys),
+        tuple(NamedExpr(key, column(key)) for key in keys),
         window_keys,
         calls,
         place=node.place,
@@ -110,13 +233,14 @@ def fill_gaps_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     plans = share_partials(tuple(map(plan_aggregate, calls)))
     fillers = dict(filling.fillers)
     of_partials = tuple(
-        (name, fillers[plan.call.name])
+        (name, fillers.get(plan.call.name, _ONE_COPY))
         for plan in plans
         for part in plan.accumulators
         for name in part.columns
     )
-    on_partials = replace(filling, start=None, end=SLICE_END, fillers=of_partials)
-    return two_phases(one_phase, filling.keys, plans, on_partials, node.texts)
+    of_keys = tuple((key, fillers[key]) for key in keys if key in fillers)
+    on_partials = replace(filling, start=None, end=SLICE_END, fillers=(*of_keys, *of_partials))
+    return two_phases(one_phase, keys, plans, on_partials, node.texts, by=filling.keys)
 
 
 def _only_value(value: Column) -> AggregateCall:

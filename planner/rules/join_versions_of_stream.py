@@ -142,7 +142,7 @@ def join_versions_of_stream(node: Node, options: Options) -> Node | None:
     )
     keys = tuple(c.name for c in rows)
     plans = share_partials((plan_aggregate(call),))
-    joined = two_phases(one_phase, keys, plans, versions=node.versions)
+    joined = two_phases(one_phase, keys, plans, versions=node.versions, by=node.versions.keys)
     schema = tuple(c for c in joined.schema if c.name != _COPIES)
     copies = WindowRows(schema, joined, _COPIES, place=node.place)
     return Project(

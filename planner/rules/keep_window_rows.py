@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.nodes.logical import (
     Aggregate,
+    GapFill,
     Node,
     Project,
     VersionJoin,
@@ -25,6 +26,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
 
     - a window Top-N, deduplication, join or aggregation whose input emits rows one by one;
     - a temporal join with the versions of a stream, whose rows wait for the watermark;
+    - GAP_FILL, which adds a window once the watermark has passed it;
     - a projection of sessions: the session of a row is only known when the session ends.
 
     Refused if a column cannot be a group key, because buffered rows are groups with a count; see
@@ -56,7 +58,8 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
             return None
         is_session = isinstance(below.window, SessionWindow)
         return with_buffered_rows(node, catalog) if is_session else None
-    if not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate | VersionJoin):
+    kinds = WindowRank | WindowDeduplicate | WindowJoin | Aggregate | VersionJoin | GapFill
+    if not isinstance(node, kinds):
         return None
     if arrives_at_once(node, catalog):
         return None

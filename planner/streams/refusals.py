@@ -11,7 +11,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall, GapFill, LeftToSpark, NamedExpr, Node, VersionJoin
-from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
@@ -76,7 +76,7 @@ def refuse_one_phase(node: Node) -> None:
     """
     if isinstance(node, GapFill):
         raise StreamRefusal(
-            "FILL is not supported on this stream",
+            "gap filling is not supported on this stream",
             f"fill columns of simple types, and RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
             node.place,
         )
@@ -95,6 +95,28 @@ def refuse_one_phase(node: Node) -> None:
             f"RESET 'sqlwin.optimizer.disabled-rules'; {BATCH}",
             node.place,
         )
+
+
+def refuse_late_windows(node: Node, use: str) -> None:
+    """Refuse to process whole windows if gap filling adds windows before the first row of a key.
+
+    Args:
+        node: Node whose rows are processed.
+        use: What the windows cannot be, such as "aggregated".
+
+    Raises:
+        StreamRefusal: The node's input has a gap filling with FROM.
+    """
+    for below in node.walk_up():
+        if isinstance(below, GlobalWindowAggregate) and below.filling is not None:
+            if below.filling.from_us is None:
+                continue
+            raise StreamRefusal(
+                f"with FROM, filled windows of a stream cannot be {use}: the first row of a key "
+                "adds windows that the watermark passed before",
+                f"remove FROM; {BATCH}",
+                below.place,
+            )
 
 
 def check_calls(calls: tuple[AggregateCall, ...]) -> None:

@@ -13,11 +13,13 @@ from runtime.batch.in_process import computed_batches, schema_of
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.definition.aggregates import result_of
+from runtime.definition.gaps import rows_with_gaps_filled
 from runtime.definition.order import compare_rows, key_of, sorted_places
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
 from runtime.spec.in_process.definition import DefinedGroups, DefinedVersions, RowsInWindows
 from runtime.spec.in_process.relations import (
+    FilledRows,
     GivenRows,
     InlineRows,
     JoinedRows,
@@ -109,6 +111,9 @@ def defined_rows(
             return _groups(defined_rows(rows.input, given, ties), rows)
         case DefinedVersions():
             return _with_versions(defined_rows(rows.input, given, ties), rows)
+        case FilledRows():
+            below = defined_rows(rows.input, given, ties)
+            return DefinedRows(below.schema, rows_with_gaps_filled(below.rows, below.schema, rows))
         case RankedRows():
             return _ranks(defined_rows(rows.input, given, ties), rows, ties)
         case JoinedRows():

@@ -40,6 +40,26 @@ def windows_of(window: AlignedWindow, time_us: int) -> Iterator[Bounds]:
             yield start, end
 
 
+def next_window(window: AlignedWindow, time_us: int) -> Bounds:
+    """Return the window that is the first one to end after a time.
+
+    Args:
+        window: Windows.
+        time_us: Time, microseconds since 1970 on the wall clock.
+
+    Raises:
+        ExecutionError: Windows of months are not defined for this year.
+    """
+    ahead = 0
+    match window:
+        case Hop(slide):
+            ahead = slide
+        case CalendarHop(months):
+            ahead = 31 * months * DAY_US
+    bounds = [*_candidates(window, time_us), *_candidates(window, time_us + ahead)]
+    return min(((s, e) for s, e in bounds if e > time_us), key=lambda bound: bound[1])
+
+
 def _candidates(window: AlignedWindow, time_us: int) -> Iterator[Bounds]:
     """Yield all windows that may contain a time, and some that do not."""
     match window:
@@ -129,6 +149,17 @@ def sessions_of(window: SessionWindow, times_us: Sequence[int]) -> list[Bounds]:
         next((first, last + window.gap_us) for first, last in sessions if first <= time_us <= last)
         for time_us in times_us
     ]
+
+
+def is_shown(local_us: int, zone: str) -> bool:
+    """Return whether the clock of a zone ever shows a local time.
+
+    Raises:
+        ExecutionError: The time is not in the years 1 to 9999.
+    """
+    near = (local_us - 2 * DAY_US, local_us + 2 * DAY_US)
+    offsets = {wall_clock(time, zone) - time for time in near}
+    return any(wall_clock(local_us - offset, zone) == local_us for offset in offsets)
 
 
 def wall_clock(instant_us: int, zone: str) -> int:

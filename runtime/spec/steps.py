@@ -87,7 +87,8 @@ class GapFilling:
         to_us: Added windows do not end after this time. None: after the key's last window.
         is_of_instants: Whether the wall clock of the windows skips times, as with summer time.
         max_windows: Maximum windows from the first to the last one of a key.
-        keep_us: On a stream, how long after its last row windows of a key are added.
+        keep_us: On a stream, how long after its last row, or after `from_us`, windows of a key are
+            added.
     """
 
     window: AlignedWindow

@@ -56,7 +56,7 @@ def operator_spec(
     if step.filling is not None:
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         filling = _filling_with_state_names(step.filling, names)
-        return FillSpec(filling, aggregation, columns, common)
+        return FillSpec(filling, aggregation, columns, common, local.mode.time_zone)
     if step.versions is not None:
         columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         versions = _versions_with_state_names(step.versions, names)
@@ -145,6 +145,7 @@ def _filling_with_state_names(filling: GapFilling, names: StateNames) -> GapFill
         keys=tuple(map(names.of, filling.keys)),
         end=names.of(filling.end),
         fillers=tuple((names.of(name), filler) for name, filler in filling.fillers),
+        order=None if filling.order is None else names.of(filling.order),
     )
 
 

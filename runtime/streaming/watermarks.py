@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.compute.wall_clock import wall_clock_us
+from runtime.compute.windows.assigner import SliceAssigner
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import FINAL_US, StreamSource
 
@@ -129,6 +130,22 @@ def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:
     if watermarks.combined_us is None or watermarks.has_ended:
         return watermarks.combined_us
     return max(watermarks.combined_us - FIRE_LAG_US, -FINAL_US)
+
+
+def watermark_of_rows_us(watermarks: Watermarks, windows: SliceAssigner) -> int | None:
+    """Return the watermark after rows that waited until the watermark had passed their windows.
+
+    No later row has its time up to here.
+
+    Args:
+        watermarks: Watermarks of the operator that emits the rows.
+        windows: Windows in which the rows waited, one after another.
+    """
+    fired = watermarks.fired_until_us()
+    if fired is None or watermarks.has_ended:
+        return watermarks.combined_us
+    next_end = np.array([windows.next_window_end(fired)], np.int64)
+    return int(windows.window_start(next_end)[0]) - FIRE_LAG_US
 
 
 def advance(

@@ -143,8 +143,8 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.fill.keep",
             Type.DURATION,
             "1 d",
-            "on a stream, how long after its last row FILL adds windows of a key; the key then "
-            "leaves the state",
+            "on a stream, how long after its last row FILL and GAP_FILL add windows of a key; the "
+            "key then leaves the state",
         ),
         Setting(
             "sqlwin.fill.max-windows",

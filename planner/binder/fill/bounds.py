@@ -20,6 +20,7 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import error_at
 from planner.sql.render import SparkSql
+from planner.streams.tables import streams_of
 from runtime.spec.steps import GapFilling
 
 
@@ -68,7 +69,8 @@ def with_declared_keys(
 ) -> Node:
     """Return the rows to fill, with a row without a window for each declared key.
 
-    Without keys, one such row ensures that the only key exists even without rows.
+    Without keys, one such row ensures that the only key exists even without rows. A stream has no
+    such rows: its keys begin with their first row.
 
     Args:
         node: Rows with the columns of `filling`.
@@ -104,7 +106,7 @@ def with_declared_keys(
         for key, own in zip(filling.keys, declared.schema, strict=True):
             value = column(own.name)
             values[key] = value if own.type == types[key] else flat_cast(value, types[key])
-    elif filling.keys or not has_bounds:
+    elif filling.keys or not has_bounds or streams_of(node, relations.catalog):
         return node
     items = [alias(values.get(c.name, flat_cast(exp.Null(), c.type)), c.name) for c in node.schema]
     every = select_all_from(relation(relations.placeholder(node)))

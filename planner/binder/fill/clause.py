@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
 from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
+from planner.binder.fill.on_stream import check_stream_fill
 from planner.binder.fill.values import fillers_of
 from planner.binder.grouping_sets import has_groupings, item_place
 from planner.binder.relations import Relations, Scope
@@ -36,12 +37,11 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import FillClause, WindowFunctionCall, error_at, name_of_columns, span_of
 from planner.sql.parts import lone_source
-from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
 from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS, GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarCumulate, SessionWindow
+from runtime.spec.windows import SessionWindow
 
 _GROUP_HINT = "GROUP BY window_start and window_end of TUMBLE, HOP or CUMULATE"
 _OUTER = ("order", "sort", "cluster", "distribute", "limit", "offset")
@@ -154,7 +154,9 @@ class _FilledBlock:
         keys = self._keys()
         inner, attached = self._inner(keys, has_end=False)
         if streams_of(inner, self.relations.catalog):
-            self._check_stream(attached)
+            clause, sql = self.clause, self.sql
+            items, declared = clause.expressions, clause.args.get("keys")
+            check_stream_fill("FILL", items, declared, attached.spec, clause, sql)
         if attached.end is None:
             inner, attached = self._inner(keys, has_end=True)
         if isinstance(attached.spec, SessionWindow):
@@ -168,30 +170,6 @@ class _FilledBlock:
             raise self._error(f"two columns are named `{twice}`", hint="give one of them an alias")
         node, computed = self._filled(inner, attached, keys)
         return self._around(node, keys, computed, names)
-
-    def _check_stream(self, attached: AttachedWindow) -> None:
-        """Refuse FILL on a stream if it needs rows of later windows or has no bound.
-
-        Raises:
-            StreamRefusal: FILL has LINEAR, FROM, TO or KEYS, or the windows have no even distance.
-        """
-        reason, way_out = "", ""
-        place: exp.Expr = self.clause
-        linear = [v for v in self.clause.find_all(exp.Var) if v.name == "LINEAR"]
-        if linear:
-            reason = "LINEAR needs the next value, which a stream does not have yet"
-            way_out, place = "use LOCF, NULL or a constant", linear[0]
-        for word, key in (("FROM", "start"), ("TO", "end"), ("KEYS", "keys")):
-            if (bound := self.clause.args.get(key)) is not None:
-                reason = f"{word} of FILL is not supported on a stream, which begins and ends with "
-                reason += "its rows"
-                way_out, place = f"remove {word}", bound
-        if isinstance(attached.spec, CalendarCumulate) and attached.spec.step_us:
-            reason = "FILL on a stream does not support CUMULATE of months by days"
-            way_out, place = "use steps of months", self.clause
-        if reason:
-            refusal = StreamRefusal(reason, f"{way_out}; {BATCH}", span_of(place))
-            raise refusal.place_in(self.sql)
 
     # -- the SELECT without FILL ---------------------------------------------------------------
 

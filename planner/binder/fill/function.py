@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
 from planner.binder.fill.clause import FillOptions, is_of_instants
+from planner.binder.fill.on_stream import check_stream_fill
 from planner.binder.fill.values import fillers_of
 from planner.binder.relations import Relations, Scope
 from planner.binder.window_function import (
@@ -39,7 +40,6 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import column, function_call
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.nodes import WindowFunctionCall, error_at, span_of
-from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
@@ -77,16 +77,10 @@ def bind_gap_fill(
 
     Raises:
         AnalysisError: An argument is invalid.
-        StreamRefusal: The data is a stream.
+        StreamRefusal: The data is a stream, which does not support an argument.
     """
     sql = relations.sql
     step = window_of(function, sql)
-    if streams_of(source, relations.catalog):
-        raise StreamRefusal(
-            "GAP_FILL is not supported on streams",
-            f"aggregate the rows in windows with GROUP BY ... FILL (...); {BATCH}",
-            span_of(function.this),
-        ).place_in(sql)
     time = time_column(function, source.schema, sql, takes_date=True)
     keys = partition_by_columns(function, source.schema, sql)
     if time.name in keys:
@@ -110,13 +104,16 @@ def bind_gap_fill(
         filled_time = function_call("COALESCE", column(time.name), _as_time(time.type))
         is_date = next(c.type for c in before if c.name == time.name) == "date"
         computed = {time.name: cast_to_date(filled_time) if is_date else filled_time}
+    items = function.args.get("fill")
+    listed = [] if items is None else items.expressions
+    declared = function.args.get("keys")
+    if streams_of(source, relations.catalog):
+        check_stream_fill("GAP_FILL", listed, declared, window, function.this, sql)
     bounds = {start, end, *computed}
     values = tuple(c for c in source.schema if c.name not in bounds and c.name not in keys)
-    items = function.args.get("fill")
     not_filled = dict.fromkeys(map(str.lower, keys), "it is a key")
     times = (name.lower() for name in (*bounds, time.name) if name)
     not_filled |= dict.fromkeys(times, "it is a time of the windows")
-    listed = [] if items is None else items.expressions
     fillers, texts = fillers_of(listed, values, not_filled, sql, options.zone)
     others = tuple(c for c in source.schema if c.name in computed and c.name not in (start, end))
     nulls, _ = fillers_of([], others, {}, sql, options.zone)
@@ -133,8 +130,9 @@ def bind_gap_fill(
         to_us,
         has_instants,
         options.max_windows,
+        options.keep_us,
     )
-    below = with_declared_keys(source, filling, function.args.get("keys"), relations, scope, bind)
+    below = with_declared_keys(source, filling, declared, relations, scope, bind)
     fixed = {*keys, start, end}
     schema = tuple(replace(c, nullable=c.nullable or c.name not in fixed) for c in source.schema)
     node = GapFill(schema, below, filling, texts, place=span_of(function.this))

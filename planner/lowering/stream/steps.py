@@ -50,6 +50,7 @@ from planner.streams.refusals import (
     NO_UPDATES,
     SET_OPERATION,
     StreamRefusal,
+    refuse_late_windows,
     refuse_one_phase,
     refuse_stateful,
 )
@@ -154,6 +155,8 @@ def lower_stream(
         if id(original) in named:
             named[id(plan)] = named[id(original)]
     try:
+        if order:
+            refuse_late_windows(plan, "sorted")
         of_rows = lowering(None)
         of_rows.watermark = spark_watermark(plan, catalog)
         rows = of_rows.step(plan)
@@ -320,6 +323,7 @@ class _StreamLowering(WholeWindowsLowering):
 
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """Return the local stage of a window aggregate."""
+        refuse_late_windows(local.input, "aggregated, ranked or joined")
         rows = OperatorRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)

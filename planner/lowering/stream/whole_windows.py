@@ -55,6 +55,7 @@ from planner.streams.refusals import (
     check_calls,
     check_flat,
     check_keys,
+    refuse_late_windows,
 )
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
@@ -326,6 +327,7 @@ class WholeWindowsLowering(OperatorLowering):
 
         `place` is the source position for errors.
         """
+        refuse_late_windows(node, "aggregated, ranked or joined")
         if not arrives_at_once(node, self._catalog):
             raise self.rows_not_buffered(
                 "on a stream, grouping, ranking and joining by window supports only "

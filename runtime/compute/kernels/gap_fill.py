@@ -206,7 +206,7 @@ def _filled(
     new_start = assigner.window_start(new_end)
     is_window = assigner.window_number(new_end) == new_number
     if of.is_of_instants:
-        is_window &= _has_instants(new_start, new_end, zone)
+        is_window &= has_instants(new_start, new_end, zone)
     if not is_window.all():
         new_key, new_number = new_key[is_window], new_number[is_window]
         new_start, new_end = new_start[is_window], new_end[is_window]
@@ -249,7 +249,7 @@ def _missing(keys: _Keys, key_of_row: Int64Array) -> tuple[Int64Array, Int64Arra
     return key, keys.first[key] + missing - offset[key]
 
 
-def _has_instants(start_us: Int64Array, end_us: Int64Array, zone: str) -> BoolArray:
+def has_instants(start_us: Int64Array, end_us: Int64Array, zone: str) -> BoolArray:
     """Return which windows on the wall clock of a zone have an instant.
 
     The clock skips the others when summer time begins: neither their start nor their last

@@ -1,14 +1,19 @@
 """The operator of FILL on a stream: adds windows without rows once the watermark passes them.
 
-It reads the windows of another operator. They arrive in the micro-batch in which the watermark
-passes them. For each key it keeps one row: the end of the last window that was emitted or
+It reads the windows of another operator, or their rows. They arrive in the micro-batch in which the
+watermark passes them. For each key it keeps one row: the end of the last window that was emitted or
 added, the end of the last one with a row, and the last value of each column that is not NULL.
 
 1. The rows of a key, after the one in state, are cut into runs: a window more than `keep_us` after
    the previous one begins a new run, whose values do not come from the earlier one.
 2. Missing windows between the rows of a run are added, and after its last row the windows that the
-   watermark has passed, up to `keep_us`. At the end of the input no windows follow the last row.
+   watermark has passed, up to `keep_us`. At the end of the input no windows follow the last row,
+   unless TO says where windows end.
 3. Keys whose last row is older than that leave the state.
+
+With FROM, times before it count as FROM in these rules. A run that begins at most `keep_us` after
+FROM gets the windows from there: the key cannot have had an earlier run, because its row would
+still be in state. Windows outside of FROM and TO are not added.
 
 The outcome does not depend on the cut into micro-batches, except for the windows after the last row
 at the end of the input: the ones that the watermark passed before are there.
@@ -35,9 +40,10 @@ from runtime.compute.kernels.columns import (
     replace_values,
     validity,
 )
-from runtime.compute.kernels.gap_fill import fill_gaps
+from runtime.compute.kernels.gap_fill import fill_gaps, has_instants
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.ranks import order_codes
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
@@ -55,11 +61,11 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
 from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
-from runtime.streaming.watermarks import Watermarks
+from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 _RUN, _KIND = "$run", "$kind"
-# Kinds of rows: from the state, new, and the end of a run up to which windows are added
-_OLD, _NEW, _LAST = 0, 1, 2
+# Kinds of rows: from the state, new, and the bounds of a run between which windows are added
+_OLD, _NEW, _BOUND = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -67,16 +73,24 @@ class FillSpec:
     """Spec of the operator of FILL. The same for all key groups.
 
     Attributes:
-        filling: Windows, and the values of partial columns.
+        filling: Windows, and the values of the columns in added windows.
         aggregation: Merge of the partials; its windows end where the ones of `filling` do.
-        columns: Columns of the partials: keys, window end and one per value.
+        columns: Columns of the partials: group keys, window end and partials. If a key may have
+            several rows in a window, all columns of the rows are group keys.
         common: Spec shared by all operators.
+        time_zone: Time zone of the windows' wall clock.
     """
 
     filling: GapFilling
     aggregation: WindowAggregation
     columns: StateColumns
     common: KeyGroupSpec
+    time_zone: str
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the input are rows in windows, rather than one result per key and window."""
+        return any(name in self.aggregation.keys for name, _ in self.filling.fillers)
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,7 @@ class _Rows:
         seen: int64[n], end of the last window with a row, up to each row.
         is_old: bool[n], whether the row is the one of the state.
         run: int64[n], number of the run.
+        first: int64[r], position of the first row of each run.
         last: int64[r], position of the last row of each run.
         is_last_of_key: bool[r], whether a run is the last one of its key.
     """
@@ -98,6 +113,7 @@ class _Rows:
     seen: Int64Array
     is_old: BoolArray
     run: Int64Array
+    first: Int64Array
     last: Int64Array
     is_last_of_key: BoolArray
 
@@ -133,7 +149,7 @@ class FillOperator(KeyGroupOperator):
 
     def _rows(self, tables: list[pa.Table]) -> _Rows | None:
         """Return the rows of the state and the new ones."""
-        columns, keep_us = self._spec.columns, self._spec.filling.keep_us
+        columns, filling = self._spec.columns, self._spec.filling
         old = [
             columns.of(read_table(self._store, chunk.name), FIRST_TIME, LAST_TIME)
             for chunk in self._chunks
@@ -147,15 +163,19 @@ class FillOperator(KeyGroupOperator):
         plain = [table.drop_columns([FIRST_TIME, LAST_TIME]) for table in old]
         table = pa.concat_tables([*plain, *new]).combine_chunks()
         self._note_bytes(table)
-        codes, _ = encode_keys(table.select(columns.keys).columns, len(table))
+        codes, _ = encode_keys(table.select(filling.keys).columns, len(table))
         ends, of_seen = columns.ends(table), np.concatenate(seen)
-        order = np.lexsort((ends, codes))
+        ties: tuple[Int64Array, ...] = ()
+        if filling.order is not None:
+            ties = (order_codes(table.column(filling.order), descending=False, nulls_first=True),)
+        order = np.lexsort((*ties, ends, codes))
         codes, ends, of_seen = codes[order], ends[order], of_seen[order]
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = codes[1:] != codes[:-1]
         begins = is_first.copy()
-        begins[1:] |= ends[1:] - of_seen[:-1] > keep_us
-        last = np.append(np.flatnonzero(begins)[1:], len(order)) - 1
+        begins[1:] |= ends[1:] > self._kept_until(of_seen[:-1])
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], len(order)) - 1
         is_last_of_key = np.append(is_first[1:], True)[last]
         return _Rows(
             table.take(int64_array(order, None, pa.int64())),
@@ -163,6 +183,7 @@ class FillOperator(KeyGroupOperator):
             of_seen,
             order < n_old,
             np.cumsum(begins) - 1,
+            first,
             last,
             is_last_of_key,
         )
@@ -172,9 +193,14 @@ class FillOperator(KeyGroupOperator):
 
         `fires` is the end that the watermark has passed. None at the end of the input.
         """
-        last_end = rows.ends[rows.last]
-        most = rows.seen[rows.last] + self._spec.filling.keep_us
-        passed = last_end if fires is None else np.minimum(most, fires)
+        last_end, to_us = rows.ends[rows.last], self._spec.filling.to_us
+        most = self._kept_until(rows.seen[rows.last])
+        if fires is not None:
+            passed = np.minimum(most, fires)
+        else:
+            passed = last_end if to_us is None else most
+        if to_us is not None:
+            most, passed = (np.minimum(bound, to_us) for bound in (most, passed))
         until = np.maximum(np.where(rows.is_last_of_key, passed, most), last_end)
         # the last window end that is not after it
         number = self._grid.window_number(self._grid.slice_end(until)) - 1
@@ -186,28 +212,66 @@ class FillOperator(KeyGroupOperator):
         table = rows.table.append_column(_RUN, pa.array(rows.run))
         kinds = np.where(rows.is_old, _OLD, _NEW).astype(np.int8)
         table = table.append_column(_KIND, pa.array(kinds))
+        # the kernel adds the windows between rows, so bounds are rows outside of the windows
         has_more = np.flatnonzero(until > rows.ends[rows.last])
-        if len(has_more):
-            # a row after the last window makes the kernel add the windows before it
-            markers = table.take(int64_array(rows.last[has_more], None, pa.int64()))
-            markers = columns.with_ends(markers, self._grid.slice_end(until[has_more]))
+        bounds = [(rows.last[has_more], self._grid.slice_end(until[has_more]))]
+        if filling.from_us is not None:
+            before_us = self._grid.previous_window_end(filling.from_us)
+            first_end = rows.ends[rows.first]
+            is_new = ~rows.is_old[rows.first] & (first_end > before_us)
+            is_new &= first_end - filling.from_us <= filling.keep_us
+            bounds.append((rows.first[is_new], np.full(np.count_nonzero(is_new), before_us)))
+        tables = [table]
+        for place, ends in bounds:
+            markers = table.take(int64_array(place, None, pa.int64()))
+            markers = columns.with_ends(markers, ends)
             for name, _ in filling.fillers:
-                place, field = markers.schema.get_field_index(name), markers.schema.field(name)
-                markers = markers.set_column(place, field, pa.nulls(len(markers), field.type))
-            kind = np.full(len(markers), _LAST, np.int8)
-            table = pa.concat_tables([table, replace_values(markers, _KIND, kind)])
-        (whole,) = table.combine_chunks().to_batches()
+                place_of, field = markers.schema.get_field_index(name), markers.schema.field(name)
+                markers = markers.set_column(place_of, field, pa.nulls(len(markers), field.type))
+            kind = np.full(len(markers), _BOUND, np.int8)
+            tables.append(replace_values(markers, _KIND, kind))
+        (whole,) = pa.concat_tables(tables).combine_chunks().to_batches()
         of_kind = (_KIND, FillConstant(Constant(None, "tinyint")))
         of = replace(
-            filling, keys=(*filling.keys, _RUN), fillers=(*filling.fillers, of_kind), start=None
+            filling,
+            keys=(*filling.keys, _RUN),
+            start=None,
+            fillers=(*filling.fillers, of_kind),
+            from_us=None,
+            to_us=None,
+            is_of_instants=False,
         )
         parts = []
         for part in fill_gaps(whole, of, ""):
             kinds_of = part.column(_KIND)
-            is_added = ~_is_valid(kinds_of)
+            is_added = ~_is_valid(kinds_of) & self._may_be_added(columns.ends(part))
             is_new = kinds_of.fill_null(_OLD).to_numpy(zero_copy_only=False) == _NEW
             parts.append(part.filter(pa.array(is_added | is_new)))
         return pa.Table.from_batches(parts, whole.schema).drop_columns([_RUN, _KIND])
+
+    def _kept_until(self, seen: Int64Array) -> Int64Array:
+        """Return the time up to which keys are remembered.
+
+        Args:
+            seen: End of the last window with a row of each key.
+        """
+        filling = self._spec.filling
+        if filling.from_us is not None:
+            seen = np.maximum(seen, filling.from_us)
+        return seen + filling.keep_us
+
+    def _may_be_added(self, ends: Int64Array) -> BoolArray:
+        """Return which windows are within FROM and TO, and on the clock of the time zone."""
+        filling = self._spec.filling
+        starts = slice_assigner(filling.window).window_start(ends)
+        may_be = np.ones(len(ends), np.bool_)
+        if filling.from_us is not None:
+            may_be &= starts >= filling.from_us
+        if filling.to_us is not None:
+            may_be &= ends <= filling.to_us
+        if filling.is_of_instants:
+            may_be &= has_instants(starts, ends, self._spec.time_zone)
+        return may_be
 
     def _with_starts(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         """Return windows with their own starts instead of the ones of the grid."""
@@ -222,10 +286,10 @@ class FillOperator(KeyGroupOperator):
 
     def _left(self, rows: _Rows, until: Int64Array, fires: int | None) -> pa.Table:
         """Return the rows to keep, one per key: its last values and its last windows."""
-        columns, keep_us = self._spec.columns, self._spec.filling.keep_us
+        columns = self._spec.columns
         is_kept = rows.is_last_of_key
         if fires is not None:
-            is_kept = is_kept & (rows.seen[rows.last] + keep_us > fires)
+            is_kept = is_kept & (self._kept_until(rows.seen[rows.last]) > fires)
         last, ends = rows.last[is_kept], until[is_kept]
         table = rows.table.take(int64_array(last, None, pa.int64()))
         n_rows, values = len(rows.run), {name for name, _ in self._spec.filling.fillers}
@@ -252,6 +316,11 @@ class FillOperator(KeyGroupOperator):
             name, n_bytes = write_table(self._store, piece)
             chunk = SessionChunk(name, piece.num_rows, n_bytes, first_us, last_us, run)
             self._chunks.append(chunk)
+
+    def _output_watermark_us(self) -> int | None:
+        if not self._spec.has_rows:
+            return self._watermarks.combined_us
+        return watermark_of_rows_us(self._watermarks, self._grid)
 
     def _metadata(self) -> SessionMetadata:
         return SessionMetadata(self._chunks)

@@ -31,7 +31,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.steps import VersionJoining
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US, SessionWindow
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -43,7 +43,7 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
 from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
-from runtime.streaming.watermarks import Watermarks
+from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,7 @@ class VersionOperator(KeyGroupOperator):
         self._chunks = []
 
     def _output_watermark_us(self) -> int | None:
-        """Return the watermark of the results: rows wait until the end of their window."""
-        fired = self._watermarks.fired_until_us()
-        if fired is None or self._watermarks.has_ended:
-            return self._watermarks.combined_us
-        next_end = self._grid.next_window_end(fired)
-        return int(self._grid.window_start(np.array([next_end], np.int64))[0]) - WINDOW_TIME_LAG_US
+        return watermark_of_rows_us(self._watermarks, self._grid)
 
     def _metadata(self) -> SessionMetadata:
         return SessionMetadata(self._chunks)
