@@ -60,7 +60,7 @@ def is_of_rows(environ: Environ) -> bool:
 
 
 class _Meeting:
-    """Requests that wait until some of them are there at the same time."""
+    """Requests that wait for each other."""
 
     def __init__(self, which: Which, n: int) -> None:
         self.which = which

@@ -116,7 +116,7 @@ def wait_for_end(processes: Iterable[int]) -> None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether a process exists and is not a zombie that its parent has not asked for."""
+    """Return whether a process exists and is not a zombie."""
     try:
         status = Path(f"/proc/{process}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The terminals on the pages show what a real terminal shows."""
+"""Transcripts on the pages equal the output of a real terminal."""
 
 from __future__ import annotations
 

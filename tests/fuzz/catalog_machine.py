@@ -107,7 +107,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(name=names, of=names, least=st.integers(-3, 3), how=creations)
     def create_view(self, name: str, of: str, least: int, how: str) -> None:
-        """CREATE VIEW over a name that exists and does not read the new view."""
+        """CREATE VIEW over an existing name that does not read the new view."""
         if of not in self.entries or self._rows(of) is None or name in self._reads(of):
             return
         text = f"AS SELECT * FROM {of} WHERE v > {least}"
@@ -115,7 +115,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(name=names, kind=st.sampled_from(["TABLE", "VIEW"]), if_exists=st.booleans())
     def drop(self, name: str, kind: str, if_exists: bool) -> None:
-        """DROP TABLE or VIEW, also of what does not exist."""
+        """DROP TABLE or VIEW, also of a missing name."""
         entry = self.entries.get(name)
         is_there = isinstance(entry, str if kind == "TABLE" else View)
         sql = f"DROP {kind} {'IF EXISTS ' * if_exists}{name}"

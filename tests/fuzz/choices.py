@@ -1,4 +1,4 @@
-"""Random choices that are recorded, so that a failing draw can be shrunk."""
+"""Recorded random choices, so that a failing draw can be shrunk."""
 
 from __future__ import annotations
 

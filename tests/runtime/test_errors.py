@@ -1,4 +1,4 @@
-"""The position in an error's report."""
+"""Positions in the report of an error."""
 
 from __future__ import annotations
 

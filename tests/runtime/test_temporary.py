@@ -59,7 +59,7 @@ def process(
 
 
 def age(*paths: Path) -> None:
-    """Make paths look unchanged for an hour."""
+    """Set modification times of paths an hour back."""
     for path in paths:
         os.utime(path, times=(time.time() - HOUR_S,) * 2, follow_symlinks=False)
 

@@ -111,7 +111,7 @@ def test_explain_of_sparks_plan_raises_errors_of_sqlwin(db: sqlwin.Session) -> N
         db.execute("EXPLAIN EXTENDED SELECT CAST('x' AS INT)")
 
 
-def test_dataframes_are_still_those_of_spark(db: sqlwin.Session) -> None:
+def test_results_are_dataframes_of_spark(db: sqlwin.Session) -> None:
     frame = db.sql("SELECT 1 AS v UNION ALL SELECT 2")
     assert isinstance(frame, DataFrame)
     assert sorted(row.v for row in frame.toLocalIterator()) == [1, 2]
@@ -126,7 +126,7 @@ def test_dataframes_are_still_those_of_spark(db: sqlwin.Session) -> None:
         frame.drop(1)  # type: ignore[call-overload]
 
 
-def test_dataframes_of_others_raise_what_they_did(db: sqlwin.Session) -> None:
+def test_other_dataframes_keep_sparks_errors(db: sqlwin.Session) -> None:
     with pytest.raises(PySparkException):
         db.spark.sql("SELECT CAST('x' AS INT)").collect()
 

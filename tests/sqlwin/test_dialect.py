@@ -98,7 +98,7 @@ def test_tables_are_trees_that_mean_the_same_when_written() -> None:
         assert written.partitioned_by == first.partitioned_by
 
 
-def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
+def test_refusals_of_sqlwin_are_parse_errors_with_a_position() -> None:
     with pytest.raises(ParseError, match="unknown window function TUMBEL") as raised:
         sqlglot.parse_one(
             f"SELECT 1;\nSELECT * FROM {TUMBLE.replace('TUMBLE', 'TUMBEL')}", read=SqlWin
@@ -135,7 +135,9 @@ def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
         ("SHOW STREAMS", "spark", "sqlwin's statement SHOW"),
     ],
 )
-def test_what_another_system_has_nothing_for_is_said(sql: str, write: str, message: str) -> None:
+def test_transpiling_names_constructs_that_the_target_lacks(
+    sql: str, write: str, message: str
+) -> None:
     with pytest.raises(UnsupportedError) as raised:
         sqlglot.transpile(sql, read=SqlWin, write=write)
     assert message in str(raised.value)

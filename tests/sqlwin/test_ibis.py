@@ -123,7 +123,7 @@ def connection(own_spark: SparkSession) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("expression", [quarters, half_hours, several, of_expressions, above])
-def test_rows_are_those_of_ibis_pyspark_backend(
+def test_rows_equal_those_of_ibis_pyspark_backend(
     connection: Any, own_spark: SparkSession, expression: Callable[[Any], Any]
 ) -> None:
     from pandas.testing import assert_frame_equal

@@ -131,7 +131,7 @@ def test_times_are_cut_off_below_a_microsecond_also_before_1970(spark: SparkSess
     ],
     ids=str,
 )
-def test_types_that_spark_lacks_become_those_that_hold_their_values(
+def test_types_that_spark_lacks_become_wider_types(
     spark: SparkSession, type_: pa.DataType, value: object, sql: str, shown: object
 ) -> None:
     frame = dataframe_of(spark, pa.table({"v": pa.array([value], type_)}), "t")

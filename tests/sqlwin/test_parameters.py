@@ -89,7 +89,7 @@ def test_a_value_is_no_sql(fresh_session: sqlwin.Session) -> None:
         ("SELECT CAST(:first AS INT) + assert_true(:first)", "assert_true(:first)"),
     ],
 )
-def test_errors_point_at_what_was_written(
+def test_errors_point_at_the_users_text(
     fresh_session: sqlwin.Session, query: str, word: str
 ) -> None:
     fresh_session.execute("CREATE VIEW people AS SELECT 'ann' AS name")

@@ -62,7 +62,7 @@ def test_instants_of_a_stream_are_datetimes_of_the_session_s_zone() -> None:
     assert second == (None, None, None)
 
 
-def test_columns_of_one_name_are_all_there() -> None:
+def test_columns_with_the_same_name_are_all_returned() -> None:
     table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "x"])
     frame = _frame([StructField("x", LongType()), StructField("x", LongType())])
     opened = OpenStream(_Ended(table), True, str, tuple)
@@ -72,7 +72,7 @@ def test_columns_of_one_name_are_all_there() -> None:
         assert list(result.rows[0].__fields__) == ["x", "x"]
 
 
-def test_rows_of_a_stream_are_in_order_of_their_windows_whatever_their_names() -> None:
+def test_rows_of_a_stream_are_in_order_of_their_windows() -> None:
     ends = pa.array([20, 10, 10], pa.timestamp("us"))
     table = pa.table(
         [pa.array([1, 3, 2]), ends, pa.array([0, 0, 0])], names=["x", "window_end", "x"]
@@ -114,7 +114,7 @@ class _WithoutPlan:
         return getattr(self._frame, name)
 
 
-def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most(spark: SparkSession) -> None:
+def test_rows_are_fetched_without_a_maximum_from_spark(spark: SparkSession) -> None:
     frame: Any = _WithoutPlan(spark.range(2).withColumnRenamed("id", "n"))
     result = RowsResult("", SparkRows(frame, "UTC"))
     batches = list(result.batches())

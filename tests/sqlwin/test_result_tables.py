@@ -149,7 +149,7 @@ def test_rows_about_the_session_and_messages_are_tables_too() -> None:
     assert ExplainResult("EXPLAIN", "plan").to_pandas()["result"][0] == "plan"
 
 
-def test_a_package_that_is_missing_is_one_line_before_anything_runs(
+def test_a_missing_package_is_reported_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
@@ -158,13 +158,13 @@ def test_a_package_that_is_missing_is_one_line_before_anything_runs(
     assert issubclass(MissingPackageError, sqlwin.SqlwinError)
 
 
-def test_polars_is_told_which_name_comes_twice() -> None:
+def test_polars_refuses_duplicate_names_by_name() -> None:
     result = TableResult("SHOW", pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"]))
     with pytest.raises(ExecutionError, match="two columns are named `n`"):
         result.to_polars()
 
 
-def test_a_stream_is_taken_whole_or_up_to_a_limit() -> None:
+def test_a_stream_is_collected_whole_or_up_to_a_limit() -> None:
     parts = [pa.table({"n": [1, 2]}), pa.table({"n": pa.array([3, None], pa.int32())})]
     assert stream(*parts, is_bounded=True).to_arrow().to_pydict() == {"n": [1, 2, 3, None]}
     assert stream(is_bounded=True).to_arrow().schema == pa.schema([("n", pa.int64())])

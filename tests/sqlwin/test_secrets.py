@@ -150,7 +150,7 @@ def test_logs(db: sqlwin.Session) -> None:
 
 
 @pytest.mark.long
-def test_a_checkpoint_keeps_none_and_goes_on_with_another(
+def test_a_checkpoint_resumes_with_another_secret_and_stores_none(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
     db.execute(f"""

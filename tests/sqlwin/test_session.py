@@ -101,7 +101,7 @@ def test_create_table_as_and_like(db: sqlwin.Session, tmp_path: Path) -> None:
     assert rows(db, "SELECT * FROM other") == [("z", 9)]
 
 
-def test_show_and_describe_tell_what_there_is(db: sqlwin.Session) -> None:
+def test_show_and_describe_list_the_sessions_objects(db: sqlwin.Session) -> None:
     db.execute("""
         CREATE TABLE made (
           id BIGINT NOT NULL COMMENT 'number', ts AS TIMESTAMP_NTZ'2026-01-01 00:00:00',
@@ -177,7 +177,7 @@ def test_settings_are_set_shown_and_reset(db: sqlwin.Session) -> None:
     assert shown.rows[0][1] == "AUTO"
 
 
-def test_explain_names_a_rule_that_is_switched_off(db: sqlwin.Session) -> None:
+def test_explain_names_a_disabled_rule(db: sqlwin.Session) -> None:
     db.execute("SET 'sqlwin.optimizer.disabled-rules' = 'split_window_aggregate'")
     plan = db.explain(f"SELECT COUNT(*) FROM {TUMBLE} GROUP BY window_end")
     assert "split_window_aggregate on any node: disabled" in plan
@@ -191,7 +191,7 @@ def test_results_stream_as_arrow_batches(db: sqlwin.Session) -> None:
     assert sum(b.num_rows for b in result.batches(limit=7)) == 7
 
 
-def test_positions_in_explain_and_statement_sets_are_those_of_the_script(
+def test_positions_in_explain_and_statement_sets_refer_to_the_script(
     db: sqlwin.Session,
 ) -> None:
     for script in (
@@ -261,7 +261,7 @@ def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.S
     assert described == "nightly: SELECT 1"
 
 
-def test_a_session_shows_its_users_what_is_for_them() -> None:
+def test_a_session_has_only_these_public_names() -> None:
     assert {name for name in dir(sqlwin.Session) if not name.startswith("_")} == {
         "close",
         "execute",

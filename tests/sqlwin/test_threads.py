@@ -132,7 +132,7 @@ def test_a_table_that_is_created_elsewhere_leaves_the_rows_here(
     assert rows(sessions[1], "SELECT id FROM kept") == []
 
 
-def test_spark_explains_beside_a_thread_that_prints(
+def test_sparks_explain_ignores_prints_of_other_threads(
     fresh_session: sqlwin.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fresh_session.execute("CREATE TABLE out (i INT) WITH ('connector' = 'print')")
@@ -165,7 +165,7 @@ def test_two_sessions_do_not_share_a_checkpoint(
     assert {first.setup.name, second.setup.name} == {"nothing", "nothing-2"}
 
 
-def test_a_spark_that_sqlwin_was_given_has_no_users_to_be_counted(spark: SparkSession) -> None:
+def test_a_passed_spark_session_counts_no_users(spark: SparkSession) -> None:
     assert not begin_use(spark)
     with sqlwin.connect(spark):
         pass

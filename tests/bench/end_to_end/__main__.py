@@ -129,7 +129,7 @@ def _run(
     windows: dict[Window, Totals],
     n_kills: int,
 ) -> Outcome:
-    """Run the stream until all windows have come, with kills at random places in the output."""
+    """Run the stream until all windows have arrived, with kills at random places in the output."""
     rng = random.Random(options.seed)
     places = sorted(rng.uniform(0.02, 0.9) * len(windows) for _ in range(n_kills))
     partitions = _partitions(address, target)

@@ -157,7 +157,7 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether each window came once, as expected."""
+        """Whether each window arrived once, as expected."""
         return self.equal == self.expected and self.doubled == self.wrong == 0
 
 

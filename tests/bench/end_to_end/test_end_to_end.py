@@ -1,4 +1,4 @@
-"""Kafka to Kafka with kills: each window comes once, and the benchmark notices if not."""
+"""Kafka to Kafka with kills: each window arrives once, and the benchmark notices if not."""
 
 from __future__ import annotations
 

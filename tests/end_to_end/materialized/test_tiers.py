@@ -60,7 +60,7 @@ def expected(base: Base, actual: Reached) -> Slices:
 
 
 def check_answers(session: sqlwin.Session, sql: str, words: str) -> None:
-    """Check the windows of a query, and how EXPLAIN says that they are computed."""
+    """Check the windows of a query, and the way to compute them in EXPLAIN."""
     assert words in session.explain(sql)
     expected_rows = answers(session, sql, "false")
     assert expected_rows

@@ -264,7 +264,7 @@ def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restart
 
 
 def start_in_vain(restarts: Restarts, sql: str) -> None:
-    """Start a stream that is refused only at the last step, because its rows do not fit the table."""
+    """Start a stream that fails at the last step, because its rows do not fit the table."""
     restarts.session.execute(
         "CREATE TABLE IF NOT EXISTS narrow (k BIGINT) WITH ('connector' = 'memory')"
     )

@@ -1,4 +1,4 @@
-"""What EXPLAIN shows of the state of streams."""
+"""The state of streams in EXPLAIN."""
 
 import pytest
 

@@ -23,7 +23,7 @@ ACCUMULATORS = (Merge(("n",), MergeOp.COUNT), Merge(("s",), MergeOp.SUM))
 
 
 def partials(hot, accumulators, schema):
-    """Return a task's partials of 600,000 rows; one key has the fraction `hot` besides its share."""
+    """Return a task's partials of 600,000 rows; one key has the fraction `hot` of them."""
     rng = np.random.default_rng(3)
     buffer = WindowBuffer(Tumble(10), ("key",), "slice", accumulators, schema, 64 << 20)
     tables = []

@@ -195,7 +195,7 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
 def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) -> None:
     new = tmp_path / ".t.0"
 
-    class MadeAnew(LocalFiles):
+    class Recreated(LocalFiles):
         """Lets a task recreate the directory while, or right after, it is removed."""
 
         n_times = 0
@@ -208,7 +208,7 @@ def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) 
             if self.n_times % 2:
                 raise OSError("Directory not empty")
 
-    files = MadeAnew()
+    files = Recreated()
     new.mkdir()
     remove(files, str(new))
     assert files.n_times == 7

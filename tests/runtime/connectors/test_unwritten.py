@@ -1,4 +1,4 @@
-"""A declared table that nothing was written to has no rows."""
+"""A declared table without files has no rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a store are sent once within a block, and again after it."""
+"""A block sends each request to a store once; after it, requests are sent again."""
 
 from collections.abc import Callable
 from threading import Thread

@@ -302,7 +302,7 @@ def filters(draw):
 
 @pytest.fixture(scope="module")
 def varied(tmp_path_factory):
-    """Write small row groups: some all NULL, some all NaN, some with one value."""
+    """Write small row groups: only NULL, only NaN, or a single value."""
     directory = tmp_path_factory.mktemp("varied")
     write_files(directory, random.Random(7), n_rows=60, row_group_size=4)
     return source_of(directory, TS, WORD, NUMBER, DOUBLE, MONEY)

@@ -1,4 +1,4 @@
-"""A stream that resumes with another query: what the engine allows, and the rows from then on."""
+"""A stream that resumes with another query: the allowed changes, and the rows after them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_other_changes_are_refused_as_by_the_engine(change, reason):
     assert isinstance(text, str) and reason in text
 
 
-def test_a_history_that_forgets_the_state_is_found():
+def test_a_history_that_forgets_the_state_fails():
     changed = _resumed(_query(having="HAVING COUNT(*) > 1"))
     halves = [tuple(Arrival(n) for n in range(i, i + 20)) for i in (0, 20)]
     steps = (

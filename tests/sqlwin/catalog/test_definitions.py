@@ -70,13 +70,13 @@ def test_one_note_names_all_options_that_change_nothing(
     assert report_of(files(*options)) == ("OK", notes)
 
 
-def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
+def test_an_existing_table_gives_no_note() -> None:
     table = files("'sink.rolling-policy.file-size' = '1mb'", rest="IF NOT EXISTS")
     assert report_of(table, table) == ("`t` already exists, nothing to do", ())
 
 
 def create_table(columns: str, path: Path, *options: str) -> TableSpec:
-    """Return the table that CREATE TABLE makes of a file."""
+    """Return the table that CREATE TABLE creates over a file."""
     catalog = SessionCatalog(unstarted_spark(), cast(Any, None))
     option_list = ", ".join((f"'path' = '{path}'", *options))
     statement = parse_statement(
@@ -123,7 +123,7 @@ def show_create_table(table: TableSpec) -> list[str]:
     return [text.partition("(\n")[2].partition("\n)")[0]]
 
 
-def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Path) -> None:
+def test_a_table_of_metadata_columns_has_no_others(readings: Path) -> None:
     metadata = "at TIMESTAMP_LTZ(3) METADATA FROM 'file.modification-time'"
     format_ = "'format' = 'csv'"
     alone = create_table(f"{metadata}, WATERMARK FOR at AS at", readings, format_)
@@ -158,7 +158,7 @@ def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Pa
         ),
     ],
 )
-def test_what_the_files_do_not_have_is_refused_by_create_table(
+def test_create_table_refuses_columns_that_the_files_lack(
     readings: Path, columns: str, message: str, hint: str
 ) -> None:
     with pytest.raises(AnalysisError) as raised:
@@ -195,7 +195,7 @@ def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_
     assert catalog.entry(statement.name) == spec
 
 
-def test_describe_finds_the_key_and_the_watermark_whatever_the_case_of_their_names() -> None:
+def test_describe_marks_the_key_and_the_watermark_in_any_case() -> None:
     columns = (TableColumn("Ts", "TIMESTAMP_NTZ"), TableColumn("K", "INT"))
     spec = TableSpec("t", "x", columns, primary_key=("k",), watermark=Watermark("ts", "ts"))
     schema = (Column("Ts", "timestamp_ntz"), Column("K", "int"))
@@ -211,7 +211,7 @@ BASE = (
 )
 
 
-def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None:
+def test_like_overrides_options_in_any_case() -> None:
     definitions = Definitions(catalog := SessionCatalog(SPARK, cast(Any, None)))
     for text in (BASE, "CREATE TABLE t WITH ('Number-Of-Rows' = '5') LIKE base"):
         definitions.create_table(cast(CreateTable, parse_statement(text)))
@@ -236,7 +236,7 @@ def test_like_takes_options_in_any_case_in_place_of_those_of_its_table() -> None
         ),
     ],
 )
-def test_what_clauses_name_is_a_column_where_like_brings_them(text: str, message: str) -> None:
+def test_clauses_may_name_columns_that_like_copies(text: str, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         report_of(BASE, text)
 

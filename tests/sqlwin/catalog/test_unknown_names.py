@@ -69,7 +69,7 @@ def test_the_error_is_the_one_of_spark(sql: str, flights: sqlwin.Session) -> Non
         "SELECT origin, ROW_NUMBER() OVER (ORDER BY nope) FROM t",
     ],
 )
-def test_what_may_exist_is_left_to_spark(sql: str) -> None:
+def test_names_that_may_exist_in_spark_are_left_to_spark(sql: str) -> None:
     query = SqlWin().parse(sql)[0]
     relations = {"t": (Column("origin", "string", True), Column("s", "string", True))}
     assert unknown_column(query, relations) is None

@@ -131,7 +131,7 @@ def test_the_version_of_a_checkpoint_is_one_of_its_rows():
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_how_to_complete(shell):
+def test_completion_scripts_are_printed_for_each_shell(shell):
     result = CliRunner().invoke(main, ["completion", shell])
     assert result.exit_code == 0 and "_SQLWIN_COMPLETE" in result.stdout
 
@@ -170,13 +170,13 @@ def test_standard_input_is_read_if_no_sql_is_given_or_for_a_dash(sqlwin_run):
         (["--ui", "0", "-e", "ok"], 0),
     ],
 )
-def test_the_page_is_served_where_it_is_asked_for(sqlwin_run, arguments, port):
+def test_the_page_is_served_on_the_requested_port(sqlwin_run, arguments, port):
     result = sqlwin_run(*arguments)
     assert result.exit_code == 0
     assert result.stderr == f"monitoring page: http://127.0.0.1:{port}/?token=t\nOK\n"
 
 
-def test_what_follows_ui_may_be_a_file(sqlwin_run, sessions, tmp_path):
+def test_a_file_may_follow_the_option_ui(sqlwin_run, sessions, tmp_path):
     script = tmp_path / "a.sql"
     script.write_text("rows 1")
     assert "127.0.0.1:4050" in sqlwin_run("--ui", str(script)).stderr
@@ -291,7 +291,7 @@ def test_a_result_of_other_columns_does_not_fit_into_a_csv_file(sqlwin_run, tmp_
     assert not file.exists()
 
 
-def test_the_output_stays_as_it_was_unless_all_went_well(sqlwin_run, tmp_path):
+def test_a_failed_run_leaves_the_output_unchanged(sqlwin_run, tmp_path):
     file = tmp_path / "out.csv"
     file.write_text("before")
     file.chmod(0o640)
@@ -305,16 +305,14 @@ def test_the_output_stays_as_it_was_unless_all_went_well(sqlwin_run, tmp_path):
     assert os.listdir(tmp_path) == ["out.csv"]
 
 
-def test_an_output_that_cannot_be_made_is_an_error_before_anything_runs(
-    sqlwin_run, sessions, tmp_path
-):
+def test_an_unwritable_output_fails_before_anything_runs(sqlwin_run, sessions, tmp_path):
     result = sqlwin_run("-e", "rows 1", "--output", str(tmp_path / "no" / "out.csv"))
     assert result.exit_code == 3
     assert "out.csv: No such file or directory" in result.stderr
     assert not sessions
 
 
-def test_an_output_that_is_a_link_replaces_the_file_that_it_leads_to(sqlwin_run, tmp_path):
+def test_output_through_a_link_replaces_its_target(sqlwin_run, tmp_path):
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
     assert sqlwin_run("-e", "rows 1", "--output", str(tmp_path / "link.csv")).exit_code == 0
     assert (tmp_path / "link.csv").is_symlink()
@@ -342,7 +340,7 @@ def sqlwin_explain(sessions: list[FakeSession]):
     return invoke
 
 
-def test_explain_runs_what_makes_tables_and_explains_the_rest(sqlwin_explain, sessions, tmp_path):
+def test_explain_runs_ddl_and_explains_queries(sqlwin_explain, sessions, tmp_path):
     file = tmp_path / "q.sql"
     file.write_text(
         "-- tables\n"
@@ -373,7 +371,7 @@ def test_explain_of_one_statement_is_its_plan_alone(sqlwin_explain):
     assert (result.stdout, result.stderr) == ("", "no query or INSERT to explain\n")
 
 
-def test_explain_with_analyze_runs_what_it_explains(sqlwin_explain):
+def test_explain_analyze_runs_the_statement(sqlwin_explain):
     assert sqlwin_explain("-e", "SELECT 1", "--analyze").stdout == "Run of SELECT 1\n"
 
 
@@ -386,7 +384,7 @@ def test_explain_as_json_is_one_document_of_all_statements(sqlwin_explain, tmp_p
     assert json.loads(sqlwin_explain(*arguments[:2], "--format", "json").stdout) == document
 
 
-def test_explain_cannot_draw_what_has_no_plan(sqlwin_explain):
+def test_explain_refuses_to_draw_statements_without_a_plan(sqlwin_explain):
     result = sqlwin_explain("-e", "VALUES (1)", "--format", "dot")
     assert result.exit_code == 1
     assert "cannot draw the plan as dot" in result.stderr
@@ -408,7 +406,7 @@ def test_version_is_the_version_of_the_package():
     assert CliRunner().invoke(main, ["--version"]).stdout == f"sqlwin {sqlwin.__version__}\n"
 
 
-def test_an_interruption_is_found_behind_the_error_that_it_led_to():
+def test_an_interrupt_is_recognised_behind_its_error():
     @main.command(hidden=True)
     def interrupted_call() -> None:
         try:

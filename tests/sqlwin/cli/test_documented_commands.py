@@ -73,7 +73,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("command", WRITTEN)
-def test_a_command_of_the_documentation_is_taken(command: str) -> None:
+def test_documented_commands_parse(command: str) -> None:
     name, *rest = arguments(command)
     if name == "--version":
         return
@@ -94,7 +94,7 @@ def test_a_command_of_the_documentation_is_taken(command: str) -> None:
         Config().set(key, value)
 
 
-def test_all_of_them_are_found() -> None:
+def test_the_pages_have_many_commands() -> None:
     result = [arguments(str(command.values[0])) for command in WRITTEN]
     assert len(result) > 40
     assert {words[0] for words in result} == {*main.commands, "--version"}
@@ -105,7 +105,7 @@ def test_all_of_them_are_found() -> None:
 @pytest.mark.parametrize("wrong", ["run --fromat csv x.sql", "run --format cvs x.sql", "expalin"])
 def test_a_wrong_one_would_be_noticed(wrong: str) -> None:
     with pytest.raises((click.UsageError, AssertionError)):
-        test_a_command_of_the_documentation_is_taken(f"sqlwin {wrong}")
+        test_documented_commands_parse(f"sqlwin {wrong}")
 
 
 def test_no_mark_of_clicks_is_left_in_a_help_text() -> None:

@@ -34,7 +34,7 @@ def test_every_command_is_called_by_an_example() -> None:
 
 
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if " repl" in e])
-def test_the_prompt_takes_what_the_example_says(example: str) -> None:
+def test_the_prompt_example_runs(example: str) -> None:
     _, *arguments = shlex.split(example)
     result = CliRunner().invoke(main, arguments)
     assert "sqlwin repl requires a terminal" in result.stderr
@@ -47,7 +47,7 @@ OF_OWN = sorted({e for e in EXAMPLES if "sqlwin checkpoint" in e or "sqlwin refr
 
 
 @pytest.mark.parametrize("example", OF_OWN)
-def test_of_what_is_not_there_the_example_says_so(
+def test_an_example_with_missing_files_names_them(
     example: str, commands: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -67,7 +67,7 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("insert", among(["INTO", "OVERWRITE"], slow=["OVERWRITE"]))
-def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
+def test_the_next_insert_removes_leftovers_of_a_killed_one(insert: str, tmp_path: Path) -> None:
     process = inserting(tmp_path, insert)
     for descendant in [process.pid, *descendants(process.pid)]:
         # some processes end when others do
@@ -92,7 +92,7 @@ def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_p
         pytest.param(signal.SIGINT, 130, "interrupted", "OVERWRITE", marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_takes_back_what_an_insert_has_written(
+def test_a_signal_removes_the_rows_of_an_insert(
     number: int, code: int, message: str, insert: str, tmp_path: Path
 ) -> None:
     process = inserting(tmp_path, insert)
@@ -117,7 +117,7 @@ DAYS = """
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_overwrite_that_is_killed_at_work_replaces_all_partitions_or_none(
+def test_a_killed_overwrite_replaces_all_partitions_or_none(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     days = tmp_path / "days"

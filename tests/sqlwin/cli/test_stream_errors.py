@@ -138,7 +138,7 @@ def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
     ],
     ids=["no watermark", "watermark of text", "no time", "no updates", "no file"],
 )
-def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
+def test_errors_have_a_position_and_nothing_is_written(
     script: str, code: int, reported: str, run: Run
 ) -> None:
     result = run(script)
@@ -150,9 +150,7 @@ def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
         assert "^" in result.stderr
 
 
-def test_a_directory_that_is_missing_is_noted_since_its_path_may_be_misspelt(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_missing_directory_gives_a_note(run: Run, tmp_path: Path) -> None:
     result = run(EVENTS.replace("'in'", "'nowhere'") + COUNT)
     assert result.exit_code == 0, result.stderr
     note = f"note: {tmp_path}/nowhere does not exist yet, so `events` has no rows"

@@ -25,7 +25,7 @@ def test_every_default_is_a_value_that_the_setting_takes(setting: Setting) -> No
     assert setting.doc and "\n" not in setting.doc
 
 
-def test_values_come_in_their_own_type() -> None:
+def test_values_have_their_own_type() -> None:
     config = Config()
     config.set("table.optimizer.agg-phase-strategy", "one_phase")
     config.set("sqlwin.exchange.buckets", " 64 ")
@@ -86,7 +86,7 @@ def test_time_zones_are_regions_and_offsets(zone: str) -> None:
 @pytest.mark.parametrize(
     "zone", ["Europe/Berlim", "America", "+25:00", "+08:99", "GMTUTC+8", "../etc", ""]
 )
-def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
     error = error_of("table.local-time-zone", zone)
     assert error.message == f"invalid value '{zone}' for setting 'table.local-time-zone'"
 
@@ -105,7 +105,7 @@ def test_a_misspelt_time_zone_gets_the_nearest_one() -> None:
         "execution.checkpointing.timeout",
     ],
 )
-def test_flinks_other_settings_are_taken_with_a_note(key: str) -> None:
+def test_other_settings_of_flink_are_accepted_with_a_note(key: str) -> None:
     config = Config()
     (note,) = config.set(key, "5 s")
     assert note == f"'{key}' is a Flink setting and has no effect"
@@ -121,7 +121,7 @@ def test_queries_stream_where_a_source_is_unbounded_unless_set_otherwise() -> No
 
 
 @pytest.mark.parametrize("use", ["set", "get", "reset", "text"])
-def test_a_setting_that_is_none_gets_the_nearest_name(use: str) -> None:
+def test_an_unknown_setting_suggests_the_nearest_name(use: str) -> None:
     config = Config()
     key = "table.optimizer.agg-phase-stratgy"
     with pytest.raises(SqlwinError) as caught:
@@ -154,7 +154,7 @@ def test_a_setting_that_is_none_gets_the_nearest_name(use: str) -> None:
         ),
     ],
 )
-def test_a_wrong_value_says_what_would_be_right(key: str, value: str, hint: str) -> None:
+def test_an_invalid_value_names_the_valid_ones(key: str, value: str, hint: str) -> None:
     error = error_of(key, value)
     assert error.message == f"invalid value '{value}' for setting '{key}'"
     assert error.hint == hint
@@ -183,7 +183,7 @@ def test_the_buffer_of_a_task_has_a_size_within_reason():
             config.set("sqlwin.local.buffer-size", text)
 
 
-def test_nothing_is_put_together_in_process_where_0_bytes_may_be():
+def test_a_limit_of_0_bytes_disables_runs_in_process():
     config = Config()
     for text, n_bytes in (("0", 0), ("10 kb", 10 << 10), ("2 gb", 2 << 30)):
         config.set("sqlwin.materialized.in-process-bytes", text)

@@ -204,7 +204,7 @@ def test_an_error_names_the_place_in_the_statement(connection: db.Connection) ->
     ]
 
 
-def test_signatures_are_those_of_the_standard() -> None:
+def test_signatures_match_the_standard() -> None:
     assert list(inspect.signature(db.Cursor.execute).parameters)[1:] == ["operation", "parameters"]
     names = list(inspect.signature(db.Cursor.executemany).parameters)[1:]
     assert names == ["operation", "seq_of_parameters"]

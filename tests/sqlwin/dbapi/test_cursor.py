@@ -276,7 +276,7 @@ def output(connection: db.Connection, tmp_path: Path) -> db.Connection:
     return connection
 
 
-def test_a_statement_without_rows_has_nothing_to_fetch(output: db.Connection) -> None:
+def test_fetching_from_a_statement_without_rows_fails(output: db.Connection) -> None:
     cursor = output.execute("CREATE VIEW v AS SELECT * FROM flights")
     assert (cursor.description, cursor.rowcount, cursor.rownumber) == (None, -1, None)
     for fetch in (cursor.fetchone, cursor.fetchmany, cursor.fetchall, cursor.fetch_arrow_table):

@@ -29,7 +29,7 @@ ENDLESS = """
 
 
 class Events:
-    """A client that keeps the events. They are valid."""
+    """A client that validates and stores the events."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []

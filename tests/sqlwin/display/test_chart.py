@@ -105,19 +105,19 @@ def test_every_number_has_a_chart_up_to_four():
     assert "not drawn: s, t" in text
 
 
-def test_without_a_number_the_error_says_what_a_chart_takes():
+def test_a_chart_without_a_number_is_refused():
     with pytest.raises(AnalysisError, match="no numeric column to draw: k") as raised:
         draw({"k": pa.array(["a"])})
     assert "window_end" in str(raised.value.hint)
 
 
-def test_no_rows_are_said_to_be_none():
+def test_an_empty_result_says_so():
     pieces: list[str] = []
     assert write_chart(["a"], [], pieces.append) == 0
     assert pieces == ["no rows to draw\n"]
 
 
-def test_batches_that_say_different_things_of_null_are_one_result():
+def test_batches_with_different_nullability_form_one_result():
     batches = [
         pa.RecordBatch.from_arrays(
             [pa.array([n])], schema=pa.schema([pa.field("n", pa.int64(), nullable=nullable)])

@@ -176,7 +176,7 @@ def test_zones_may_be_fixed_offsets_as_spark_spells_them(name):
     assert csv_texts(stamps(0, tz=name)).to_pylist() == ["1970-01-01T01:00:00+01:00"]
 
 
-def test_a_zone_that_is_unknown_here_is_shown_in_utc_with_the_offset():
+def test_an_unknown_zone_is_shown_in_utc_with_the_offset():
     assert zone_of("PST") is None
     assert display_texts(stamps(0, tz="PST")).to_pylist() == ["1970-01-01 00:00:00+00:00"]
 
@@ -217,7 +217,7 @@ def test_csv_reads_back(rows):
     assert read == [['"a"', "b,c"], *map(list, rows)]
 
 
-def test_json_is_valid_whatever_the_batches():
+def test_json_is_valid_for_any_batches():
     n_rows = 2 * formats.PIECE_ROWS + 1
     rows = batch(a=pa.array(range(n_rows)))
     empty = rows.slice(0, 0)
@@ -230,7 +230,7 @@ def test_json_is_valid_whatever_the_batches():
     assert [json.loads(line) for line in lines] == expected
 
 
-def test_markdown_escapes_what_would_end_a_cell_or_be_markup():
+def test_markdown_escapes_cell_ends_and_markup():
     rows = batch(s=pa.array(["a|b\\c", "x\ny", "<b>", "*a* _b_ c_d", None]), n=pa.array([1] * 5))
     assert write_text(write_markdown, ["s", "n"], rows).splitlines() == [
         "| s | n |",
@@ -244,7 +244,7 @@ def test_markdown_escapes_what_would_end_a_cell_or_be_markup():
 
 
 @pytest.mark.parametrize("writer", [write_csv, write_json, write_json_lines, write_markdown])
-def test_a_result_is_written_piece_by_piece_as_it_comes(writer):
+def test_a_result_is_written_batch_by_batch(writer):
     one = batch(n=pa.array(range(formats.PIECE_ROWS * 2)))
     log = []
 
@@ -269,7 +269,7 @@ def table(rows, width=None, columns=None, **options):
     return stream.getvalue(), shown
 
 
-def test_a_table_aligns_numbers_right_and_text_left_whatever_the_width_of_characters():
+def test_numbers_align_right_and_text_left_for_any_character_width():
     text, shown = table(
         batch(start=stamps(NEW_YEAR, None), name=pa.array(["日本", "NULL"]), n=pa.array([1, 200]))
     )
@@ -305,7 +305,7 @@ def test_a_long_result_is_cut_and_says_so():
     assert table(rows, max_rows=None)[1] == (100, False)
 
 
-def test_no_more_rows_are_taken_than_are_needed():
+def test_only_the_needed_rows_are_fetched():
     def batches():
         yield batch(n=pa.array([1, 2]))
         yield batch(n=pa.array([3]))
@@ -432,7 +432,7 @@ def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted(is_terminal, enabled):
 
 
 @pytest.mark.parametrize("show", [print_table, write_vertical])
-def test_a_long_line_is_there_to_its_end_where_nothing_fits_it_to_a_width(show):
+def test_a_long_line_is_complete_without_a_width(show):
     out = io.StringIO()
     batch = pa.RecordBatch.from_pydict({"c": ["x" * 5_000 + "\nend"]})
     show(["c"], [batch], Console(file=out, force_terminal=False))

@@ -142,7 +142,7 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
         CalendarCumulate(3, step_us=10 * 24 * 60 * MINUTE, offset_months=1, offset_us=-5),
     ],
 )
-def test_months_of_the_picture_are_those_of_the_calendar(
+def test_the_picture_has_calendar_months(
     browser: Any, tmp_path: Path, window: CalendarWindow
 ) -> None:
     rng = random.Random(3)
@@ -177,9 +177,7 @@ def test_sessions_of_the_picture_merge_rows_exactly_the_gap_apart(
         assert tab.evaluate("windows.sessions([31, 0, 10, 20], 10)") == [[0, 30], [31, 41]]
 
 
-def test_the_slider_moves_the_row_and_the_page_says_where_it_goes(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_the_slider_moves_a_row_and_shows_its_windows(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
     with open_page(browser, page) as tab:
         answers = []
@@ -256,7 +254,7 @@ def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
         assert tab.locator(".operator").count() == 3
 
 
-def test_what_several_operators_read_is_drawn_once(browser: Any, tmp_path: Path) -> None:
+def test_a_shared_input_is_drawn_once(browser: Any, tmp_path: Path) -> None:
     join, left, right = query()["trees"]["physical"]["operators"]
     below = {**right, "id": "p3", "name": "Exchange", "inputs": ["p4"]}
     scan = {**right, "id": "p4", "inputs": []}
@@ -361,7 +359,7 @@ def test_names_of_operators_break_between_their_words(browser: Any, tmp_path: Pa
         assert name.evaluate("(e) => e.innerHTML") == "Global<wbr>Window<wbr>Aggregate<wbr>"
 
 
-def test_on_paper_there_is_nothing_to_press(browser: Any, tmp_path: Path) -> None:
+def test_a_printed_page_has_no_controls(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
     with open_page(browser, page) as tab:
         tab.emulate_media(media="print")
@@ -371,7 +369,7 @@ def test_on_paper_there_is_nothing_to_press(browser: Any, tmp_path: Path) -> Non
         assert tab.locator(".operator").first.is_visible()
 
 
-def test_without_scripts_the_text_is_there(browser: Any, tmp_path: Path) -> None:
+def test_the_plan_text_needs_no_scripts(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, {**query(), "text": "LogicalProject(select=[a < b])"})
     with open_page(browser, page, java_script_enabled=False) as tab:
         assert "LogicalProject(select=[a < b])" in tab.locator("noscript").inner_text()

@@ -74,7 +74,7 @@ def test_dates_of_any_year_are_shown() -> None:
     assert json_texts(array.slice(2)).to_pylist() == ['"275760-09-13"', '"1970-01-01"']
 
 
-def test_only_what_arrow_cannot_make_leaves_the_calendar() -> None:
+def test_values_that_python_lacks_are_converted() -> None:
     assert leaves_calendar(pa.array([2_932_897], pa.date32()))
     assert leaves_calendar(pa.array([[YEAR_10000_US]], pa.list_(LOCAL)))
     assert not leaves_calendar(pa.array([0, None], pa.date32()))
@@ -111,7 +111,7 @@ def test_zones_are_spelled_as_arrow_spells_them(zone: str, arrow: str) -> None:
     assert arrow_zone(zone) == arrow
 
 
-def test_nested_instants_are_put_in_a_zone() -> None:
+def test_nested_instants_have_the_sessions_zone() -> None:
     utc, plus = pa.timestamp("us", "UTC"), pa.timestamp("us", "+08:00")
     nested = pa.struct([("l", pa.list_(utc)), ("m", pa.map_(pa.string(), utc)), ("w", LOCAL)])
     assert in_zone(nested, "+08:00") == pa.struct(

@@ -62,7 +62,7 @@ def test_a_stage_that_an_earlier_job_has_run_does_not_count_again() -> None:
     assert counts() == TaskCounts(0, 2, 1, 5, 0, running)
 
 
-def test_spark_connect_and_a_spark_that_is_gone_have_no_counts() -> None:
+def test_spark_connect_and_a_stopped_spark_have_no_counts() -> None:
     assert spark_task_counts(SimpleNamespace()) is None
 
     class Gone(FakeSpark):

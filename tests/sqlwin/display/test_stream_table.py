@@ -15,7 +15,7 @@ def batch(**columns: list[object]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_rows_come_line_by_line_under_one_header_until_a_column_has_to_get_wider() -> None:
+def test_the_header_repeats_only_when_a_column_widens() -> None:
     out = io.StringIO()
     batches = [
         batch(k=["a", "b"], n=[1, 20]),

@@ -148,7 +148,7 @@ def test_between_two_runs_the_engine_is_ready(shell: Shell) -> None:
     assert f": ready; {before + 1} runs " in status
 
 
-def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+def test_a_stopped_engine_leaves_no_temporary_file(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as temporary:
         shell = Shell(tmp_path)
         shell.env["TMPDIR"] = temporary
@@ -173,7 +173,7 @@ def test_an_engine_that_is_left_says_so_and_leaves_no_temporary_file(tmp_path: P
         assert [path for path in Path(temporary).glob("*/*") if path.is_dir()] == []
 
 
-def test_exit_codes_pipes_and_standard_input_are_as_without(shell: Shell) -> None:
+def test_exit_codes_pipes_and_stdin_work_as_without_engine(shell: Shell) -> None:
     pid = shell.started()
     assert shell.sql("SELECT 1 / 0 AS x")[0] == 3
     assert shell.sql("SELECT nope")[0] == 1
@@ -189,7 +189,7 @@ def test_exit_codes_pipes_and_standard_input_are_as_without(shell: Shell) -> Non
     assert shell.pid() == pid
 
 
-def test_ctrl_c_ends_a_command_and_the_engine_goes_on(shell: Shell) -> None:
+def test_ctrl_c_ends_the_command_but_not_the_engine(shell: Shell) -> None:
     pid = shell.started()
     process = shell.endless()
     process.send_signal(signal.SIGINT)
@@ -262,7 +262,7 @@ def test_a_run_that_sent_its_code_in_vain_leaves_the_engine_in_order(
         shell.run("engine", "stop")
 
 
-def test_the_engine_ends_with_its_socket_and_when_it_is_told_to(shell: Shell) -> None:
+def test_the_engine_ends_with_its_socket_and_on_engine_stop(shell: Shell) -> None:
     pid = shell.started()
     (socket,) = Path(shell.env["XDG_RUNTIME_DIR"]).glob("sqlwin/*.sock")
     socket.unlink()

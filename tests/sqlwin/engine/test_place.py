@@ -78,7 +78,7 @@ def test_an_engine_is_of_one_version_of_the_code(
     assert len({first, edited, identity()}) == 3
 
 
-def test_the_directory_is_for_its_user_alone(runtime: Path) -> None:
+def test_the_directory_is_private_to_its_user(runtime: Path) -> None:
     directory = private_directory()
     assert directory == runtime / "sqlwin"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
@@ -100,7 +100,7 @@ def test_a_directory_too_deep_for_a_socket_is_passed_over(
     result.socket.unlink()
 
 
-def test_on_other_systems_than_linux_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_than_linux_have_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.delattr(os, "sched_getaffinity")
     assert find_place() is None
@@ -130,7 +130,7 @@ def test_ci_and_the_switch_turn_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, "SELECT '${env:HOME}'"),
     ],
 )
-def test_what_needs_a_spark_of_its_own_is_not_for_the_engine(
+def test_commands_that_need_their_own_spark_do_not_use_the_engine(
     options: dict[str, object], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "is_switched_off", lambda: False)
@@ -146,7 +146,7 @@ def test_what_needs_a_spark_of_its_own_is_not_for_the_engine(
     assert client.unfit({**OPTIONS, **options}, [text]) is not None
 
 
-def test_services_are_alone_with_what_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_services_do_not_use_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "is_switched_off", lambda: False)
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
     assert "service" in str(client.unfit(OPTIONS, ["SELECT 1"]))
@@ -167,7 +167,7 @@ def test_messages_bring_open_files_with_them(tmp_path: Path) -> None:
             wire.receive(sender)
 
 
-def test_it_stays_a_quarter_of_an_hour_unless_told_otherwise(
+def test_the_engine_stays_15_minutes_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert idle_seconds() == 900

@@ -54,7 +54,7 @@ def text_of(analysis: Analysis) -> str:
     return analysis_text(QueryDocument("SELECT 1", "", trees=trees, analysis=analysis))
 
 
-def test_what_an_operator_counts_as_its_input_tells_of_the_one_below() -> None:
+def test_input_counts_give_the_output_of_the_operator_below() -> None:
     result = analysis().operators
     assert result["p3"].rows_out == 9
     assert result["p3"].rows_in == 12
@@ -77,7 +77,7 @@ def test_rows_that_are_left_out_are_not_aggregated() -> None:
     assert local(40, left_out).operators["p5"].reduction == 2.0
 
 
-def test_what_spark_observed_of_rows_that_were_fetched_bit_by_bit_does_not_count() -> None:
+def test_observations_of_partial_fetches_are_ignored() -> None:
     top = "p0"
     measured = {top: Measured(rows_out=0, is_observed=True), "p5": Measured(7, 7)}
     assert as_written(measured, tree(), 3) == {top: Measured(rows_out=3), "p5": Measured(7, 7)}
@@ -91,7 +91,7 @@ def test_the_text_has_time_and_memory_of_the_operators_that_measure_them() -> No
     assert "stage" not in text_of(analysis())
 
 
-def test_stages_are_those_of_python_operators_with_the_skew_of_their_tasks() -> None:
+def test_python_operators_have_their_stages_and_skew() -> None:
     result = figures({
         "p2": Measured(9, 7, tasks=((3, 0, 0.5), (3, 1, 0.25))),
         "p4": Measured(9, 9, tasks=((2, 0, 1.0), (2, 1, 2.0), (2, 2, 6.0))),
@@ -120,7 +120,7 @@ def test_spark_s_ui_is_named_where_it_is_on() -> None:
     assert text.endswith("\nSpark UI: http://localhost:4040/SQL/\n")
 
 
-def test_what_sqlwin_counts_is_handed_on_to_operators_that_keep_the_number() -> None:
+def test_counts_pass_through_operators_that_keep_rows() -> None:
     result = analysis()
     assert (result.rows_out, result.stages) == (7, ())
     assert result.operators["p2"].rows_in == 9

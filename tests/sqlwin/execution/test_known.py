@@ -72,7 +72,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("sql", [WINDOWS, "SELECT * FROM m"], ids=["windows", "view"])
-def test_what_slices_answer_asks_java_for_settings_and_no_more(
+def test_queries_over_slices_call_java_only_for_settings(
     rides: sqlwin.Session, calls: list[str], sql: str
 ) -> None:
     first = rows(rides, sql)
@@ -84,7 +84,9 @@ def test_what_slices_answer_asks_java_for_settings_and_no_more(
     assert sorted(map(tuple, in_process.dataframe.collect())) == first
 
 
-def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: list[str]) -> None:
+def test_settings_that_change_the_analyser_call_java_again(
+    rides: sqlwin.Session, calls: list[str]
+) -> None:
     expected = rows(rides, WINDOWS)
     # settings that may affect Spark's analyser
     rides.execute("SET 'spark.sql.decimalOperations.allowPrecisionLoss' = 'true'")
@@ -111,9 +113,7 @@ def test_what_only_spark_knows_is_asked_as_ever(rides: sqlwin.Session, calls: li
         rides.execute("RESET 'sqlwin.materialized.rewrite'")
 
 
-def test_settings_are_asked_once_for_as_long_as_they_stay(
-    session: sqlwin.Session, calls: list[str]
-) -> None:
+def test_unchanged_settings_are_fetched_once(session: sqlwin.Session, calls: list[str]) -> None:
     key, spark = "spark.sql.shuffle.partitions", session.spark
     before = settings_of(spark).get(key)
     calls.clear()
@@ -127,13 +127,13 @@ def test_settings_are_asked_once_for_as_long_as_they_stay(
     assert settings_of(spark).get("spark.sqlwin.nothing", "5") == "5"
 
 
-def test_what_is_wrong_is_said_as_ever(rides: sqlwin.Session) -> None:
+def test_errors_are_the_same_without_java(rides: sqlwin.Session) -> None:
     with pytest.raises(SqlwinError, match="nope") as error:
         rides.execute(WINDOWS.replace("SUM(fare) AS s", "SUM(nope) AS s"))
     assert error.value.position is not None
 
 
-def test_tables_are_those_of_the_session_now(rides: sqlwin.Session, path: Path) -> None:
+def test_queries_read_the_current_tables(rides: sqlwin.Session, path: Path) -> None:
     before = rows(rides, WINDOWS)
     more = pq.read_table(path / "rides" / "0.parquet")
     pq.write_table(more, path / "rides" / "2.parquet")

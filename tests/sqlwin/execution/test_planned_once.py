@@ -223,7 +223,7 @@ def test_a_statement_that_runs(
 
 
 @pytest.mark.parametrize(("mode", "n_lowered"), [("batch", 0), ("streaming", 1)])
-def test_a_statement_that_is_explained(
+def test_explain_plans_a_statement_once(
     rides: sqlwin.Session, calls: Counter[str], mode: str, n_lowered: int
 ) -> None:
     rides.execute(f"SET 'execution.runtime-mode' = '{mode}'")

@@ -20,9 +20,7 @@ CHAIN = (
 
 
 @pytest.mark.parametrize("road", ["simulated", "place_of"])
-def test_a_statement_that_is_too_deep_is_an_error_of_its_text(
-    monkeypatch: pytest.MonkeyPatch, road: str
-) -> None:
+def test_a_deeply_nested_statement_is_an_error(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
     monkeypatch.chdir(ROOT)
     session = Session(unstarted_spark(), settings={})
     session.execute(FLIGHTS)

@@ -239,7 +239,9 @@ def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
 
 
 @pytest.mark.parametrize("statement", ["RESET", "DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"])
-def test_statements_about_nothing_do_not_start_spark(statement: str, unstarted: Session) -> None:
+def test_if_exists_of_missing_objects_does_not_start_spark(
+    statement: str, unstarted: Session
+) -> None:
     unstarted.execute(f"SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'; {statement}")
     with pytest.raises(SqlwinError, match="table `t` does not exist"):
         unstarted.execute("DROP TABLE t")

@@ -28,7 +28,7 @@ from tests.goldens import ROOT
 TEXT = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("reference*.md")))
 
 
-def test_the_files_are_what_the_program_says_now():
+def test_the_reference_pages_are_up_to_date():
     files = {path.name: path.read_text() for path in (ROOT / "docs").glob("reference*.md")}
     assert files == reference(), "`make reference` writes them anew"
 
@@ -96,7 +96,7 @@ def test_the_values_that_help_names_are_right():
                 assert option.check(value) is None, (name, value)
 
 
-def test_options_depend_on_what_is_given_already():
+def test_proposed_options_depend_on_the_other_options():
     assert [o.name for o in options_of({})] == ["connector"]
     assert "csv.null-literal" in [
         o.name for o in options_of({"connector": "filesystem", "path": "x/a.csv"})
@@ -114,7 +114,7 @@ def test_every_command_and_its_examples_are_in_it():
         assert f"sqlwin {name}" in (command.help or "").split("Examples")[1]
 
 
-def test_every_kind_of_statement_has_an_example_that_is_read_as_one():
+def test_every_kind_of_statement_has_a_valid_example():
     read = {
         name
         for name, kind in vars(nodes).items()
@@ -134,7 +134,7 @@ def test_the_example_of_a_connector_is_right(name):
     assert options["connector"] == name
 
 
-def test_every_merged_aggregate_and_window_function_has_help_in_sqlwin_functions():
+def test_every_merged_aggregate_and_window_function_has_help():
     assert set(MERGEABLE_FUNCTIONS) - set(AGGREGATES) == set(), (
         "sqlwin/help/functions.py lacks help"
     )
@@ -144,7 +144,7 @@ def test_every_merged_aggregate_and_window_function_has_help_in_sqlwin_functions
         assert function.signature == usage(name)
 
 
-def test_every_function_that_goes_with_a_group_window_has_help_in_sqlwin_functions():
+def test_every_group_window_function_has_help():
     assert set(GROUP_WINDOWS) == set(group_windows._AUXILIARIES)
 
 
@@ -159,7 +159,7 @@ def test_the_example_of_a_function_is_read_and_uses_it(name):
 
 
 @pytest.mark.parametrize("name", sorted(AGGREGATES))
-def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
+def test_the_picture_of_an_aggregate_matches_duckdb(name):
     others = {
         "EVERY": "BOOL_AND", "SOME": "BOOL_OR", "ANY": "BOOL_OR", "STD": "STDDEV", "MEAN": "AVG",
         "FIRST_VALUE": "FIRST", "LAST_VALUE": "LAST", "ANY_VALUE": "FIRST",
@@ -182,7 +182,7 @@ def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
     assert numbers == [pytest.approx(float(value), abs=0.005) for (value,) in expected]
 
 
-def test_variables_of_the_environment_are_all_there():
+def test_every_environment_variable_is_documented():
     named = {name for names in ENVIRONMENT for name in names.split(", ")}
     used = set()
     for package in ("sqlwin", "planner", "runtime"):

@@ -87,7 +87,7 @@ def test_offsets_count_characters_of_any_kind() -> None:
     assert problems(text) == [("nope", "column `nope` does not exist")]
 
 
-def test_nothing_is_run_but_definitions(tmp_path: Path) -> None:
+def test_only_definitions_run(tmp_path: Path) -> None:
     output = tmp_path / "output"
     text = (
         FLIGHTS

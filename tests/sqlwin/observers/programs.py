@@ -64,7 +64,7 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[bytes]]]:
 
 @contextmanager
 def absent_collector() -> Iterator[str]:
-    """Yield the URL of a port that nobody listens on."""
+    """Yield the URL of a port without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}"

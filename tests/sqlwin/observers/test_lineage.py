@@ -48,7 +48,7 @@ from tests.sqlwin.ui.sessions import SECOND, progress, stream
 
 
 class Events:
-    """A client that keeps the events. They are valid."""
+    """A client that validates and stores the events."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []
@@ -464,7 +464,7 @@ def test_the_command_line_sends_events() -> None:
     assert events[1]["inputs"][0]["name"] == str(FLIGHTS)
 
 
-def test_a_collector_that_is_away_changes_no_result() -> None:
+def test_an_unreachable_collector_changes_no_result() -> None:
     with absent_collector() as url:
         done = run_command(
             {

@@ -74,7 +74,7 @@ def test_a_query_is_a_span_that_ends_with_its_rows(session: sqlwin.Session, trac
     assert len(spans(tracing)) == 1
 
 
-def test_a_query_that_is_left_early_ends(session: sqlwin.Session, tracing: Any) -> None:
+def test_closing_a_result_early_ends_its_query(session: sqlwin.Session, tracing: Any) -> None:
     (result,) = session.execute(WINDOWS)
     rows = result.batches()
     next(rows)
@@ -187,7 +187,7 @@ def test_the_command_line_exports_spans() -> None:
     assert "SELECT" in exported
 
 
-def test_spans_on_the_console_and_a_collector_that_is_away_change_no_result() -> None:
+def test_console_spans_and_an_unreachable_collector_change_no_result() -> None:
     done = run_command({"OTEL_TRACES_EXPORTER": "console"})
     assert done.stdout == "answer\n42\n"
     assert '"name": "SELECT"' in done.stderr

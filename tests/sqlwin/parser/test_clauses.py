@@ -161,7 +161,7 @@ _CLAUSES = [
 
 
 @given(st.data())
-def test_every_clause_wants_its_content(data: st.DataObject) -> None:
+def test_every_clause_requires_content(data: st.DataObject) -> None:
     optional = [clause for clause in _CLAUSES[2:] if data.draw(st.booleans())]
     clauses = [*_CLAUSES[:2], *optional]
     parts = [(word, data.draw(st.sampled_from(contents))) for word, contents in clauses]

@@ -84,7 +84,7 @@ def test_arguments_of_duckdbs_functions_become_options() -> None:
         ("SUMMARIZE", "SUMMARIZE requires a table, a file path or a query"),
     ],
 )
-def test_what_is_no_path_is_refused_with_its_place(sql: str, message: str) -> None:
+def test_invalid_paths_are_refused_at_their_position(sql: str, message: str) -> None:
     with pytest.raises(SqlSyntaxError, match=message) as raised:
         parse_statement(sql)
     assert raised.value.position is not None
@@ -178,7 +178,7 @@ def test_a_path_may_have_options_where_it_is_described() -> None:
     assert ("csv.skip-lines", "1") in shown.options
 
 
-def test_a_date_and_a_time_of_day_become_a_time_in_the_data() -> None:
+def test_date_plus_time_of_day_becomes_a_column_of_the_data() -> None:
     sql = "SELECT * FROM TUMBLE('f.csv', d + `t`, 1h)"
     query = parse_query(sql)
     call = next(iter(query.find_all(WindowFunctionCall)))

@@ -78,9 +78,7 @@ def test_options_are_of_the_table_before_them_and_comments_are_none() -> None:
         ("SELECT * FROM t /*+ OPTIONS('a'='x') */ /*+ OPTIONS('b'='x') */", "one hint", 41),
     ],
 )
-def test_hints_that_are_none_are_refused_where_they_stand(
-    sql: str, message: str, column: int
-) -> None:
+def test_invalid_hints_are_refused_at_their_position(sql: str, message: str, column: int) -> None:
     # not passed to Spark, which would ignore them as comments or raise an error
     with pytest.raises(AnalysisError, match=message) as caught:
         parse_statement(sql)
@@ -110,7 +108,7 @@ def test_a_hint_that_does_not_read_is_refused_with_its_place(hint: str) -> None:
     assert isinstance(parse_statement(text), SparkStatement)
 
 
-def test_what_has_no_effect_is_noted() -> None:
+def test_ineffective_hints_give_notes() -> None:
     tree = parse_query(
         "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
         "FROM files /*+ OPTIONS('sink.rolling-policy.file-size' = '1mb', 'header' = 'true') */"
@@ -123,7 +121,7 @@ def test_what_has_no_effect_is_noted() -> None:
     assert hint_notes(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
 
 
-def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names() -> None:
+def test_hints_override_table_options_in_any_case() -> None:
     changed = with_options(CLICKS, (("number-of-rows", "3"), ("rows-per-second", "5")))
     assert changed.option_map == {"seed": "1", "number-of-rows": "3", "rows-per-second": "5"}
     assert changed.columns == CLICKS.columns
@@ -137,7 +135,7 @@ def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names
         (("connector", "kafka"), "a query cannot change 'connector'"),
     ],
 )
-def test_options_are_checked_as_those_of_create_table_are(
+def test_options_of_hints_are_checked_like_create_table(
     option: tuple[str, str], message: str
 ) -> None:
     with pytest.raises(SqlwinError, match=message):
@@ -180,7 +178,7 @@ def test_insert_gives_options_to_its_table() -> None:
     assert isinstance(parse_statement("INSERT INTO a /* no hint */ SELECT 1"), Insert)
 
 
-def test_a_checkpoint_is_the_same_query_s_whatever_options_the_statement_gives() -> None:
+def test_options_of_hints_do_not_change_a_streams_identity() -> None:
     plans = [
         "TableSourceScan(table=[clicks /*+ OPTIONS('a' = '1', 'b' = 'x') */])",
         "Calc(select=[id FROM clicks__options_0123456789ab AS clicks])",
@@ -194,7 +192,7 @@ def test_a_checkpoint_is_the_same_query_s_whatever_options_the_statement_gives()
 
 
 @pytest.mark.parametrize("ends", ["dropped", "created anew"])
-def test_a_table_with_other_options_goes_with_its_table(ends: str) -> None:
+def test_dropping_a_table_drops_its_variants_with_hints(ends: str) -> None:
     views: list[str] = []
     catalog_of_spark = SimpleNamespace(dropTempView=views.append)
     catalog = SessionCatalog(cast(Any, SimpleNamespace(catalog=catalog_of_spark)), cast(Any, None))

@@ -89,7 +89,7 @@ def test_a_timestamp_literal_is_an_instant_only_if_it_names_a_zone(
 
 
 @pytest.mark.parametrize("sql", UNCHANGED)
-def test_what_is_not_sqlwins_own_comes_out_as_it_was_written(sql: str) -> None:
+def test_sql_without_extensions_is_unchanged(sql: str) -> None:
     assert to_spark(parse_query(sql)) == sql
 
 
@@ -104,7 +104,7 @@ def test_what_is_not_sqlwins_own_comes_out_as_it_was_written(sql: str) -> None:
         "SELECT CAST(a AS ARRAY<STRUCT<x: INT, y: MAP<STRING, DECIMAL(10, 2)>>>), TRY_CAST(a AS TIME(3))",
     ],
 )
-def test_spark_reads_the_same_from_what_comes_out(spark: SparkSession, sql: str) -> None:
+def test_spark_parses_the_rendered_text_to_the_same_tree(spark: SparkSession, sql: str) -> None:
     parser = spark._jsparkSession.sessionState().sqlParser()
 
     def plan(text: str) -> str:
@@ -126,13 +126,13 @@ def test_spark_reads_the_same_from_what_comes_out(spark: SparkSession, sql: str)
         (r"'\08'", "\x008"),
     ],
 )
-def test_a_string_means_what_spark_4_takes_it_for(raw: str, value: str) -> None:
+def test_strings_have_the_value_of_spark_4(raw: str, value: str) -> None:
     assert string_value(raw) == value
     (literal,) = parse_query(f"SELECT {raw}").expressions
     assert literal.name == value
 
 
-def test_a_literal_that_a_rule_changed_is_written_anew() -> None:
+def test_a_changed_literal_is_rendered_again() -> None:
     tree = parse_query("SELECT 'it''s'")
     tree.expressions[0].set("this", "it's so")
     assert to_spark(tree) == r"SELECT 'it\'s so'"
@@ -160,7 +160,7 @@ def test_a_literal_that_a_rule_changed_is_written_anew() -> None:
         ("INTERVAL DAY(3) TO SECOND(6)", "INTERVAL DAY TO SECOND"),
     ],
 )
-def test_flinks_types_become_sparks(flink: str, spark_type: str) -> None:
+def test_types_of_flink_become_types_of_spark(flink: str, spark_type: str) -> None:
     assert to_spark(parse_query(f"SELECT CAST(a AS {flink})")) == f"SELECT CAST(a AS {spark_type})"
 
 
@@ -169,7 +169,7 @@ def test_a_type_that_spark_has_not_is_an_error_with_its_place(type_: str) -> Non
     assert marked_text(error_of(f"SELECT CAST(a AS {type_})")) == type_
 
 
-def test_the_precision_of_interval_units_says_nothing() -> None:
+def test_the_precision_of_interval_units_is_ignored() -> None:
     sql = "SELECT INTERVAL '100' SECOND(3), INTERVAL '1 02:03:04' DAY(3) TO SECOND(6)"
     assert to_spark(parse_query(sql)) == (
         "SELECT INTERVAL '100' SECOND, INTERVAL '1 02:03:04' DAY TO SECOND"
@@ -249,7 +249,7 @@ def test_session_takes_keys() -> None:
     ("short", "interval"),
     [("5s", "'5' SECOND"), ("2h", "'2' HOUR"), ("250ms", "'250' MILLISECOND")],
 )
-def test_short_durations_are_intervals_where_a_window_wants_one(short: str, interval: str) -> None:
+def test_short_durations_are_intervals_in_window_arguments(short: str, interval: str) -> None:
     node = window_function(f"HOP(t, ts, {short}, {short})")
     assert to_spark(node.args["slide"]) == f"INTERVAL {interval}"
     assert to_spark(parse_query("SELECT 5s")) == "SELECT 5s"
@@ -374,7 +374,7 @@ def test_every_argument_knows_its_place() -> None:
         (f"u, TUMBLE(TABLE t, DESCRIPTOR(ts), {SIZE} WHERE a", "but found `WHERE`", "WHERE"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong_and_where(
+def test_an_invalid_call_is_reported_at_its_position(
     from_clause: str, message: str, place: str | None
 ) -> None:
     error = error_of(f"SELECT * FROM {from_clause}")
@@ -416,9 +416,7 @@ def test_a_misspelt_function_gets_the_nearest_name(call: str, nearest: str) -> N
         ("SELECT a b c", "unexpected `c`", 11),
     ],
 )
-def test_text_that_is_no_sql_is_one_line_with_its_place(
-    sql: str, message: str, offset: int
-) -> None:
+def test_invalid_sql_is_one_line_with_its_position(sql: str, message: str, offset: int) -> None:
     error = error_of(sql)
     assert error.message == message
     assert error.position is not None and error.position.offset == offset
@@ -451,9 +449,7 @@ def test_a_keyword_of_two_words_may_have_a_comment_inside() -> None:
         "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS w",
     ],
 )
-def test_results_may_be_asked_for_when_windows_close_as_they_come_then(
-    query: str, words: str
-) -> None:
+def test_emit_on_window_close_is_accepted(query: str, words: str) -> None:
     assert parse_query(f"{query} {words}") == parse_query(query)
 
 

@@ -1,4 +1,4 @@
-"""Where in a statement what Spark says without a place is found."""
+"""Positions in a statement for errors that Spark reports without one."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Terminal:
                 return
 
     def _end_of(self, texts: tuple[str, ...], position: int) -> int:
-        """The position after texts that follow each other, -1 if one of them is not there."""
+        """Return the position after texts that follow each other, or -1 if one is missing."""
         screen = self.screen.text()
         for text in texts:
             place = screen.find(text, position)

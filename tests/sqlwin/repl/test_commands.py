@@ -21,7 +21,7 @@ def test_d_plus_shows_how_a_table_was_made(prompt):
     )
 
 
-def test_words_and_the_commands_of_other_shells_do_what_is_meant(prompt):
+def test_words_and_commands_of_other_shells_are_aliases(prompt):
     prompt.answers(".tables", "table name", "bids")
     prompt.answers(".schema bids", "SHOW CREATE TABLE bids")
     prompt.answers(".schema", "table name")
@@ -33,7 +33,7 @@ def test_words_and_the_commands_of_other_shells_do_what_is_meant(prompt):
     prompt.answers(".tabels", "unknown command .tabels", "did you mean .tables?")
 
 
-def test_what_goes_wrong_in_a_command_is_said_and_the_prompt_stays(prompt):
+def test_an_error_in_a_command_leaves_the_prompt_open(prompt):
     prompt.answers(r"\null it's", 'NULL is shown as "it\'s"')
     prompt.answers(r"\null ''", "NULL is shown as ''")
     prompt.answers(r"\null", "NULL is shown as 'NULL'")
@@ -114,7 +114,7 @@ def test_a_command_of_the_shell_runs_and_tells_if_it_fails(prompt):
     prompt.answers(r"\! exit 3", "exit code 3")
 
 
-def test_history_lists_what_was_typed(prompt):
+def test_history_lists_the_typed_statements(prompt):
     prompt.answers("rows 1;", "1 row (")
     prompt.answers("values;", "2 rows (")
     shown = prompt.answers(r"\history ROWS 1")
@@ -141,7 +141,7 @@ def test_keys_switches_between_emacs_and_vi(prompt):
     prompt.answers(r"\keys", "key bindings: emacs")
 
 
-def test_x_auto_turns_only_what_is_too_wide(prompt):
+def test_x_auto_shows_only_wide_tables_vertically(prompt):
     prompt.answers(r"\x auto", "vertical output: auto")
     prompt.shows("vertical auto")
     prompt.answers("wide 20;", "row 1", "column_number_19 │ value 19", "1 row (")
@@ -151,7 +151,7 @@ def test_x_auto_turns_only_what_is_too_wide(prompt):
     prompt.answers(r"\x off", "vertical output: off")
 
 
-def test_a_list_of_many_columns_that_is_too_wide_is_shown_a_line_for_each_value(terminal, tmp_path):
+def test_a_wide_table_shows_one_value_per_line(terminal, tmp_path):
     prompt = terminal()
     prompt.answers("listing 13;", "row 1", "column_number_12 │ value 12", "1 row (")
     prompt.run("listing 5;")
@@ -174,7 +174,7 @@ def test_every_format_writes_rows_its_way(prompt):
         prompt.answers("values;", written, "2 rows (")
 
 
-def test_a_file_is_edited_in_place_and_taken_to_the_prompt(terminal, tmp_path):
+def test_the_editor_returns_the_changed_file_to_the_prompt(terminal, tmp_path):
     editor = tmp_path / "edit.sh"
     editor.write_text("#!/bin/sh\necho 'rows 9;' > \"$1\"\n")
     editor.chmod(0o755)
@@ -218,7 +218,7 @@ def test_formats_vertical_output_timing_and_null(prompt):
         prompt.answers(back)
 
 
-def test_a_file_for_programs_holds_one_table(terminal, tmp_path):
+def test_an_output_file_holds_one_table(terminal, tmp_path):
     (tmp_path / "out-2.csv").write_text("somebody's")
     prompt = terminal()
     prompt.answers(r"\o out.csv", "writing rows to out.csv as csv")
@@ -239,7 +239,7 @@ def test_a_file_for_programs_holds_one_table(terminal, tmp_path):
     ]
 
 
-def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
+def test_o_writes_rows_to_a_file_and_i_reads_sql_from_one(terminal, tmp_path):
     (tmp_path / "two.sql").write_text("rows 2;")
     prompt = terminal("--format", "csv")
     prompt.answers(r"\o out.csv", "writing rows to out.csv as csv")

@@ -35,14 +35,14 @@ def proposals(text, *, is_requested=True):
     ]
 
 
-def test_a_statement_begins_with_its_keyword_in_the_case_that_is_typed():
+def test_keywords_of_statements_follow_the_typed_case():
     assert proposals("SEL^") == ["SELECT"]
     assert proposals("sel^") == ["select"]
     assert "CREATE TABLE" in proposals("CRE^")
     assert proposals("SELECT 1; INS^")[0] == "INSERT INTO"
 
 
-def test_after_from_and_join_come_tables_and_window_functions():
+def test_from_and_join_propose_tables_and_window_functions():
     assert proposals("SELECT * FROM b^") == ["bids"]
     assert proposals("SELECT * FROM ^")[:4] == ["bids", "items", "`my table`", "TUMBLE(TABLE "]
     assert proposals("SELECT * FROM bids JOIN i^") == ["items"]
@@ -62,7 +62,7 @@ def test_these_statements_name_a_table(start):
     assert proposals(f"{start} ^")[:2] == ["bids", "items"]
 
 
-def test_columns_are_those_of_the_tables_in_scope_also_when_they_come_later():
+def test_columns_come_from_tables_in_scope_even_if_named_later():
     assert proposals("SELECT pri^ FROM bids") == ["price"]
     assert proposals("SELECT ^ FROM bids")[:3] == ["ts", "item", "price"]
     assert proposals("SELECT * FROM items WHERE we^")[0] == "`weight kg`"
@@ -145,7 +145,7 @@ def test_a_table_is_followed_by_clauses():
     assert "GROUP BY" in proposals("SELECT * FROM bids ^")
 
 
-def test_the_arguments_of_a_window_function_come_one_after_the_other():
+def test_arguments_of_a_window_function_are_proposed_in_order():
     call = "SELECT * FROM TABLE(HOP("
     assert proposals(f"{call}^") == ["TABLE"]
     assert proposals(f"{call}TABLE b^") == ["bids"]
@@ -207,7 +207,7 @@ def test_backslash_commands_and_their_arguments():
     assert proposals(r"\? CUM^") == ["CUMULATE"]
 
 
-def test_nothing_is_proposed_unasked_where_almost_anything_fits():
+def test_nothing_is_proposed_without_tab_where_almost_anything_fits():
     assert proposals("SELECT ^ FROM bids", is_requested=False) == []
     assert proposals("^", is_requested=False) == []
     assert proposals("SELECT * FROM ^", is_requested=False)[:1] == ["bids"]
@@ -238,7 +238,7 @@ def test_names_in_double_quotes_are_proposed_where_they_are_names(text, meaning,
     assert [item.text for item in result] == texts
 
 
-def test_what_is_typed_in_full_is_not_proposed():
+def test_a_complete_word_is_not_proposed():
     assert proposals("SELECT price FROM bids WHERE price^") == []
 
 
@@ -271,7 +271,7 @@ def test_the_argument_at_the_cursor_is_known():
     assert call_at("SELECT upper(") is None
 
 
-def test_kinds_are_found_from_the_text_alone():
+def test_kinds_follow_from_the_text_only():
     assert context_at("DROP TABLE IF EXISTS ").kind is Kind.TABLE
     assert context_at("INSERT INTO t ").kind is Kind.WORDS
     assert context_at("SELECT 1 LIMIT ").kind is Kind.NOTHING

@@ -71,7 +71,7 @@ def test_the_last_rows_stay_on_the_screen() -> None:
     assert terminal.lines()[-1] == "watermark 12:00" and view.n_rows == 9
 
 
-def test_it_is_drawn_once_in_a_terminal_of_whatever_size() -> None:
+def test_the_view_is_drawn_once_at_any_terminal_size() -> None:
     terminal = Terminal(100, 20)
     long = "a text that is wider than a narrow screen"
     view = LiveView(["k", "n"], lambda: STATUS, terminal)
@@ -100,7 +100,7 @@ def test_the_latest_row_of_each_key_stands_in_the_order_of_keys() -> None:
     ]  # fmt: skip
 
 
-def test_rows_that_are_taken_back_are_gone() -> None:
+def test_retracted_rows_disappear() -> None:
     terminal = Terminal(60, 20)
     view = LiveView(["op", "k", "n"], lambda: None, terminal, keys=[1], kind=0)
 
@@ -116,7 +116,7 @@ def test_rows_that_are_taken_back_are_gone() -> None:
     assert [line.split() for line in terminal.lines()[2:]] == [["+U", "│", "a", "│", "2"]]
 
 
-def test_a_status_that_is_too_long_keeps_the_watermark_and_what_was_dropped() -> None:
+def test_a_long_status_keeps_watermark_and_dropped_rows() -> None:
     assert fit_width(STATUS, 200) == STATUS
     assert fit_width(STATUS, 50) == "totals · watermark 12:00:00 · dropped 3 late"
     name = STATUS.replace("totals", "a_stream_of_a_very_long_name")

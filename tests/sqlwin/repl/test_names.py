@@ -49,7 +49,7 @@ def test_tables_functions_and_columns_are_learnt_one_after_another():
     assert names.double_quotes == "identifier"
 
 
-def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():
+def test_names_cancelled_by_a_statement_are_requested_again():
     thread = FakeThread()
     for statement in ("SHOW TABLES", "DESCRIBE `bids`"):
         thread.failing[statement] = QueryCancelled("its jobs were cancelled")

@@ -62,11 +62,11 @@ class _Late(Future[int]):
         return super().result(0)
 
 
-def test_what_comes_late_is_waited_for():
+def test_a_late_result_is_awaited():
     assert SessionThread(_no_session).wait(_Late()) == 7
 
 
-def test_ctrl_c_before_the_wait_withdraws_what_has_not_begun():
+def test_ctrl_c_before_the_wait_cancels_work_that_has_not_begun():
     thread = SessionThread(_no_session)
     future = thread.submit(lambda session: 7)
     thread.interrupt()

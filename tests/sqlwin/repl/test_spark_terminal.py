@@ -67,7 +67,7 @@ def see_windows(prompt: Terminal, *, more_than: int) -> list[str]:
     return window_ends(prompt)
 
 
-def test_the_prompt_is_there_before_spark(prompt: Terminal) -> None:
+def test_the_prompt_appears_before_spark_starts(prompt: Terminal) -> None:
     prompt.shows("Spark is starting")
     prompt.type("CREATE TABLE flights WITH ('connector' = 'filesystem',\r")
     prompt.type("'path' = 'queries/data/flights.parquet');\r")
@@ -112,7 +112,7 @@ def test_a_stream_is_a_table_that_grows_as_windows_close_and_q_stops_it(prompt: 
     assert "· watermark " in output and "q stops" not in output and "stopping" not in output
 
 
-def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> None:
+def test_ctrl_c_stops_a_stream_and_keeps_the_typed_text(prompt: Terminal) -> None:
     prompt.type(WINDOWS)
     prompt.see("window_start, window_end;", "│  n")
     see_windows(prompt, more_than=1)
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> Non
     prompt.see("answer", "42", "1 row (", PROMPT)
 
 
-def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(
+def test_ctrl_c_ends_explain_analyze_of_a_stream_with_its_figures(
     prompt: Terminal, files: Path
 ) -> None:
     before = commits(files)

@@ -77,5 +77,5 @@ def test_a_backslash_begins_a_command_only_at_the_start():
         ("SELECT a[1", "["),
     ],
 )
-def test_what_is_open_is_seen(text, piece):
+def test_open_brackets_and_quotes_are_detected(text, piece):
     assert open_piece(text) == piece

@@ -10,7 +10,7 @@ from tests.observing import wait_until
 from tests.sqlwin.repl.terminal import PROGRAM, PROMPT, SECONDS, Terminal
 
 
-def test_the_prompt_is_there_before_spark_and_says_so(terminal, tmp_path):
+def test_the_prompt_appears_before_spark_and_shows_its_state(terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.shows("Spark is starting")
     prompt.run("rows 3;")
@@ -21,7 +21,7 @@ def test_the_prompt_is_there_before_spark_and_says_so(terminal, tmp_path):
     assert prompt.leave() == 0
 
 
-def test_what_the_prompt_loads_before_spark_is_little():
+def test_the_prompt_loads_few_modules_before_spark():
     code = """
 import sys, sqlwin.cli.app, sqlwin.repl.app
 print({'pyspark', 'pyarrow', 'numpy', 'pandas', 'sqlglot', 'rich.console'} & set(sys.modules))
@@ -76,7 +76,7 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(promp
     prompt.see("1 row (")
 
 
-def test_of_a_line_that_is_wider_than_the_screen_the_part_with_the_error_is_shown(prompt):
+def test_a_wide_line_is_cut_to_the_part_with_the_error(prompt):
     prompt.type("ok; " * 40 + "wrong here;\r")
     seen = prompt.see(
         "at line 1, column 161", "…", "wrong here", "^^^^^^^^^^", "Columns: a, b.", PROMPT
@@ -86,7 +86,7 @@ def test_of_a_line_that_is_wider_than_the_screen_the_part_with_the_error_is_show
     assert max(len(line), len(carets)) <= prompt.screen.columns
 
 
-def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
+def test_ctrl_c_cancels_a_statement_and_returns_to_the_prompt(prompt):
     prompt.run("hang;")
     prompt.shows("Running")
     prompt.child.sendintr()
@@ -104,7 +104,7 @@ def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
         pytest.param("stream;\r", "watermark 12:00", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_to_end_leaves_the_prompt_whatever_it_does(typed, shown, number, terminal):
+def test_sigterm_ends_the_prompt_at_any_moment(typed, shown, number, terminal):
     prompt = terminal()
     prompt.type(typed)
     prompt.shows(shown)
@@ -214,7 +214,7 @@ def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
     prompt.see("11 rows (")
 
 
-def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
+def test_the_history_survives_a_restart_and_can_be_searched(terminal):
     first = terminal()
     first.answers("rows 12;", "12 rows (")
     first.answers("values;", "2 rows (")
@@ -235,7 +235,7 @@ def test_tab_completes_tables_and_columns_of_the_session(prompt):
     prompt.answers(";", "OK")
 
 
-def test_tab_takes_no_word_that_only_holds_what_was_typed(prompt):
+def test_tab_ignores_words_that_only_contain_the_typed_text(prompt):
     prompt.type("ok; SELECT uppe")
     wait_until(lambda: _presses_tab(prompt, "upper("), SECONDS, explain=prompt.screen.text)
     prompt.type("\x03")
@@ -261,7 +261,7 @@ def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
     prompt.see("    ^", PROMPT)
 
 
-def test_vi_keys_work_when_they_are_asked_for(terminal):
+def test_vi_keys_work_with_their_option(terminal):
     prompt = terminal("--keys", "vi")
     prompt.type("rows 5 5;")
     prompt.type("\x1b")
@@ -271,7 +271,7 @@ def test_vi_keys_work_when_they_are_asked_for(terminal):
     prompt.see("55 rows (")
 
 
-def test_what_is_given_is_run_first(tmp_path):
+def test_files_and_statements_of_the_command_line_run_first(tmp_path):
     (tmp_path / "first.sql").write_text("ok; rows 4;")
     prompt = Terminal(tmp_path, "--file", "first.sql")
     prompt.see("4 rows (", "first.sql: ran 2 statements", PROMPT)
@@ -297,7 +297,7 @@ def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_p
     assert lines[number - 2].strip() == "at line 1, column 161"
 
 
-def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(tmp_path):
+def test_an_error_in_the_first_file_leaves_the_prompt_open(tmp_path):
     (tmp_path / "first.sql").write_text("ok;\nwrong here;")
     prompt = Terminal(tmp_path, "--file", "first.sql")
     prompt.see("no column nope", "first.sql, line 2", "ran 1 statement", PROMPT)
@@ -327,7 +327,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
 
 
 @pytest.mark.parametrize("how", ["q", "\x03"])
-def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how):
+def test_text_typed_during_a_stream_appears_at_the_next_prompt(prompt, how):
     prompt.run("stream;")
     prompt.shows("watermark 12:00  ·  q stops")
     prompt.type("rows 4\x1b[A;\r")  # the arrow is not text
@@ -349,7 +349,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
     assert "watermark" not in later and "in all" not in later, "nothing is drawn over the prompt"
 
 
-def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
+def test_text_typed_during_a_statement_runs_after_it(prompt):
     prompt.run("stream; rows 3;")
     prompt.shows("watermark 12:00")
     prompt.type("q")
@@ -373,7 +373,7 @@ def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt.answers("rows 300000;", "the pager was closed before the end")
 
 
-def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
+def test_the_toolbar_names_the_argument_at_the_cursor(prompt):
     prompt.type("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
     prompt.shows("HOP(TABLE data, DESCRIPTOR(timecol), slide, size, [offset])")
 

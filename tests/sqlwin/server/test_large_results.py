@@ -29,7 +29,7 @@ MOST_SENT = N_ROWS // 2
 
 
 class WatchedRows(FetchedRows):
-    """Rows that tell how many the server has taken, and whether it has closed them."""
+    """Rows that record how many the server has fetched, and whether it has closed them."""
 
     is_closed = False
 
@@ -130,7 +130,7 @@ def test_an_error_after_the_first_rows_ends_the_result(served: ServedSession) ->
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_program_that_is_no_client_is_disconnected(served: ServedSession) -> None:
+def test_a_program_with_another_protocol_is_disconnected(served: ServedSession) -> None:
     with serving(served, Address()) as port:
         for sent in (
             b"GET / HTTP/1.1\r\n\r\n",

@@ -108,7 +108,7 @@ def test_a_prepared_statement_runs_with_one_value_after_another(client: Any) -> 
         assert client.execute("SELECT %s AS x", (value,)).fetchone() == (value,)
 
 
-def test_names_of_postgresql_clients_are_those_of_sqlwin(client: Any) -> None:
+def test_clients_of_postgresql_see_the_names_of_sqlwin(client: Any) -> None:
     query = (
         'SELECT COUNT(*) AS "the count" FROM "public"."late" WHERE public.late."origin" = \'EWR\''
     )
@@ -203,7 +203,7 @@ def test_explain_logs_no_warnings_of_the_protocol_s_parser(
         ("SELECT 1 / (dep_delay - dep_delay) FROM flights", "DataException", "division by zero"),
     ],
 )
-def test_an_error_has_its_sqlstate_and_the_connection_goes_on(
+def test_an_error_has_its_sqlstate_and_the_connection_stays_open(
     client: Any, query: str, error: str, message: str
 ) -> None:
     with pytest.raises(getattr(psycopg.errors, error), match=message):

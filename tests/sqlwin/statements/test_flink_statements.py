@@ -61,7 +61,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_a_statement_of_flink_says_what_to_write(sql: str) -> None:
+def test_statements_of_flink_name_an_equivalent(sql: str) -> None:
     message, hint = REFUSED[sql]
     with pytest.raises(SqlwinError) as caught:
         parse_statement(sql)
@@ -105,7 +105,7 @@ def test_quit_ends_a_script(word: str) -> None:
         ("nothing like it", "available connectors: filesystem"),
     ],
 )
-def test_a_connector_of_flink_says_what_to_write(connector: str, hint: str) -> None:
+def test_connectors_of_flink_name_an_equivalent(connector: str, hint: str) -> None:
     with pytest.raises(SqlwinError) as caught:
         connector_of(TableSpec("t", connector, (), (("connector", connector),)))
     assert hint in (caught.value.hint or "")
@@ -125,6 +125,6 @@ def test_internal_names_are_not_proposed(proposal: str, hint: str | None) -> Non
     assert text is not None and text.hint == hint
 
 
-def test_distinct_over_says_what_counts() -> None:
+def test_distinct_with_over_names_the_alternative() -> None:
     text = error_text("DISTINCT_WINDOW_FUNCTION_UNSUPPORTED", {"windowExpr": "x"})
     assert text is not None and "SIZE(COLLECT_SET(x) OVER (...))" in (text.hint or "")

@@ -112,7 +112,7 @@ def test_values_are_literals_of_their_type(value: object, literal: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_text_stays_one_string_whatever_it_holds(text: str) -> None:
+def test_any_text_stays_one_string(text: str) -> None:
     bound = bind("SELECT r:x, 'a' || :text AS c -- ?", {"text": text})
     assert "${" not in bound.text  # where Spark would substitute a setting
     assert len(bound.tokens) == len(bind("SELECT r:x, 'a' || 'b' AS c", None).tokens)
@@ -123,7 +123,7 @@ def test_a_text_stays_one_string_whatever_it_holds(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), Decimal("NaN"), 10**38, "\ud800", complex(1)])
-def test_what_sql_has_none_like_is_refused_at_its_place(value: object) -> None:
+def test_values_without_a_sql_type_are_refused_at_their_position(value: object) -> None:
     with pytest.raises(
         AnalysisError, match=r"the value of the parameter :x .*\n.*column 8"
     ) as raised:
@@ -159,7 +159,7 @@ def test_a_list_fills_in_and_is_an_array_elsewhere() -> None:
     assert bound.text.split() == "SELECT f( array(1, 2) ) WHERE k IN ( 1, 2 , 3 )".split()
 
 
-def test_a_type_that_stands_before_a_parameter_is_not_said_twice() -> None:
+def test_a_type_before_a_parameter_is_not_repeated() -> None:
     params = {"day": date(2024, 5, 1), "size": timedelta(hours=1), "text": "2024-05-01"}
     bound = bind("SELECT DATE :day, INTERVAL :size, DATE :text, :day", params)
     assert bound.text.split() == (
@@ -171,7 +171,7 @@ def test_values_in_order_go_on_from_statement_to_statement() -> None:
     assert bind("SELECT ?, ?", [1, 2, 3], 1).text.split() == ["SELECT", "2", ",", "3"]
 
 
-def test_places_come_back_to_what_was_written() -> None:
+def test_positions_map_back_to_the_users_text() -> None:
     sql = "SELECT :a,\n  nope + :bb FROM t"
     bound = bind(sql, {"a": "a long text", "bb": 2})
     for word in ("SELECT", "nope", "FROM t"):
@@ -204,7 +204,7 @@ def test_places_come_back_to_what_was_written() -> None:
         ("DATE 'x' + 1", "DATE 'x' + 1"),
     ],
 )
-def test_what_is_typed_is_a_literal_or_a_text(typed: str, value: object) -> None:
+def test_command_line_values_are_literals_or_texts(typed: str, value: object) -> None:
     read = read_value(typed)
     assert read == value
     if isinstance(read, SqlLiteral) and isinstance(value, SqlLiteral):

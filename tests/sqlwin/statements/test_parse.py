@@ -66,7 +66,7 @@ def test_a_column_named_begin_or_end_is_no_block() -> None:
     assert len(split_script("SELECT begin, t.end FROM t; SELECT 2; SELECT 3")) == 3
 
 
-def test_a_string_that_is_not_closed_is_reported_with_its_place_in_the_script() -> None:
+def test_an_unclosed_string_is_reported_at_its_position() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         split_script("SELECT 1;\nSELECT 'a;\n")
     assert caught.value.position is not None
@@ -102,7 +102,7 @@ def test_set_keeps_the_text_of_values(text: str, key: str | None, value: str | N
     assert (statement.key, statement.value) == (key, value)
 
 
-def test_other_statements_about_the_session_say_what_they_are_about() -> None:
+def test_statements_about_the_session_have_their_kind_and_name() -> None:
     assert fields(parse_statement("RESET")) == {"key": None}
     reset = parse_statement("RESET 'a.b'")
     assert isinstance(reset, nodes.Reset) and reset.key == "a.b"
@@ -126,7 +126,7 @@ def test_other_statements_about_the_session_say_what_they_are_about() -> None:
     }
 
 
-def test_use_catalog_is_spelt_as_spark_wants_it() -> None:
+def test_use_catalog_is_translated_for_spark() -> None:
     use = parse_statement("USE CATALOG `my cat`")
     assert isinstance(use, nodes.Use) and isinstance(use, nodes.SparkStatement)
     assert (use.kind, use.name, use.spark_text) == ("CATALOG", ("my cat",), "SET CATALOG `my cat`")
@@ -154,7 +154,7 @@ def test_use_catalog_is_spelt_as_spark_wants_it() -> None:
         "SELECT a ::: b",
     ],
 )
-def test_what_sqlwin_need_not_understand_goes_to_spark_as_it_is(text: str) -> None:
+def test_other_statements_go_to_spark_unchanged(text: str) -> None:
     statement = parse_statement(text)
     assert type(statement) is nodes.SparkStatement
     assert statement.spark_text == text
@@ -236,7 +236,7 @@ def test_a_statement_set_is_its_inserts() -> None:
         ("BEGIN STATEMENT SET; END", "needs an INSERT"),
     ],
 )
-def test_a_statement_set_that_is_none_is_refused(text: str, message: str) -> None:
+def test_an_invalid_statement_set_is_refused(text: str, message: str) -> None:
     assert message in error_of(text).message
 
 
@@ -341,7 +341,7 @@ def test_a_watermark_is_any_expression_that_can_be_a_time(columns: str) -> None:
     assert isinstance(table, nodes.CreateTable) and table.watermark is not None
 
 
-def test_create_table_like_says_what_it_leaves_out() -> None:
+def test_create_table_like_lists_the_excluded_parts() -> None:
     table = parse_statement(
         "CREATE TABLE a WITH ('k' = 'v') LIKE b (EXCLUDING ALL INCLUDING GENERATED)"
     )
@@ -415,7 +415,7 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ("(a INT,)", "expected the name of a column", ")"),
     ],
 )
-def test_a_wrong_create_table_says_what_is_wrong_and_where(
+def test_an_invalid_create_table_is_reported_at_its_position(
     body: str, message: str, place: str
 ) -> None:
     error = error_of(f"CREATE TABLE t {body} WITH ('connector' = 'x')")

@@ -39,7 +39,7 @@ def test_double_quotes_become_backticks_or_single_quotes(
         assert kinds == [(t.token_type, t.text, t.start, t.end) for t in again.tokens]
 
 
-def test_places_are_those_of_the_text_that_the_user_wrote() -> None:
+def test_positions_refer_to_the_users_text() -> None:
     sql = 'SELECT "a`b", :n, "c""d", k'
     (part,) = split_script(sql)
     bound = bind_parameters(part, {"n": 12345}, quotes=DoubleQuotes.IDENTIFIER)

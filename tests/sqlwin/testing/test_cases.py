@@ -78,7 +78,7 @@ def problem(tmp_path: Path, text: str) -> str:
         ),
     ],
 )
-def test_a_bad_file_is_reported_with_its_line_and_what_is_allowed(tmp_path, text, message):
+def test_an_invalid_file_is_reported_with_line_and_valid_values(tmp_path, text, message):
     assert problem(tmp_path, text) == message
 
 

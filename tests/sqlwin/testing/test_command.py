@@ -113,7 +113,7 @@ def test_late_rows_must_be_expected(tmp_path):
     assert code == 1 and "1 rows are dropped, not 2" in out
 
 
-def test_a_quiet_source_holds_the_others_back_until_it_is_idle(tmp_path):
+def test_a_silent_source_holds_back_the_others_until_idle(tmp_path):
     both = """
 tables:
   t:
@@ -248,7 +248,7 @@ def test_a_query_that_only_spark_computes_says_so(tmp_path):
     assert code == 2 and "the case 'soundex' needs Spark: " in out
 
 
-def test_missing_files_and_empty_directories_are_told_apart(tmp_path):
+def test_missing_files_and_empty_directories_differ(tmp_path):
     code, _, err = run(str(tmp_path / "no"))
     assert (code, err) == (2, f"error: {tmp_path / 'no'} does not exist\n")
     code, _, err = run("queries/testing/departures.sql")
@@ -429,7 +429,7 @@ def test_simulate_says_why_a_query_is_not_compared_with_its_definition(tmp_path)
 
 
 def _with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the windows of batch and streams be a second longer than those of the definition."""
+    """Make the windows of batch and streams a second longer than the definition's."""
 
     def windows(window, time_us):
         yield from definition(Tumble(window.size_us - 1_000_000), time_us)

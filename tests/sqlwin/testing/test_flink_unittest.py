@@ -83,7 +83,7 @@ def test_only_the_named_columns_are_compared_unless_strict(tmp_path):
         ("    sql: |", "    query: |", "5: the key 'query' of flink-unittest is not supported"),
     ],
 )  # fmt: skip
-def test_what_sqlwin_cannot_say_is_an_error_with_its_line(tmp_path, old, new, message):
+def test_unsupported_contents_are_errors_with_a_line(tmp_path, old, new, message):
     path = tmp_path / "tests.yaml"
     path.write_text(WINDOWS.replace(old, new, 1))
     with pytest.raises(CaseFileError) as raised:

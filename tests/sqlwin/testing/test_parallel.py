@@ -13,7 +13,7 @@ from sqlwin.testing.running import TestOptions
 from tests.sqlwin.testing.test_command import RIGHT, WRONG, case, file
 
 
-def test_the_results_of_several_processes_come_in_the_order_of_the_cases(tmp_path):
+def test_results_of_parallel_cases_keep_their_order(tmp_path):
     # in a process of its own, which has no Spark
     is_wrong = [number in (3, 9) for number in range(12)]
     path = file(

@@ -92,7 +92,7 @@ def test_a_case_has_the_processing_time_of_its_waits(tmp_path: Path, case: str) 
     assert (code, err) == (0, "") and out.startswith("1 passed, 20 histories"), out
 
 
-def test_histories_find_a_window_that_is_emitted_too_early(
+def test_histories_detect_a_window_emitted_too_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = KeyGroupTask._processing_time_watermarks
@@ -177,7 +177,9 @@ FINDING = "finding: the result depends on when rows arrive: "
         ),
     ],
 )
-def test_simulate_names_what_depends_on_the_arrival(tmp_path: Path, query: str, cause: str) -> None:
+def test_simulate_names_results_that_depend_on_arrival(
+    tmp_path: Path, query: str, cause: str
+) -> None:
     code, out, _ = run("--simulate", "10", script(tmp_path, query))
     assert code == 0
     assert out.splitlines() == [
@@ -187,7 +189,7 @@ def test_simulate_names_what_depends_on_the_arrival(tmp_path: Path, query: str, 
     ]
 
 
-def test_processing_time_that_is_not_read_is_no_finding(tmp_path: Path) -> None:
+def test_unused_processing_time_is_not_reported(tmp_path: Path) -> None:
     code, out, _ = run("--simulate", "10", script(tmp_path, windows("ts")))
     assert code == 0 and FINDING not in out
 

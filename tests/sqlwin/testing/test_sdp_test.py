@@ -93,9 +93,7 @@ def test_forms_of_a_model(tmp_path: Path, before: str, after: str) -> None:
         ),
     ],
 )
-def test_what_is_not_supported_is_named(
-    tmp_path: Path, tests: str, model: str, message: str
-) -> None:
+def test_unsupported_parts_are_named(tmp_path: Path, tests: str, model: str, message: str) -> None:
     path = file(tmp_path, tests, model)
     with pytest.raises(CaseFileError) as raised:
         read_cases(path)

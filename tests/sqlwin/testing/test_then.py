@@ -76,7 +76,7 @@ def test_other_windows_are_a_finding(old: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_change_that_is_not_allowed_fails_with_its_reason(
+def test_an_unsupported_change_fails_with_its_reason(
     old: Path, tmp_path: Path, new: dict[str, str], reason: str
 ) -> None:
     changed = script(tmp_path, "new.sql", **new)
@@ -86,7 +86,7 @@ def test_a_change_that_is_not_allowed_fails_with_its_reason(
     assert reason in lines[-1]
 
 
-def test_other_rows_than_those_of_the_changed_query_are_shown(
+def test_rows_that_differ_from_the_changed_query_are_shown(
     old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def resume_with_a_fault(*arguments: Any) -> ChangedStream:

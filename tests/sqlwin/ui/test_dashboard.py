@@ -28,7 +28,7 @@ def metric_samples() -> dict[str, set[str]]:
     return result
 
 
-def test_the_dashboard_names_metrics_that_there_are() -> None:
+def test_the_dashboard_names_existing_metrics() -> None:
     text = DASHBOARD.read_text("utf-8")
     named = set(re.findall(r"sqlwin_[a-z_]+", text))
     metrics = metric_samples()
@@ -48,7 +48,7 @@ def test_legends_of_the_dashboard_are_labels_of_its_metrics() -> None:
             assert shown <= labels, f"{panel['title']}: {target['expr']}"
 
 
-def test_panels_do_not_lie_on_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     occupied: set[tuple[int, int]] = set()
     for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]:
         at = panel["gridPos"]

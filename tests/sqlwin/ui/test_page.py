@@ -176,7 +176,7 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(busy_tab: Any) -> None
     assert failed.locator(".message").inner_text() == "division by zero"
 
 
-def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
+def test_the_page_follows_the_stream(browser: Any) -> None:
     item, query = stream()
     item.history.take(report_of(progress(0, 100)))
     with page_of(watched(item)) as url, open_page(browser, url) as tab:
@@ -198,7 +198,7 @@ def test_the_page_says_when_all_is_over(browser: Any) -> None:
         assert tab.locator("#pulse").inner_text() == "ended: showing the last state"
 
 
-def test_what_users_wrote_is_text_on_the_page(busy_tab: Any) -> None:
+def test_sql_of_users_is_escaped_on_the_page(busy_tab: Any) -> None:
     busy_tab.locator("[data-stream]").wait_for()
     busy_tab.locator(".stream details summary").click()
     assert SCRIPT in busy_tab.locator(".stream details pre").inner_text()

@@ -39,7 +39,7 @@ PATHS = ("/", "/api/state", "/metrics", "/plan/1.1", "/nothing")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_is_said_without_the_token(client: TestClient, path: str) -> None:
+def test_requests_without_the_token_are_refused(client: TestClient, path: str) -> None:
     for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": f"Basic {TOKEN}"}):
         answer = client.get(path, headers=headers)
         assert answer.status_code == 403
@@ -50,7 +50,7 @@ def test_nothing_is_said_without_the_token(client: TestClient, path: str) -> Non
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("host", ["evil.example:4050", "127.0.0.1.evil.example", "", "localhost@x"])
-def test_a_name_that_is_not_this_machine_is_refused(
+def test_requests_for_another_host_name_are_refused(
     client: TestClient, path: str, host: str
 ) -> None:
     answer = client.get(path, headers={**HEADERS, "Host": host})
@@ -63,7 +63,7 @@ def test_this_machine_may_have_any_port(host: str) -> None:
     assert is_this_machine(host)
 
 
-def test_the_page_has_all_in_it_and_loads_nothing(client: TestClient) -> None:
+def test_the_page_is_self_contained(client: TestClient) -> None:
     answer = client.get("/?token=a+token")
     assert answer.status_code == 200
     assert "/*script*/" not in answer.text and "function streamCard" in answer.text
@@ -84,7 +84,7 @@ def test_the_state_is_the_snapshot(client: TestClient) -> None:
     assert result["is_over"] is False
 
 
-def test_what_is_not_there_is_said(client: TestClient) -> None:
+def test_a_missing_page_is_404(client: TestClient) -> None:
     assert client.get("/plan/1.99", headers=HEADERS).status_code == 404
     assert client.get("/plan/77.1", headers=HEADERS).status_code == 404
     assert client.get("/nothing", headers=HEADERS).status_code == 404
@@ -116,7 +116,7 @@ def test_metrics_are_prometheus(client: TestClient) -> None:
     }
 
 
-def test_an_error_that_nobody_thought_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     session = replace(watched(), mask=lambda: 1 // 0)  # type: ignore[arg-type, return-value]
     finished_statement(session, "SELECT 1")
     app = application(Watchers([session]), TOKEN)
@@ -161,7 +161,7 @@ def test_sessions_share_a_server_until_the_last_one_leaves() -> None:
         state_at(first.url)
 
 
-def test_a_page_that_is_open_sees_the_end() -> None:
+def test_an_open_page_shows_the_end_of_the_session() -> None:
     session = watched()
     page = serve(session, 0)
     assert state_at(page.url)["is_over"] is False

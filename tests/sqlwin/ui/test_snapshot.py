@@ -32,7 +32,7 @@ from tests.sqlwin.ui.sessions import (
 )
 
 
-def test_a_stream_is_what_its_reports_say() -> None:
+def test_a_stream_shows_the_figures_of_its_reports() -> None:
     item, _ = stream(sources=("bids", "asks"))
     now = time.time()
     soon = int((now - 30) * SECOND)
@@ -64,7 +64,7 @@ def test_a_stream_is_what_its_reports_say() -> None:
     assert [point.late for point in view.points] == [0, 1, 3]
 
 
-def test_the_row_that_ends_the_input_is_no_row_of_it() -> None:
+def test_the_end_of_input_marker_is_not_counted() -> None:
     item, _ = stream()
     report = progress(0, 101)
     report["sources"] = [
@@ -75,14 +75,14 @@ def test_the_row_that_ends_the_input_is_no_row_of_it() -> None:
     assert snapshot([watched(item)]).streams[0].rows_in == 100
 
 
-def test_late_rows_that_are_kept_are_not_dropped() -> None:
+def test_late_rows_in_a_side_output_do_not_count_as_dropped() -> None:
     item, _ = stream(late_table="late_bids")
     item.history.take(report_of(progress(0, late=4)))
     (view,) = snapshot([watched(item)]).streams
     assert (view.late, view.dropped, view.late_table) == (4, 0, "late_bids")
 
 
-def test_a_stream_without_a_report_is_there_too() -> None:
+def test_a_stream_without_a_report_is_listed() -> None:
     item, _ = stream()
     (view,) = snapshot([watched(item)]).streams
     assert (view.state, view.batch, view.points) == ("running", None, ())
@@ -100,7 +100,7 @@ def test_an_idle_report_keeps_how_the_operators_stand() -> None:
     assert len(view.points) == 1
 
 
-def test_a_watermark_at_the_end_of_the_input_is_behind_nothing() -> None:
+def test_a_watermark_at_the_end_of_input_has_no_lag() -> None:
     item, _ = stream()
     item.history.take(
         report_of(progress(0, watermarks_us=(2**62,), next_end_us=None, has_ended=True))
@@ -141,7 +141,7 @@ def test_the_rows_of_the_latest_windows_stand_first() -> None:
     assert rows["n"][0].as_py() == 10 * 399
 
 
-def test_a_window_that_is_emitted_again_stands_before_what_it_replaces() -> None:
+def test_a_window_that_is_emitted_again_replaces_its_old_row() -> None:
     latest = LatestRows()
     latest.take("t", rows_of_windows(0, 1, ("a",)))
     again = rows_of_windows(0, 1, ("a",)).set_column(3, "n", pa.array([7], pa.int64()))
@@ -196,7 +196,7 @@ def test_a_statement_that_failed_says_why_and_hides_secrets() -> None:
     assert view.message == "no login with password=******"
 
 
-def test_rows_that_are_asked_for_are_part_of_the_statement() -> None:
+def test_fetching_rows_belongs_to_the_statement() -> None:
     session = watched()
     run = finished_statement(session, "SELECT 1", "query", "")
     assert snapshot([session]).statements[0].state == "planned"
@@ -251,7 +251,7 @@ def test_whoever_runs_the_dataframe_of_a_query_is_seen() -> None:
     assert snapshot([session]).statements[0].state == "running"
 
 
-def test_spark_is_not_asked_about_statements_that_lie_back() -> None:
+def test_old_statements_cause_no_calls_to_spark() -> None:
     jobs = FakeJobs()
     session = watched(jobs=jobs)
     for number in range(250):
@@ -262,7 +262,7 @@ def test_spark_is_not_asked_about_statements_that_lie_back() -> None:
     assert len(jobs.asked) == 30
 
 
-def test_a_statement_goes_on_as_long_as_its_stream() -> None:
+def test_a_statement_lasts_as_long_as_its_stream() -> None:
     item, query = stream()
     session = watched(item)
     run = finished_statement(session, "INSERT INTO totals SELECT ...", "insert", "stream 1 runs")

@@ -1,4 +1,4 @@
-"""Which window operators of a stream collect late rows, and which pass those of others through."""
+"""Which window operators of a stream collect late rows, and which pass on those of others."""
 
 import pytest
 from sqlglot import exp

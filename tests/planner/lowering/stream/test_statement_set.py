@@ -68,7 +68,7 @@ def share(*plans, apart=(), catalog=None):
 
 
 def names_in(plan):
-    """Return a filter and a renaming of windows, as HAVING and a select list make them."""
+    """Return windows with a filter and new names, as from HAVING and a select list."""
     kept = Filter(plan.schema, plan, (exp.maybe_parse("s > 1"),))
     text = exp.select("*").from_("below")
     return SqlQuery(plan.schema, text, (("below", kept),))

@@ -94,7 +94,7 @@ def tables(draw):
 
 
 def bits(column):
-    """Return values that are equal if their bits are, unlike NaNs and zeros."""
+    """Return values that are equal exactly if their bits are equal, including NaNs and zeros."""
     if isinstance(column, float):
         return struct.pack("<d", column)
     if isinstance(column, list):

@@ -1,4 +1,4 @@
-"""Which queries Spark's analyser is asked about, and when it is asked again."""
+"""Which queries go to Spark's analyser, and when they go to it again."""
 
 from typing import Any, cast
 
@@ -50,7 +50,7 @@ def catalog(analyser):
     return SessionCatalog(cast(Any, analyser), cast(Any, None))
 
 
-def test_within_a_statement_spark_is_asked_once(analyser, catalog):
+def test_a_statement_analyses_each_query_in_spark_once(analyser, catalog):
     for _ in range(3):
         assert catalog.analyze(QUERY, {}) == (Column("n", "bigint", False),)
     assert len(analyser.asked) == 1
@@ -65,7 +65,7 @@ def test_the_next_statement_asks_again(analyser, catalog):
     assert len(analyser.asked) == 2
 
 
-def test_when_spark_sees_another_table_it_is_asked_again(analyser, catalog):
+def test_a_changed_table_is_analysed_again(analyser, catalog):
     catalog.analyze(QUERY, {})
     catalog.add(
         ("events",), Registered(("events",), cast(Any, analyser)), replace=True, if_not_exists=False
@@ -75,7 +75,7 @@ def test_when_spark_sees_another_table_it_is_asked_again(analyser, catalog):
     assert len(analyser.asked) == 2
 
 
-def test_an_error_is_not_kept(analyser, catalog):
+def test_an_error_of_the_analyser_is_not_cached(analyser, catalog):
     analyser.error = AnalysisException("no such table")
     with pytest.raises(SqlwinError):
         catalog.analyze(QUERY, {})
@@ -117,14 +117,14 @@ def asked(spark, tmp_path, monkeypatch):
     own.execute("DROP TABLE readings")
 
 
-def test_of_what_is_certain_spark_is_not_asked(asked):
+def test_certain_columns_need_no_analyser(asked):
     assert asked(WINDOWS) == []
     assert asked(WINDOWS.replace("TABLE readings", "(SELECT * FROM readings WHERE v > 1)")) == []
     (text,) = asked(WINDOWS.replace("SUM(v)", "SKEWNESS(v)"))[:1]
     assert "SKEWNESS" in text
 
 
-def test_with_settings_that_may_change_types_spark_is_asked(spark, asked):
+def test_settings_that_may_change_types_need_the_analyser(spark, asked):
     spark.conf.set("spark.sql.decimalOperations.allowPrecisionLoss", "false")
     try:
         assert len(asked(WINDOWS)) > 0

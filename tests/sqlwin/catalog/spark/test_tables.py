@@ -45,7 +45,7 @@ def test_of_parquet_files_that_hive_reads_the_directory_is_named() -> None:
         ("hive", "HIVE", "store it as Parquet, Delta or Iceberg"),
     ],
 )
-def test_another_format_is_refused_with_what_to_do(provider: str, kind: str, hint: str) -> None:
+def test_another_format_is_refused_with_a_remedy(provider: str, kind: str, hint: str) -> None:
     with pytest.raises(CatalogError) as raised:
         table_from_description("shop.trips", FOUND | {"provider": provider})
     assert raised.value.message.startswith(f"`shop.trips` is a table of format {kind}, ")

@@ -30,7 +30,7 @@ import sqlwin
         ),
     ],
 )
-def test_what_is_missing_is_an_error(
+def test_a_missing_file_or_class_is_an_error(
     session: sqlwin.Session, tmp_path: Path, sql: str, message: str, column: int | None
 ) -> None:
     with pytest.raises(sqlwin.SqlwinError) as caught:
@@ -41,7 +41,7 @@ def test_what_is_missing_is_an_error(
     assert column is None or (error.position is not None and error.position.column == column)
 
 
-def test_a_file_that_is_there_is_added(session: sqlwin.Session, tmp_path: Path) -> None:
+def test_an_existing_file_is_added(session: sqlwin.Session, tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_text("a")
     (result,) = session.execute(f"ADD FILE '{file}'")

@@ -65,7 +65,7 @@ def test_each_micro_batch_is_counted_once() -> None:
     assert query.n_lists == 2
 
 
-def test_a_spark_that_is_gone_ends_the_thread() -> None:
+def test_a_stopped_spark_ends_the_thread() -> None:
     class Gone:
         @property
         def isActive(self) -> bool:

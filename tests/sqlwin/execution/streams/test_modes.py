@@ -69,7 +69,7 @@ def test_tables_are_streams_by_their_options_and_the_mode(mode: str, streams: se
         (POSTGRES, {"emits_updates": True}, "`t` (connector 'postgres') needs a PRIMARY KEY"),
     ],
 )
-def test_a_sink_that_cannot_take_a_stream_says_so_before_it_starts(
+def test_a_sink_without_streaming_is_refused_before_the_start(
     spec: TableSpec, options: dict[str, bool], message: str
 ) -> None:
     with pytest.raises(SqlwinError) as caught:

@@ -39,7 +39,7 @@ def test_batches_for_python_have_as_many_bytes_as_spark_would_give_them() -> Non
     assert conf[ARROW_BYTES] == SMALL_ARROW_BYTES
 
 
-def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
+def test_settings_are_restored_if_a_stream_does_not_start() -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "10000"})
     with pytest.raises(ValueError, match="no"), stream_settings(conf, 4):
         raise ValueError("no")

@@ -1,4 +1,4 @@
-"""Stopping a stream is no failure, whatever it interrupts."""
+"""Stopping a stream is not a failure at any point of a micro-batch."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_nor_is_it_one_where_spark_takes_the_interruption_for_a_failure(
     assert stopped.wait()
 
 
-def test_input_on_processing_time_that_ends_interrupts_a_micro_batch_and_has_ended(
+def test_finite_input_on_processing_time_ends(
     tmp_path: Path,
 ) -> None:
     run = StreamRun(**cast(Any, RUN))
@@ -147,7 +147,7 @@ def test_input_on_processing_time_that_ends_interrupts_a_micro_batch_and_has_end
     assert ended.state is StreamState.ENDED
 
 
-def test_what_failed_before_or_for_another_reason_has_failed(tmp_path: Path) -> None:
+def test_other_failures_stay_failures(tmp_path: Path) -> None:
     run = StreamRun(**cast(Any, RUN))
 
     def full() -> BaseException:

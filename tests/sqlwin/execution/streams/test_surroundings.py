@@ -267,7 +267,7 @@ def differences(
     return result
 
 
-def test_a_stream_that_is_started_elsewhere_is_the_same(
+def test_a_stream_started_in_another_place_is_the_same(
     identities: Callable[[Surroundings], dict[str, list[Identity]]],
 ) -> None:
     original = identities(Surroundings())
@@ -277,7 +277,7 @@ def test_a_stream_that_is_started_elsewhere_is_the_same(
 
 @pytest.mark.long
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
-def test_nothing_around_a_stream_makes_it_another_one(
+def test_surroundings_do_not_change_a_streams_identity(
     elsewhere: str, identities: Callable[[Surroundings], dict[str, list[Identity]]]
 ) -> None:
     assert differences(identities(Surroundings()), identities(ELSEWHERE[elsewhere])) == {}

@@ -40,7 +40,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert [path for path in files_below(tmp_path) if path.suffix != ".log"] == []
 
 
-def test_a_place_is_chosen_and_nothing_made_there(temporary: Path) -> None:
+def test_a_directory_is_chosen_but_not_created(temporary: Path) -> None:
     place = temporary_place("a b", str(temporary))
     assert (Path(place.directory).parent, place.name, place.stays) == (temporary, "a-b", False)
     assert place != temporary_place("a b", str(temporary))
@@ -86,7 +86,7 @@ def test_the_end_of_the_process_stops_its_stream_and_removes_it(temporary: Path)
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_script_that_closes_nothing_leaves_none(temporary: Path) -> None:
+def test_a_script_that_does_not_close_its_session_leaves_none(temporary: Path) -> None:
     script = f"""
 import tempfile
 tempfile.tempdir = {str(temporary)!r}

@@ -35,13 +35,13 @@ def micro_batches(*read: bool) -> list[dict[str, Any]]:
     ]
 
 
-def test_input_is_used_up_when_a_micro_batch_has_read_nothing() -> None:
+def test_input_ends_when_a_micro_batch_reads_nothing() -> None:
     assert not has_used_up([], None)
     assert not has_used_up(decode(micro_batches(True, True)), None)
     assert has_used_up(decode(micro_batches(True, True, False)), None)
 
 
-def test_the_first_micro_batch_of_a_run_may_be_an_old_one_and_proves_nothing() -> None:
+def test_the_first_micro_batch_of_a_run_does_not_prove_the_end() -> None:
     assert not has_used_up(decode(micro_batches(False)), None)
     assert has_used_up(decode(micro_batches(False, False)), None)
     assert not has_used_up(decode(micro_batches(False, True)), None)
@@ -73,7 +73,7 @@ def looks(query: Any, watch: InputWatch, batches: list[dict[str, Any]]) -> list[
     return result
 
 
-def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -> None:
+def test_reports_are_fetched_only_if_the_input_may_have_ended() -> None:
     query: Any = Query()
     watch = InputWatch(query)
     assert not watch.is_used_up()
@@ -91,7 +91,7 @@ def test_reports_are_fetched_when_the_last_one_may_say_that_input_is_used_up() -
     assert looks(query, again, later) == [False, False, False, True, False, False]
 
 
-def test_what_the_end_has_closed_before_it_is_asked_for_counts() -> None:
+def test_windows_closed_by_an_earlier_end_count() -> None:
     query: Any = Query()
     names = [{"batchId": n, "timestamp": "t", "sources": []} for n in range(3)]
     history = [
@@ -120,7 +120,7 @@ def reports(*watermarks: list[int | str | None]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_end_has_come_when_it_has_closed_the_windows_of_all_operators() -> None:
+def test_the_end_is_reached_when_all_operators_closed_their_windows() -> None:
     assert not has_seen_end([], 1)
     assert not has_seen_end(decode(reports([5], [None])), 1)
     assert not has_seen_end(decode(reports(["end", 7])), 2)
