@@ -1,31 +1,47 @@
 """Rows of a DataFrame in windows, for `sqlwin.windows.tumble(df, ...)` and its siblings.
 
 The methods write the SQL of the window function and run it in a session on the DataFrame's Spark
-session, so plans and results are the same as for the SQL.
+session, so plans and results are the same as for the SQL. Columns of PySpark become SQL, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from runtime.errors import AnalysisError
 from runtime.names import quote_name
+from runtime.spark.jvm.column_sql import column_sql
 from runtime.spark.session import refuse_pipeline_definition
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.literals import literal_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 Length = str | timedelta
 
 _numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Key:
+    """An expression to group by.
+
+    Attributes:
+        sql: The expression.
+        name: Name of its column in the result. None: the name that SQL gives it.
+        column: Column of the DataFrame, None for other expressions.
+    """
+
+    sql: str
+    name: str | None
+    column: str | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +54,7 @@ class WindowedDataFrame:
         kind: `TUMBLE`, `HOP`, `CUMULATE` or `SESSION`.
         time: Time column.
         lengths: Lengths of the windows, by the names of the SQL function's parameters.
-        keys: Columns to group by.
+        keys: Columns and expressions to group by.
     """
 
     session: Session
@@ -46,25 +62,40 @@ class WindowedDataFrame:
     kind: str
     time: str
     lengths: Mapping[str, Length]
-    keys: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
 
-    def group_by(self, *columns: str) -> WindowedDataFrame:
-        """Return the rows grouped by more columns. SESSION windows belong to groups."""
-        return replace(self, keys=self.keys + columns)
+    def group_by(self, *columns: str | Column | Sequence[str | Column]) -> WindowedDataFrame:
+        """Return the rows grouped by more columns. SESSION windows belong to groups.
 
-    def agg(self, *aggregates: str, **named: str) -> DataFrame:
+        Args:
+            columns: Names of columns, or Columns such as `F.lower("k").alias("key")`.
+
+        Raises:
+            AnalysisError: A Column has no SQL, or SESSION windows belong to an expression.
+        """
+        listed: list[object] = []
+        for part in columns:
+            listed += part if isinstance(part, list | tuple) else [part]
+        return replace(self, keys=(*self.keys, *map(self._key, listed)))
+
+    groupBy = group_by
+
+    def agg(
+        self, *aggregates: str | Column | Mapping[str, str], **named: str | Column
+    ) -> DataFrame:
         """Return the keys, window_start, window_end and the aggregates of each window.
 
         Args:
-            aggregates: SQL such as `COUNT(*) AS n`.
-            named: SQL by the name of its column: `n="COUNT(*)"`.
+            aggregates: Columns such as `F.sum("price").alias("total")`, SQL such as
+                `COUNT(*) AS n`, or one dict of functions by column as in PySpark.
+            named: Columns or SQL by the name of the result's column: `n="COUNT(*)"`.
 
         Raises:
-            SqlwinError: The SQL is invalid, or a column does not exist.
+            SqlwinError: The SQL is invalid, a Column has no SQL, or a column does not exist.
         """
         return self.session.sql(self._aggregation(aggregates, named))
 
-    def explain(self, *aggregates: str, **named: str) -> str:
+    def explain(self, *aggregates: str | Column | Mapping[str, str], **named: str | Column) -> str:
         """Return the plan of `agg`, like EXPLAIN.
 
         Raises:
@@ -76,29 +107,51 @@ class WindowedDataFrame:
         """Return every row once per window, with window_start, window_end and window_time."""
         return self.session.sql(f"SELECT * FROM {self._call()}")
 
-    def _aggregation(self, aggregates: tuple[str, ...], named: Mapping[str, str]) -> str:
+    def _key(self, item: object) -> Key:
+        """Return a key of `group_by`.
+
+        Raises:
+            AnalysisError: See `group_by`.
+        """
+        if isinstance(item, str):
+            return Key(quote_name(item), None, item)
+        if not _is_column(item):
+            raise AnalysisError(
+                f"group_by() takes names and Columns, not a value of type {type(item).__name__}"
+            )
+        written = column_sql(item)
+        if self.kind == "SESSION" and written.column is None:
+            raise AnalysisError(
+                f"SESSION windows belong to columns, not to {written.sql}",
+                hint="add it to the DataFrame with withColumn() first",
+            )
+        name = None if written.name == written.column else written.name
+        return Key(written.sql, name, written.column)
+
+    def _aggregation(
+        self, aggregates: tuple[str | Column | Mapping[str, str], ...], named: Mapping[str, object]
+    ) -> str:
         """Return the SQL of `agg`.
 
         Raises:
-            AnalysisError: Aggregates are missing, or one is not SQL.
+            AnalysisError: Aggregates are missing, or one is neither SQL nor a Column with SQL.
         """
-        for aggregate in (*aggregates, *named.values()):
-            if not isinstance(aggregate, str):
-                raise AnalysisError(
-                    f"agg() takes SQL such as 'COUNT(*) AS n', not a {type(aggregate).__name__}"
-                )
-        columns = [*aggregates, *(f"{sql} AS {quote_name(name)}" for name, sql in named.items())]
+        columns = [sql for item in aggregates for sql in _aggregates(item)]
+        columns += [f"{_expression(item)[0]} AS {quote_name(name)}" for name, item in named.items()]
         if not columns:
-            raise AnalysisError("agg() needs an aggregate", hint="for example agg(n='COUNT(*)')")
-        keys = [quote_name(key) for key in self.keys]
-        groups = ", ".join([*keys, "window_start", "window_end"])
-        return f"SELECT {groups}, {', '.join(columns)} FROM {self._call()} GROUP BY {groups}"
+            raise AnalysisError(
+                "agg() needs an aggregate", hint="for example agg(F.count('*').alias('n'))"
+            )
+        groups = ", ".join([*(key.sql for key in self.keys), "window_start", "window_end"])
+        keys = [_aliased(key.sql, key.name) for key in self.keys]
+        selected = ", ".join([*keys, "window_start", "window_end", *columns])
+        return f"SELECT {selected} FROM {self._call()} GROUP BY {groups}"
 
     def _call(self) -> str:
         """Return the call of the window function."""
         partition = ""
         if self.kind == "SESSION" and self.keys:
-            partition = f" PARTITION BY ({', '.join(quote_name(key) for key in self.keys)})"
+            partition = f" PARTITION BY ({', '.join(key.sql for key in self.keys)})"
         lengths = [_interval(name, length) for name, length in self.lengths.items()]
         arguments = [
             f"TABLE {quote_name(self.table)}{partition}",
@@ -106,6 +159,54 @@ class WindowedDataFrame:
             *lengths,
         ]
         return f"TABLE({self.kind}({', '.join(arguments)}))"
+
+
+def _is_column(item: object) -> TypeGuard[Column]:
+    """Return whether an argument is a Column of PySpark."""
+    from pyspark.sql import Column
+
+    return isinstance(item, Column)
+
+
+def _aggregates(item: object) -> list[str]:
+    """Return the SQL of an argument of `agg`, with aliases.
+
+    Raises:
+        AnalysisError: The argument is no aggregate.
+    """
+    if isinstance(item, Mapping):
+        for function in item.values():
+            if not (isinstance(function, str) and function.isidentifier()):
+                raise AnalysisError(
+                    f"the dict of agg() has {function!r}, which is not the name of a function",
+                    hint="for example {'price': 'sum'}",
+                )
+        return [
+            f"{function}({'*' if name == '*' else quote_name(name)})"
+            for name, function in item.items()
+        ]
+    return [_aliased(*_expression(item))]
+
+
+def _expression(item: object) -> tuple[str, str | None]:
+    """Return the SQL of an aggregate and its alias, None without one.
+
+    Raises:
+        AnalysisError: The argument is no aggregate.
+    """
+    if isinstance(item, str):
+        return item, None
+    if not _is_column(item):
+        raise AnalysisError(
+            "agg() takes Columns, SQL such as 'COUNT(*) AS n' or a dict of functions by column, "
+            f"not a value of type {type(item).__name__}"
+        )
+    written = column_sql(item)
+    return written.sql, written.name
+
+
+def _aliased(sql: str, name: str | None) -> str:
+    return sql if name is None else f"{sql} AS {quote_name(name)}"
 
 
 def _interval(name: str, length: Length) -> str:

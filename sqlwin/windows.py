@@ -13,7 +13,7 @@ Example:
         function=w.WholeWindowFunction(lambda key, window, rows: [median(rows)]),
         output="median double",
     )
-    w.tumble(df, "ts", "5 minutes").group_by("k").agg("COUNT(*) AS n")  # a DataFrame of results
+    w.tumble(df, "ts", "5 minutes").group_by("k").agg(n="COUNT(*)")  # a DataFrame of results
     ```
 
 Durations are strings such as `10 minutes` or `1 month`, or a `timedelta`.

@@ -1,6 +1,7 @@
 """A dbt Python model for dbt-spark: windows over the rows of another model.
 
-Put it into `models/` of a dbt project whose cluster has sqlwin installed.
+Put it into `models/` of a dbt project whose cluster has sqlwin installed. dbt-spark submits Python
+models to clusters of Databricks; its method `session` runs SQL models only.
 """
 
 from typing import Any
