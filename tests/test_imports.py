@@ -313,7 +313,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_what_it_may(room: str) -> None:
+def test_a_room_imports_only_allowed_modules(room: str) -> None:
     allowed = {room, *MAY_IMPORT[room].split()}
     inside = [module for module in modules() if room_of(module) == room]
     assert inside, f"{room} has no modules: its row can go"
@@ -444,7 +444,7 @@ HANDED_TO_WORKERS = {
 }
 
 
-def test_nothing_outside_of_the_runtime_is_handed_to_workers() -> None:
+def test_workers_run_only_functions_of_runtime() -> None:
     # workers have only the runtime, and cannot import sqlwin or the planner
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno} names {name}"
@@ -463,7 +463,7 @@ def names_in(node: ast.AST) -> list[str]:
     return [node.attr] if isinstance(node, ast.Attribute) else []
 
 
-def test_what_workers_get_of_sqlwin_needs_the_runtime_alone() -> None:
+def test_code_for_workers_imports_only_runtime() -> None:
     from runtime.spark.shipping import NAMED_BY_USERS
 
     for name in NAMED_BY_USERS:

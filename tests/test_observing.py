@@ -10,9 +10,7 @@ import pytest
 from tests.observing import files_below, wait_until
 
 
-def test_a_directory_that_is_removed_meanwhile_has_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_directory_has_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.json").touch()
     (tmp_path / "gone").mkdir()
     scandir = os.scandir

@@ -61,11 +61,11 @@ def calling_modules() -> frozenset[str]:
         ("self._spark.sparkContext", False),
     ],
 )
-def test_private_parts_are_found(source: str, calls: bool) -> None:
+def test_private_parts_are_detected(source: str, calls: bool) -> None:
     assert calls_private_parts(source) == calls
 
 
-def test_modules_that_call_private_parts_are_those_in_the_table() -> None:
+def test_the_table_lists_all_modules_that_call_private_parts() -> None:
     missing = sorted(calling_modules() - set(modules_in_table()))
     assert not missing, f"not in the table of ARCHITECTURE.md: {missing}"
     unknown = [module for module in modules_in_table() if not (ROOT / module).is_file()]

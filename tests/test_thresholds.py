@@ -70,7 +70,7 @@ def patched_numbers(source: str) -> Iterator[str]:
         ("_FIRST_SECONDS = 0.5", False),
     ],
 )
-def test_patched_numbers_are_found(source: str, is_patched: bool) -> None:
+def test_patched_numbers_are_detected(source: str, is_patched: bool) -> None:
     assert bool(list(patched_numbers(source))) == is_patched
 
 

@@ -33,7 +33,7 @@ def test_an_engine_runs_in_another_process_until_it_is_closed() -> None:
         os.kill(int(pid), 0)
 
 
-def test_what_fails_in_an_engine_is_reported_by_its_name() -> None:
+def test_a_failure_of_an_engine_names_it() -> None:
     away = apart(partial(engine, "too much"))
     with pytest.raises(EngineFailed, match="ArithmeticError"):
         away.run()
@@ -41,7 +41,7 @@ def test_what_fails_in_an_engine_is_reported_by_its_name() -> None:
     away.close()
 
 
-def test_an_engine_that_the_kernel_ends_fails_alone() -> None:
+def test_an_engine_killed_by_the_kernel_does_not_end_the_benchmark() -> None:
     away = apart(partial(engine, "killed"))
     with pytest.raises(EngineFailed, match="ended by signal 9"):
         away.run()

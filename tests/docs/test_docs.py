@@ -37,14 +37,14 @@ QUIET = " 2>/dev/null"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_a_page_tells_what_gives_it(page: str) -> None:
+def test_every_block_of_a_page_names_its_source(page: str) -> None:
     for block in pages.blocks(pages.read(page)):
         assert block.origin, f"{page}, line {block.line}: what gives this block?"
         assert set(block.varying) <= set(pages.VARYING), f"{page}, line {block.line}"
 
 
 @pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_every_place_of_the_code_that_a_page_names_is_there(page: str) -> None:
+def test_every_code_path_on_a_page_exists(page: str) -> None:
     named = re.findall(
         r"`((?:sqlwin|planner|runtime|tests|queries)/[a-z0-9_./]*)`", pages.read(page)
     )
@@ -77,7 +77,7 @@ def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) ->
     "page",
     among(PAGES, long=[page for page in PAGES if page not in QUICK]),
 )
-def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
+def test_outputs_on_a_page_equal_the_actual_output(
     page: str,
     commands: None,
     update_goldens: bool,

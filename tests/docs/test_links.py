@@ -54,7 +54,7 @@ def test_no_link_of_a_page_is_dead(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", LINKED)
-def test_every_document_that_a_page_names_is_there(page: str) -> None:
+def test_every_linked_document_exists(page: str) -> None:
     named = _NAMED.findall((ROOT / page).read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
 
@@ -63,7 +63,7 @@ def test_the_index_names_every_page_of_the_documents() -> None:
     assert {target for target, _ in links(INDEX)} >= set(DOCUMENTS) - {INDEX}
 
 
-def test_every_page_is_found_from_the_readme() -> None:
+def test_every_page_is_reachable_from_the_readme() -> None:
     result, to_read = set[str](), ["README.md"]
     while to_read:
         page = to_read.pop()

@@ -37,7 +37,7 @@ _CTRL_C = "\x03"
 # each types the whole page into a terminal
 @pytest.mark.long
 @pytest.mark.parametrize("page", among(PAGES, slow=["docs/streaming.md"]))
-def test_what_a_page_shows_of_a_terminal_is_what_one_shows(
+def test_terminals_on_a_page_equal_a_real_terminal(
     page: str, update_goldens: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.mktemp("d")

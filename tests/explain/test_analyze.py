@@ -102,7 +102,7 @@ def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> 
 
 
 @pytest.mark.long
-def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Session) -> None:
+def test_copied_rows_are_counted_in_one_phase(flights: sqlwin.Session) -> None:
     flights.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     expected = counts(flights, CONDITIONS["arrow"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
@@ -112,9 +112,7 @@ def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Se
     assert actual["WindowAggregate"]["rows_out"] == expected["windows"]
 
 
-def test_insert_writes_its_rows_and_a_select_leaves_nothing(
-    flights: sqlwin.Session, tmp_path: Path
-) -> None:
+def test_analyze_writes_the_rows_of_insert_only(flights: sqlwin.Session, tmp_path: Path) -> None:
     flights.execute(f"""
         CREATE TABLE days (origin STRING, n BIGINT) WITH (
           'connector' = 'filesystem', 'path' = '{tmp_path}/days', 'format' = 'parquet')
@@ -138,7 +136,7 @@ def test_a_run_that_fails_is_reported_like_any_other(flights: sqlwin.Session) ->
         flights.explain("SELECT flight / (flight - flight) FROM flights", analyze=True)
 
 
-def test_every_form_is_made_of_one_document(flights: sqlwin.Session) -> None:
+def test_all_formats_come_from_one_document(flights: sqlwin.Session) -> None:
     sql = HOP.format(condition=CONDITIONS["arrow"])
     document = json.loads(flights.explain(sql, "json"))
     check_document(document)

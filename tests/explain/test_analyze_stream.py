@@ -158,7 +158,7 @@ def test_insert_from_a_stream_writes_its_rows(
 
 
 @pytest.mark.slow
-def test_rows_are_counted_where_windows_are_ranked_and_where_there_are_none(
+def test_ranked_windows_and_plain_queries_are_counted(
     fresh_session: sqlwin.Session,
 ) -> None:
     expected = model()

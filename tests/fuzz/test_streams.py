@@ -339,5 +339,5 @@ def test_most_streams_can_resume_with_other_names() -> None:
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],
 )
-def test_a_stream_gives_the_rows_of_batch_whatever_happens(n_examples: int, n_steps: int) -> None:
+def test_a_stream_gives_the_rows_of_batch_after_any_steps(n_examples: int, n_steps: int) -> None:
     run_machine(n_examples, n_steps)

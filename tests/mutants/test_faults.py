@@ -33,7 +33,7 @@ def test_the_simulator_finds_a_fault(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_simulator_finds_most_faults_and_nothing_without_one() -> None:
+def test_the_simulator_finds_planted_faults_only() -> None:
     assert find(None) == (False, "nothing found")
     missed = [fault.name for number, fault in enumerate(FAULTS) if not find(number)[0]]
     assert len(FAULTS) - len(missed) >= LEAST, missed

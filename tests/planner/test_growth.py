@@ -237,7 +237,7 @@ def test_a_thousand_operators_are_not_too_deep(query: Callable[[int], str]) -> N
     ],
     ids="parentheses not case".split(),
 )
-def test_what_is_too_deep_says_so_with_the_deepest_place(sql: str, column: int) -> None:
+def test_a_deep_expression_is_refused_at_its_deepest_place(sql: str, column: int) -> None:
     with pytest.raises(SqlSyntaxError) as raised:
         parse_query(sql)
     assert raised.value.message == "the statement is nested too deeply"

@@ -68,7 +68,7 @@ def test_settings_go_before_the_data(options, expected):
     assert spread(scan(20_000_000), **options) == expected
 
 
-def test_rows_that_nobody_counted_take_as_many_tasks_as_spark_takes():
+def test_an_unknown_number_of_rows_uses_sparks_tasks():
     local = LocalWindowAggregate(
         (), SqlQuery((), None), Tumble(MINUTE), "ts", "timestamp_ntz", (), (), "slice"
     )

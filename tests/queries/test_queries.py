@@ -114,7 +114,7 @@ def test_rows_in_postgresql_are_read_while_a_stream_writes_them(
 
 
 @pytest.mark.parametrize("query", EVERY_QUERY, ids=lambda path: golden_of(path).stem)
-def test_query_file_begins_with_a_comment_that_says_what_it_shows(query: Path) -> None:
+def test_query_file_begins_with_a_comment(query: Path) -> None:
     comment = re.match(r"(-- .*\n)+", query.read_text())
     assert comment is not None
     assert len(comment.group()) >= 100

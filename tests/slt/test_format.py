@@ -66,7 +66,7 @@ def test_a_table_is_a_file_for_each_micro_batch(file: Path, tmp_path: Path) -> N
     assert second.to_pylist() == [{"k": None, "m": None, "ts": at("2027-02-03 04:05:06.789")}]
 
 
-def test_other_rows_replace_those_of_a_record_and_nothing_else(file: Path) -> None:
+def test_an_update_replaces_only_the_rows_of_a_record(file: Path) -> None:
     assert with_rows(file, {15: ["1", "2"]}) == FILE.replace("----\n{word}", "----\n1\n2")
     assert with_rows(file, {}) == FILE
 

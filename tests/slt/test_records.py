@@ -108,7 +108,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize(("name", "selection"), list(cases()))
-def test_every_record_of_a_file_holds(
+def test_every_record_of_a_file_passes(
     name: str,
     selection: Selection,
     fresh_session: sqlwin.Session,
@@ -146,7 +146,7 @@ def test_queries_that_need_no_spark_return_the_same_rows(
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_query_and_refusal_says_in_a_sentence_what_it_shows(path: Path) -> None:
+def test_every_query_and_refusal_has_a_comment(path: Path) -> None:
     mute = [
         record.title
         for record in read_records(path)
@@ -208,7 +208,7 @@ SELECT window_end, SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERV
 """
 
 
-def test_records_that_say_something_else_fail(
+def test_records_with_other_contents_fail(
     fresh_session: sqlwin.Session, duck: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     file = tmp_path / "wrong.slt"

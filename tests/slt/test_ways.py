@@ -45,5 +45,5 @@ def test_a_query_does_not_run_the_same_plan_again(run: FileRun) -> None:
     assert run.n_same_program == 1
 
 
-def test_a_query_that_is_always_alone_does_not_run_alone_again(run: FileRun) -> None:
+def test_a_query_that_runs_alone_has_no_second_way(run: FileRun) -> None:
     assert run.ways(query(ROWS, "alone"), MODES) == []

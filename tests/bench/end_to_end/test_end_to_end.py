@@ -56,7 +56,7 @@ def test_the_exit_code_is_1_if_a_window_differs_in_any_run() -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_each_window_comes_once_although_the_stream_is_killed() -> None:
+def test_each_window_arrives_once_despite_kills() -> None:
     console = Console(record=True, width=140)
     arguments = "--records 30000 --keys 120 --kills 1 --batch-records 10000 --seed 5"
     code = main(arguments.split(), console)

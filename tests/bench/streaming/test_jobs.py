@@ -53,7 +53,7 @@ def _first_minute(path: Path) -> int:
     return int(pq.read_table(part)["ts"].cast(pa.int64())[0].as_py() // MINUTE_US)
 
 
-def test_the_clock_stops_with_the_last_window_that_is_closed(tmp_path):
+def test_timing_ends_with_the_last_closed_window(tmp_path):
     files = Traffic(keys=20, rows=100, minutes=6).files(tmp_path)
     began = time.monotonic()
     outcome = jobs.run(_fake(_first_minute(files.path), 5), _TUMBLE, files)
@@ -62,7 +62,7 @@ def test_the_clock_stops_with_the_last_window_that_is_closed(tmp_path):
     assert outcome.n_rows == 600 and outcome.state_bytes is None
 
 
-def test_a_job_that_ends_too_early_is_reported_with_what_it_said(tmp_path):
+def test_a_job_that_ends_too_early_is_reported_with_its_output(tmp_path):
     files = Traffic(keys=20, rows=100, minutes=6).files(tmp_path)
     with pytest.raises(PeerFailedError, match="out of disk"):
         jobs.run(_fake(_first_minute(files.path), 5, "out of disk"), _TUMBLE, files)

@@ -73,7 +73,7 @@ def test_history_fills_the_window():
     assert history_of(case_of("TUMBLE 1 min", 1), 0) == 0
 
 
-def test_as_many_sessions_are_open_as_asked(tmp_path):
+def test_the_requested_number_of_sessions_is_open(tmp_path):
     case = sessions(n_open=5_000, rows=1_000)
     assert isinstance(case, Case) and case.kind == "SESSION"
     before = history_of(case, 1 << 30)

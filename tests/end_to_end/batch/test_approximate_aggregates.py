@@ -69,7 +69,7 @@ def run(session: Any, table: str, calls: list[str]) -> list[Any]:
     return sorted(map(tuple, rows))
 
 
-def test_estimates_are_those_of_spark_in_each_window(session: Any, path: Path) -> None:
+def test_estimates_equal_those_of_spark_in_each_window(session: Any, path: Path) -> None:
     session.execute(f"""
         CREATE OR REPLACE TABLE estimated WITH (
           'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{path}')

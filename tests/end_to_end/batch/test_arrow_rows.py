@@ -102,7 +102,7 @@ QUERIES = {
 @pytest.mark.parametrize(
     "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
 )
-def test_rows_of_workers_are_those_of_spark(readings_session: sqlwin.Session, name: str) -> None:
+def test_rows_of_workers_equal_those_of_spark(readings_session: sqlwin.Session, name: str) -> None:
     (result,) = readings_session.execute(QUERIES[name])
     assert arrow_rows(result) is not None
     actual, expected = result.to_arrow(), result.dataframe.toArrow()
@@ -166,7 +166,7 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
         "SELECT k FROM readings",
     ],
 )
-def test_what_arrow_does_not_evaluate_is_sparks(
+def test_spark_evaluates_expressions_that_arrow_cannot(
     readings_session: sqlwin.Session, query: str
 ) -> None:
     (result,) = readings_session.execute(query)
@@ -208,7 +208,7 @@ def writers(path: Path) -> set[str]:
     return {footer.created_by.split()[0] for footer in footers(path)}
 
 
-def test_files_of_workers_are_those_of_spark(
+def test_files_of_workers_equal_those_of_spark(
     readings_session: sqlwin.Session, target: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
     (inserted,) = readings_session.execute(f"INSERT INTO target {WRITTEN}")
@@ -255,7 +255,7 @@ def test_they_are_added_and_replaced(readings_session: sqlwin.Session, target: P
         "INSERT INTO target /*+ OPTIONS('sink.parallelism' = '1') */ {}",
     ],
 )
-def test_what_workers_do_not_write_like_spark_is_sparks(
+def test_spark_writes_formats_that_workers_write_differently(
     readings_session: sqlwin.Session, target: Path, insert: str
 ) -> None:
     (inserted,) = readings_session.execute(insert.format(WRITTEN))
@@ -309,7 +309,7 @@ ORDERED = {
 
 @pytest.mark.parametrize("name", among(ORDERED, long=["two days", "no window"]))
 @pytest.mark.parametrize("keys", ["k", ""])
-def test_windows_of_rows_in_the_order_of_time_are_those_of_duckdb(
+def test_windows_of_sorted_rows_equal_duckdb(
     fresh_session: sqlwin.Session, ordered: Path, tmp_path: Path, name: str, keys: str
 ) -> None:
     """Most windows have all rows in one split, whose task writes them; the others are exchanged."""

@@ -102,7 +102,7 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
         slow=[("json", "streaming"), ("json", "batch")],
     ),
 )
-def test_a_compressed_file_that_is_cut_short(
+def test_a_truncated_compressed_file_is_one_line(
     fresh_session: sqlwin.Session, tmp_path: Path, mode: str, file_format: str
 ) -> None:
     lines = "".join(
@@ -119,7 +119,7 @@ def test_a_compressed_file_that_is_cut_short(
     assert visible(path.parent) == []
 
 
-def test_an_empty_file_is_let_pass_where_spark_is_told_to(
+def test_an_empty_file_is_skipped_if_spark_ignores_corrupt_files(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     path = parquet(tmp_path / "in")
@@ -131,7 +131,9 @@ def test_an_empty_file_is_let_pass_where_spark_is_told_to(
 
 
 @pytest.mark.parametrize("mode", among(MODES, long=["streaming"]))
-def test_an_output_below_a_file(fresh_session: sqlwin.Session, tmp_path: Path, mode: str) -> None:
+def test_an_output_below_a_file_is_one_line(
+    fresh_session: sqlwin.Session, tmp_path: Path, mode: str
+) -> None:
     path = parquet(tmp_path / "in")
     Path(f"{path.parent}-file").touch()
     table(fresh_session, path.parent, mode, "parquet")

@@ -139,7 +139,7 @@ def test_odd_names_give_the_rows_of_plain_names(
         "GROUP BY q, window_start, window_end",
     ],
 )
-def test_columns_of_one_name_are_each_there(named: sqlwin.Session, select: str) -> None:
+def test_columns_with_the_same_name_are_all_returned(named: sqlwin.Session, select: str) -> None:
     (result,) = named.execute(select)
     assert rows_of(result.to_arrow()) == sorted(map(tuple, result.rows), key=str)
     assert result.to_arrow().column_names == result.columns

@@ -41,7 +41,7 @@ def client(
     )  # fmt: skip
 
 
-def test_packages_that_are_missing_are_named_with_what_installs_them(tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_their_extra(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError(\"No module named 'grpc'\")\n")
     result = client("run", "--remote", "sc://localhost:1", "-e", "SELECT 1", packages=tmp_path)
     assert result.returncode == 3
@@ -174,7 +174,7 @@ def test_batches_run_over_spark_connect(server: str, tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.long
-def test_what_spark_connect_cannot_do_is_refused_in_plain_words(server: str) -> None:
+def test_unsupported_features_of_spark_connect_are_refused(server: str) -> None:
     result = client(server, program=FAILS)
     streams = "streams are not supported over Spark Connect"
     relative = "{} is a relative path, but Spark Connect requires absolute paths on the server"

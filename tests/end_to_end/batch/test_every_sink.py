@@ -71,7 +71,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", among(CASES, long=CASES[7:]), ids="-".join)
-def test_every_value_comes_back(
+def test_every_value_is_read_as_it_was_written(
     fresh_session: sqlwin.Session, tmp_path: Path, case: tuple[str, str]
 ) -> None:
     sink, mode = case

@@ -204,7 +204,7 @@ LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000)
 
 
 @pytest.mark.parametrize("late", among(LATE, slow=LATE[1::2]), ids=lambda late: late[2])
-def test_what_does_not_fit_behind_the_sample_is_told_with_its_place(
+def test_values_that_do_not_fit_after_the_sample_are_located(
     fresh_session: sqlwin.Session, data: Path, late: tuple[str, str, str]
 ) -> None:
     last, sql, message = late
@@ -237,7 +237,7 @@ def test_what_does_not_fit_behind_the_sample_is_told_with_its_place(
         ('{"t": "x"}', "SELECT MAX(t)", "line 12001, column `t`: 'x' is not a valid TIMESTAMP"),
     ],
 )
-def test_so_is_json(
+def test_json_values_that_do_not_fit_after_the_sample_are_located(
     fresh_session: sqlwin.Session, data: Path, last: str, sql: str, message: str
 ) -> None:
     lines = "".join(f'{{"v": {i}, "t": "2025-01-01T00:00:00"}}\n' for i in range(12_000))
@@ -259,7 +259,7 @@ def test_so_is_json(
         ("a,b\n1735689600123,x\n", "soon,x\n", "soon"),
     ],
 )
-def test_what_a_lenient_cast_would_take_for_something_else_is_an_error(
+def test_values_that_a_lenient_cast_would_change_are_errors(
     fresh_session: sqlwin.Session, data: Path, head: str, last: str, value: str
 ) -> None:
     head = head.replace("a", "at", 1) if "17356" in head else head
@@ -270,7 +270,7 @@ def test_what_a_lenient_cast_would_take_for_something_else_is_an_error(
         rows(fresh_session, f"SELECT MAX({header[:2].strip(',;')}) FROM 'f.csv'")
 
 
-def test_windows_are_put_on_dates(fresh_session: sqlwin.Session, data: Path) -> None:
+def test_windows_work_on_dates(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "d.csv").write_text("Tag;Preis\n31.12.2025;1,5\n01.01.2026;2,5\n01.01.2026;1\n")
     for sql in (
         "SELECT window_start, SUM(Preis) FROM TUMBLE('d.csv', Tag, 1d) "
@@ -378,7 +378,7 @@ def test_avro_without_its_package_is_refused_in_one_line(
         ),
     ],
 )
-def test_a_json_file_of_many_lines_says_what_does_not_fit(
+def test_a_multi_line_json_file_names_the_invalid_value(
     fresh_session: sqlwin.Session, data: Path, second: str, message: str
 ) -> None:
     (data / "whole.json").write_text("\n".join(["[", '{"v": 1},', second, '{"v": 3}', "]"]))

@@ -76,7 +76,9 @@ def test_a_file_whose_bytes_cannot_be_read(session: sqlwin.Session) -> None:
     assert message == "cannot read /proc/self/mem: Input/output error"
 
 
-def test_json_that_is_not_utf8(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+def test_json_with_another_encoding_is_one_line(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
     session = fresh_session
     path = write_file(tmp_path / "a.json", '{"k": "Müller"}\r\n{"k": "Groß"}\r\n'.encode("cp1252"))
     assert rows(session, f"SELECT k FROM '{path}'") == [("Groß",), ("Müller",)]

@@ -69,6 +69,6 @@ def test_the_document_names_the_operators(session: Session) -> None:
     assert query["analysis"]["operators"][tree["root"]]["rows_out"] == 10
 
 
-def test_queries_that_need_spark_are_measured_there(session: Session) -> None:
+def test_queries_that_need_spark_are_measured_on_spark(session: Session) -> None:
     with pytest.raises(NeedsSparkError):
         session.explain("SELECT INITCAP(k) AS k FROM t", analyze=True)

@@ -219,7 +219,7 @@ def test_a_session_without_spark_answers_and_starts_it_for_other_queries(path: P
         session.sql(QUERIES["hop"].format(time="ts"))
 
 
-def test_a_file_that_goes_away_is_one_error(tmp_path: Path) -> None:
+def test_a_removed_file_is_one_error(tmp_path: Path) -> None:
     pq.write_table(trips(50, 1), tmp_path / "a.parquet")
     session = Session(unstarted_spark(), settings={})
     session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{tmp_path}')")

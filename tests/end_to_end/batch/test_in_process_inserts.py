@@ -103,7 +103,7 @@ def test_footers_have_the_schema_of_spark(base: Path) -> None:
     assert [field["type"] for field in fields[:4]] == ["string", "long", "long", "timestamp"]
 
 
-def test_a_failed_insert_leaves_nothing(base: Path) -> None:
+def test_a_failed_insert_leaves_no_files(base: Path) -> None:
     session = without_spark(base)
     overflow = ROWS.replace("SUM(fare) AS s", "SUM(fare) * 9223372036854775807 AS s")
     with pytest.raises(sqlwin.SqlwinError, match="overflow"):
@@ -172,7 +172,7 @@ def test_windows_of_a_set_read_their_table_once(base: Path, least: int, n_reads:
     assert rows_of(session, "SELECT * FROM days") == rows_of(session, day)
 
 
-def test_a_set_that_reads_what_it_writes_runs_on_spark(base: Path) -> None:
+def test_a_set_that_reads_its_own_output_runs_on_spark(base: Path) -> None:
     session = with_hours(without_spark(base), base)
     session.execute("INSERT INTO hours VALUES (TIMESTAMP '2024-01-01 00:00:00', 5000000000)")
     reading = "INSERT OVERWRITE hours SELECT window_end, s + 1 AS s FROM hours"
@@ -194,7 +194,7 @@ def test_a_failed_set_names_the_statements_that_completed(base: Path) -> None:
     assert files_in(base / "out") == files_in(base / "hours") == []
 
 
-def test_one_statement_that_needs_spark_takes_the_set_there(base: Path) -> None:
+def test_one_insert_that_needs_spark_runs_the_set_on_spark(base: Path) -> None:
     session = with_hours(without_spark(base), base)
     sql = SET_OF_TWO.format(first="SELECT INITCAP(rider) AS c, n, s, t, u, p, x FROM out")
     with pytest.raises(NeedsSparkError):
@@ -202,7 +202,7 @@ def test_one_statement_that_needs_spark_takes_the_set_there(base: Path) -> None:
     assert files_in(base / "hours") == []
 
 
-def test_a_set_that_reads_many_bytes_goes_to_spark(base: Path) -> None:
+def test_a_set_over_large_files_runs_on_spark(base: Path) -> None:
     session = with_hours(without_spark(base), base)
     sql = SET_OF_TWO.format(first=ROWS)
     # 600 rows of six columns have about 29 kB, of two columns 10 kB
@@ -291,7 +291,7 @@ def test_a_killed_set_leaves_whole_inserts_only(base: Path, target: str, n_compl
 
 
 @pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
-def test_an_insert_killed_between_partitions_leaves_nothing(base: Path, verb: str) -> None:
+def test_an_insert_killed_between_partitions_leaves_no_rows(base: Path, verb: str) -> None:
     session = without_spark(base)
     cities = (
         "CREATE TABLE cities (rider STRING, city STRING) PARTITIONED BY (city) WITH ('connector' = "
@@ -437,7 +437,7 @@ def test_columns_that_do_not_fit_are_refused_without_spark(
     assert not (tmp_path / "assigned").exists()
 
 
-def test_a_value_out_of_the_range_of_its_column_writes_nothing(tmp_path: Path) -> None:
+def test_a_value_out_of_range_writes_nothing(tmp_path: Path) -> None:
     session = Session(unstarted_spark(), settings={})
     session.execute(ASSIGNED.format(tmp_path / "assigned"))
     with pytest.raises(sqlwin.SqlwinError, match=r"(?i)overflow|out of range|cannot be"):

@@ -352,7 +352,7 @@ def test_a_json_misfit_is_an_error_with_its_line(tmp_path: Path, line: str, expe
         ("a INT", ", 'json.records' = 'r'", "{}", "the table has the option 'json.records'"),
     ],
 )
-def test_explain_says_what_in_json_needs_spark(
+def test_explain_names_the_json_option_that_needs_spark(
     tmp_path: Path, columns: str, options: str, lines: str, reason: str
 ) -> None:
     (tmp_path / "a.json").write_text(lines)

@@ -119,7 +119,7 @@ def test_fields_over_several_lines_below_a_preamble(
 
 
 @pytest.mark.long
-def test_what_does_not_fit_is_found_below_a_preamble(
+def test_values_that_do_not_fit_are_located_below_a_preamble(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
     table = """

@@ -54,7 +54,7 @@ def create(session: sqlwin.Session, name: str, path: str, columns: str = "") -> 
     )
 
 
-def test_windows_over_a_bucket_are_those_over_a_disk(
+def test_windows_over_a_bucket_equal_those_over_a_disk(
     lake: sqlwin.Session, store: ObjectStore, tmp_path
 ) -> None:
     import pyarrow.parquet as pq
@@ -127,7 +127,7 @@ def test_files_of_a_bucket_are_tables_by_their_path(
 
 
 @pytest.mark.long
-def test_declared_columns_and_metadata_are_those_of_the_files(
+def test_declared_columns_and_metadata_come_from_the_files(
     lake: sqlwin.Session, store: ObjectStore
 ) -> None:
     columns = """(
@@ -152,7 +152,7 @@ def refusal(session: sqlwin.Session, sql: str) -> str:
     return text
 
 
-def test_what_is_not_there_is_named(lake: sqlwin.Session, store: ObjectStore) -> None:
+def test_missing_objects_are_named(lake: sqlwin.Session, store: ObjectStore) -> None:
     create(lake, "missing", store.uri("none.parquet"), "(k INT)")
     assert "s3a://lake/none.parquet does not exist" in refusal(lake, "SELECT * FROM missing")
     # nothing was written to a declared table yet
@@ -174,7 +174,9 @@ def test_wrong_keys_and_a_store_that_fails_are_one_line(
 
 
 @pytest.mark.long
-def test_what_needs_a_package_of_sparks_names_it(lake: sqlwin.Session, store: ObjectStore) -> None:
+def test_formats_that_need_a_package_of_spark_name_it(
+    lake: sqlwin.Session, store: ObjectStore
+) -> None:
     system = filesystem_of(store.store())
     with system.open_output_stream("lake/texts/a.csv") as file:
         file.write(b"a,b\n1,2\n")

@@ -37,7 +37,7 @@ def session(fresh_session: sqlwin.Session) -> sqlwin.Session:
     return fresh_session
 
 
-def test_an_aggregate_runs_on_slices_beside_built_in_ones(session: sqlwin.Session) -> None:
+def test_a_user_aggregate_runs_on_slices_with_built_in_ones(session: sqlwin.Session) -> None:
     query = f"""
         SELECT sym, date_format(window_end, 'HH:mm') AS ends, COUNT(*) AS n,
                Weighted_Mean(price, volume) AS mean,
@@ -75,7 +75,7 @@ def test_an_aggregate_runs_on_sessions_and_in_a_plain_group_by(session: sqlwin.S
     ]
 
 
-def test_filter_holds_where_spark_calls_the_aggregate_too(session: sqlwin.Session) -> None:
+def test_filter_also_applies_where_spark_calls_the_aggregate(session: sqlwin.Session) -> None:
     dear = "weighted_mean(price, volume) FILTER (WHERE price BETWEEN 11 AND 50)"
     plain = session.sql(f"SELECT sym, {dear} FROM trades GROUP BY sym ORDER BY sym")
     assert [tuple(row) for row in plain.collect()] == [("a", 25.0), ("b", None)]
@@ -101,7 +101,7 @@ def test_a_function_gets_and_gives_arrow_arrays(session: sqlwin.Session) -> None
     ]
 
 
-def test_what_goes_wrong_in_a_function_is_one_line(session: sqlwin.Session) -> None:
+def test_an_error_in_a_user_function_is_one_line(session: sqlwin.Session) -> None:
     class Unlucky(WeightedMean):
         def merge(self, groups, n_groups, states):
             raise ValueError("the thirteenth")
@@ -134,7 +134,7 @@ def test_what_goes_wrong_in_a_function_is_one_line(session: sqlwin.Session) -> N
         ),
     ],
 )
-def test_what_cannot_be_registered_is_an_error(register, message, session: sqlwin.Session) -> None:
+def test_invalid_functions_cannot_be_registered(register, message, session: sqlwin.Session) -> None:
     with pytest.raises(AnalysisError) as error:
         register(session)
     assert error.value.message.startswith(message)

@@ -131,7 +131,7 @@ LEFT_TO_SPARK = {
 @pytest.mark.parametrize(
     "name", among(SCANNED, long=["field as key", "computed where", "view by epoch", "seconds"])
 )
-def test_the_scan_computes_what_spark_does(name: str, events: sqlwin.Session) -> None:
+def test_the_scan_equals_spark(name: str, events: sqlwin.Session) -> None:
     query = SCANNED[name]
     expected = rows(events, BY_SPARK + query)
     assert expected

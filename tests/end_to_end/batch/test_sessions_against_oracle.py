@@ -152,9 +152,7 @@ def test_rows_keep_their_columns_and_get_the_bounds_of_their_session(
 
 
 @pytest.mark.long
-def test_conditions_on_rows_come_after_the_sessions_and_conditions_on_partitions_before(
-    session: Any, files: pa.Table
-) -> None:
+def test_conditions_on_partitions_apply_before_sessions(session: Any, files: pa.Table) -> None:
     rows = with_sessions(files, ["k"], GAP_US)
     for condition, stays in [("i > 0", True), ("k = 1", False), ("k > 1 AND i > 0", True)]:
         kept = duckdb.from_arrow(rows).filter(condition).to_arrow_table()

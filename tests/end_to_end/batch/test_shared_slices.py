@@ -154,7 +154,7 @@ def insert(name: str, window: OracleWindow, total: str = "SUM(i)") -> str:
 
 
 @SCANNED_OR_NOT
-def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
+def test_a_statement_set_reads_its_table_once(
     session: Any, is_scanned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = random_rows(seed=8)
@@ -202,9 +202,7 @@ def test_a_statement_set_over_no_rows_writes_none(session: Any, tmp_path: Path) 
     assert result.row_count == 0
 
 
-def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
-    session: Any, tmp_path: Path
-) -> None:
+def test_a_failed_insert_of_a_set_reports_the_others(session: Any, tmp_path: Path) -> None:
     make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
     for name in ("one", "two", "three"):
         sink(session, name, tmp_path)
@@ -226,9 +224,7 @@ def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
 
 
 @pytest.mark.long
-def test_what_one_insert_of_a_set_fails_with_cancels_the_others(
-    session: Any, tmp_path: Path
-) -> None:
+def test_a_failed_insert_of_a_set_cancels_the_others(session: Any, tmp_path: Path) -> None:
     make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
     sink(session, "first", tmp_path)
     sink(session, "second", tmp_path)
@@ -310,7 +306,7 @@ def test_no_insert_of_a_set_runs_if_one_of_them_is_wrong(session: Any, tmp_path:
     assert not list((tmp_path / "good").glob("*.parquet"))
 
 
-def test_explain_analyze_counts_what_is_shared_once(session: Any, tmp_path: Path) -> None:
+def test_explain_analyze_counts_shared_slices_once(session: Any, tmp_path: Path) -> None:
     data = random_rows(seed=10)
     make_table(session, data, tmp_path, is_scanned=True)
     windows = MIXES["widths that divide each other"][:2]

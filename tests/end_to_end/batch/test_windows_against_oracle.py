@@ -219,7 +219,7 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
 @pytest.mark.parametrize(
     "keys", among([("k",), ("s", "day")], long=[("s", "day")]), ids=lambda keys: "-".join(keys)
 )
-def test_windows_put_together_in_the_scan_of_files_equal_brute_force(
+def test_windows_merged_in_the_scan_equal_brute_force(
     session: Any, window: OracleWindow, keys: tuple[str, ...], tmp_path: Path
 ) -> None:
     data = random_rows(seed=31)

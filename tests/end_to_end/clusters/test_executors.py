@@ -151,7 +151,7 @@ session.execute("RESET 'execution.checkpointing.dir'")
 
 
 @pytest.mark.slow
-def test_a_stream_whose_executors_die_between_its_micro_batches_goes_on(
+def test_a_stream_survives_the_loss_of_executors_between_micro_batches(
     cluster: Driver, tmp_path: Path
 ) -> None:
     stream_files(tmp_path / "all", readings(*batches()))

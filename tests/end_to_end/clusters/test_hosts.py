@@ -94,7 +94,7 @@ def hosts(pythons: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         yield result
 
 
-def test_a_python_that_lacks_something_on_one_of_two_hosts_is_named(
+def test_a_host_whose_python_lacks_a_package_is_named(
     hosts: Driver, pythons: dict[str, Path]
 ) -> None:
     message = hosts.error(f"in_mode('streaming', '''INSERT INTO seen {COUNT}''')").splitlines()
@@ -105,7 +105,7 @@ def test_a_python_that_lacks_something_on_one_of_two_hosts_is_named(
 
 
 @pytest.mark.parametrize("lacking", among(NEEDED, slow=NEEDED))
-def test_what_the_python_of_all_workers_lacks_is_said(
+def test_packages_missing_on_all_workers_are_reported(
     lacking: str, hosts: Driver, pythons: dict[str, Path]
 ) -> None:
     hosts.run(f"spark.sparkContext.pythonExec = '{pythons[lacking]}'")
@@ -122,7 +122,7 @@ def test_what_the_python_of_all_workers_lacks_is_said(
     assert message[-1].strip() == WORKERS_HINT
 
 
-def test_paths_of_one_host_are_refused_and_paths_of_all_are_taken(
+def test_local_paths_are_refused_and_shared_paths_accepted(
     hosts: Driver, pythons: dict[str, Path], tmp_path: Path
 ) -> None:
     hosts.run(f"spark.sparkContext.pythonExec = '{pythons['']}'")

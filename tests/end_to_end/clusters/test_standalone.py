@@ -117,7 +117,9 @@ def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
 
 
 @pytest.mark.slow
-def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_path: Path) -> None:
+def test_modules_of_the_user_are_shipped_to_workers(
+    cluster: Driver, events: None, tmp_path: Path
+) -> None:
     (tmp_path / "counting.py").write_text(
         "def counted(key, window, rows): return [len(list(rows))]"
     )

@@ -32,7 +32,7 @@ def options(tmp_path: Path, name: str) -> str:
 
 
 @pytest.mark.long
-def test_a_table_is_made_appended_to_replaced_and_read(
+def test_a_table_is_created_appended_to_replaced_and_read(
     fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
 ) -> None:
     source = catalog.create_table("db.source", schema=rows_of(1).schema)
@@ -92,7 +92,7 @@ def test_columns_that_were_renamed_and_added_are_read_by_spark_too(
 
 
 @pytest.mark.long
-def test_a_stream_reads_snapshots_each_row_once_and_goes_on_where_it_stopped(
+def test_a_stream_reads_each_row_of_snapshots_once_across_restarts(
     fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
 ) -> None:
     source = catalog.create_table("db.source", schema=rows_of(1).schema)

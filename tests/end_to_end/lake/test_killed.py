@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("killed_lake.py")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_stream_that_is_killed_around_its_commits_puts_each_row_into_the_table_once(
+def test_kills_around_commits_write_each_row_once(
     fresh_session: sqlwin.Session, tmp_path: Path, kind: str
 ) -> None:
     rng = random.Random(5)

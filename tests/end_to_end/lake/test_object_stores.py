@@ -109,7 +109,7 @@ def test_an_iceberg_table_is_read_by_its_path_and_of_a_catalog(
 
 
 @pytest.mark.parametrize("connector", ["delta", "iceberg"])
-def test_a_table_or_a_store_that_is_not_there_is_one_line(
+def test_a_missing_table_or_store_is_one_line(
     lake: sqlwin.Session, store: ObjectStore, connector: str
 ) -> None:
     def message(path: str) -> str:

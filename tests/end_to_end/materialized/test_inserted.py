@@ -89,7 +89,7 @@ def test_history_and_live_are_one_table(
     "point",
     among(["built 2", "committed 2", "committed 1"], slow=["built 2", "committed 1"]),
 )
-def test_a_stream_that_is_killed_counts_each_micro_batch_once(
+def test_a_killed_stream_counts_each_micro_batch_once(
     fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table, point: str
 ) -> None:
     live = write_live(tmp_path, 3)
@@ -102,7 +102,7 @@ def test_a_stream_that_is_killed_counts_each_micro_batch_once(
 
 
 @pytest.mark.slow
-def test_what_its_slices_do_not_answer_is_refused_and_never_empty(
+def test_queries_that_slices_cannot_answer_are_refused(
     fresh_session: sqlwin.Session, history: pa.Table
 ) -> None:
     def refused(sql: str, words: str, error: type[SqlwinError] = AnalysisError) -> None:
@@ -150,7 +150,7 @@ def test_a_continuous_table_takes_one_table_and_no_view(
 
 
 @pytest.mark.slow
-def test_its_windows_are_made_in_process_without_spark(
+def test_windows_are_computed_without_spark(
     fresh_session: sqlwin.Session, tmp_path: Path, history: pa.Table
 ) -> None:
     query = "SELECT city, window_end, n, s, low FROM m WHERE city = 'a'"
@@ -162,7 +162,7 @@ def test_its_windows_are_made_in_process_without_spark(
 
 
 @pytest.mark.long
-def test_a_stream_is_asked_as_of_its_last_micro_batch(
+def test_state_tables_show_the_last_micro_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     rows = write_live(tmp_path, 2)

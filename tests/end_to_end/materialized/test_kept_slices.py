@@ -71,7 +71,7 @@ def as_rows(result):
     return sorted(str([round(v, 9) if isinstance(v, float) else v for v in row]) for row in result)
 
 
-def test_answers_are_those_of_rows(trips, sql):
+def test_answers_from_slices_equal_those_from_rows(trips, sql):
     (explained,) = trips.execute(f"EXPLAIN {sql}")
     assert "SliceScan(table=[m]" in explained.text and "tail=[1 file]" in explained.text
     (result,) = trips.execute(sql)

@@ -98,7 +98,7 @@ LAKES: dict[str, type[Delta] | type[Iceberg]] = {"delta": Delta, "iceberg": Iceb
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", list(LAKES))
-def test_a_refresh_takes_what_versions_changed(
+def test_a_refresh_reads_the_changes_of_new_versions(
     fresh_session: sqlwin.Session, tmp_path: Path, kind: str
 ) -> None:
     draw = random.Random(5)
@@ -151,7 +151,7 @@ def test_a_base_file_that_vanished_below_its_version_is_named(
 
 
 @pytest.mark.long
-def test_what_is_secret_in_the_options_of_a_base_table_is_in_no_definition(
+def test_secrets_of_base_tables_are_in_no_definition(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     lake = Iceberg(tmp_path)

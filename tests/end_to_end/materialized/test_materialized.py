@@ -47,7 +47,7 @@ def test_files_that_came_changed_and_went_are_in_once(
 
 
 @pytest.mark.slow
-def test_a_late_file_adds_partials_and_writes_nothing_again(
+def test_a_late_file_adds_partials_without_rewriting(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     base = Base(tmp_path / "in")
@@ -64,7 +64,7 @@ def test_a_late_file_adds_partials_and_writes_nothing_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clauses", ["", "PARTITIONED BY (city)"])
-def test_whatever_becomes_of_files_slices_are_those_of_the_rows(
+def test_slices_equal_the_rows_after_any_file_changes(
     fresh_session: sqlwin.Session, tmp_path: Path, clauses: str
 ) -> None:
     draw = random.Random(11)
@@ -120,7 +120,7 @@ def test_two_refreshes_at_once_count_each_file_once(
 
 @pytest.mark.long
 @pytest.mark.parametrize("point", among(POINTS, slow=[p for p in POINTS if p != "manifest"]))
-def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
+def test_a_killed_refresh_neither_loses_nor_duplicates_rows(
     fresh_session: sqlwin.Session, tmp_path: Path, point: str
 ) -> None:
     base = Base(tmp_path / "in")
@@ -146,7 +146,7 @@ def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
 
 
 @pytest.mark.slow
-def test_another_session_opens_what_is_there_with_the_tables_below(
+def test_another_session_opens_a_table_and_its_base_tables(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     base = Base(tmp_path / "in")
@@ -180,7 +180,7 @@ def test_another_session_opens_what_is_there_with_the_tables_below(
 
 
 @pytest.mark.slow
-def test_what_fails_while_it_is_filled_is_not_there(
+def test_a_table_whose_query_fails_does_not_exist(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     base = Base(tmp_path / "in")

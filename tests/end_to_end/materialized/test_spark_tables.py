@@ -164,7 +164,7 @@ def test_rows_of_a_table_of_sparks_can_be_inserted(
     assert len(spark_session.sql("SELECT * FROM m").collect()) > 0
 
 
-def test_what_nobody_can_follow_is_refused_with_what_to_do(
+def test_tables_without_tracked_files_are_refused_with_a_remedy(
     spark_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     spark = spark_session.spark

@@ -112,7 +112,7 @@ def test_slices_in_a_store_follow_files_in_a_store(
     assert list(place(store, f"{name}/m").files.files_below(store.uri(f"{name}/m"))) == []
 
 
-def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
+def test_of_two_concurrent_refreshes_one_continues_the_other(
     lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
 ) -> None:
     base = Base(tmp_path / "in")
@@ -144,7 +144,7 @@ def test_of_two_refreshes_at_once_one_goes_on_from_where_the_other_is(
     assert stored_slices(store, "two") == base.slices()
 
 
-def test_a_store_that_fails_changes_nothing(
+def test_a_failing_store_changes_nothing(
     lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
 ) -> None:
     base = Base(tmp_path / "in")

@@ -68,7 +68,7 @@ def check_answers(session: sqlwin.Session, sql: str, words: str) -> None:
 
 
 @pytest.mark.long
-def test_wide_old_slices_answer_what_is_made_of_them(
+def test_wide_old_slices_answer_windows_of_their_multiples(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     base, path = Base(tmp_path / "in"), tmp_path / "m"
@@ -103,7 +103,7 @@ def test_wide_old_slices_answer_what_is_made_of_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("retention", ["", ", 'slices.retention' = '20 h'"])
-def test_whatever_becomes_of_files_wide_slices_are_those_of_the_rows(
+def test_wide_slices_equal_the_rows_after_any_file_changes(
     fresh_session: sqlwin.Session, tmp_path: Path, retention: str
 ) -> None:
     draw = random.Random(21)
@@ -134,7 +134,7 @@ def test_whatever_becomes_of_files_wide_slices_are_those_of_the_rows(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["tiered", "settled"])
-def test_merging_old_slices_that_is_killed_loses_nothing(
+def test_a_killed_merge_of_old_slices_loses_nothing(
     fresh_session: sqlwin.Session, tmp_path: Path, point: str
 ) -> None:
     base, path = Base(tmp_path / "in"), tmp_path / "m"

@@ -50,7 +50,7 @@ def test_every_query_has_a_definition() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("query", among(BY_DEFINITION, slow=list(BY_DEFINITION)[2:]))
-def test_query_gives_what_its_definition_gives(
+def test_query_equals_its_definition(
     query: str, events: duckdb.DuckDBPyConnection, fresh_session: sqlwin.Session
 ) -> None:
     result = fresh_session.execute(script(query))[-1]
@@ -64,7 +64,7 @@ def test_query_gives_what_its_definition_gives(
 
 
 @pytest.mark.long
-def test_persons_auctions_and_bids_come_in_the_published_proportions(
+def test_persons_auctions_and_bids_have_the_published_proportions(
     events: duckdb.DuckDBPyConnection,
 ) -> None:
     def one(query: str) -> Any:
@@ -90,7 +90,7 @@ def test_persons_auctions_and_bids_come_in_the_published_proportions(
     assert size == pytest.approx(100, abs=5)
 
 
-def test_only_declared_fields_are_made_and_the_number_of_tasks_changes_nothing(
+def test_only_declared_fields_are_generated_for_any_number_of_tasks(
     fresh_session: sqlwin.Session,
 ) -> None:
     rows = []
@@ -117,7 +117,7 @@ def test_only_declared_fields_are_made_and_the_number_of_tasks_changes_nothing(
         ("(bid STRING)", "'events.num' = '5'", "column `bid` of table `t` is STRING"),
     ],
 )  # fmt: skip
-def test_what_the_generator_does_not_make_is_reported(
+def test_unsupported_options_of_the_generator_are_reported(
     columns: str, options: str, message: str, fresh_session: sqlwin.Session
 ) -> None:
     with_options = ", ".join(filter(None, ["'connector' = 'nexmark'", options]))

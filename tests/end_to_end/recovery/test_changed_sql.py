@@ -145,7 +145,7 @@ ALLOWED = {
         slow=[c for c in ALLOWED if c not in ("names", "wider hop")],
     ),
 )
-def test_a_stream_goes_on_with_other_sql(case: str, restarts: Restarts) -> None:
+def test_a_stream_resumes_with_other_sql(case: str, restarts: Restarts) -> None:
     before, after, begins = ALLOWED[case]
     restarts.run(before)
     second = restarts.run(after)
@@ -252,7 +252,7 @@ REFUSED = {
         slow=[c for c in REFUSED if c not in ("keys", "filter", "slices", "aggregate")],
     ),
 )
-def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restarts) -> None:
+def test_changes_that_the_state_cannot_serve_are_refused(case: str, restarts: Restarts) -> None:
     before, after, message = REFUSED[case]
     restarts.run(before)
     kept = (restarts.directory / "ck/kept/sqlwin.json").read_text()
@@ -305,7 +305,7 @@ def test_an_option_that_changes_no_row_may_change(restarts: Restarts) -> None:
 
 
 @pytest.mark.long
-def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts) -> None:
+def test_a_restart_notes_its_changes_and_explain_predicts_them(restarts: Restarts) -> None:
     session, where = restarts.session, f"{restarts.directory}/ck/kept"
     session.execute(
         "CREATE TABLE s (k BIGINT, a TIMESTAMP(6), b TIMESTAMP(6), n BIGINT, total BIGINT) "

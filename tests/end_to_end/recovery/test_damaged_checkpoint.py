@@ -157,7 +157,7 @@ def test_spark_can_do_without_the_schema_of_its_state(
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("name", among(["spark/state", "spark"], slow=["spark/state"]))
-def test_what_another_checkpoint_had_is_refused(
+def test_state_of_another_checkpoint_is_refused(
     name: str, run: Run, checkpoint: Path, tmp_path: Path
 ) -> None:
     # of the same query, so that only the ids differ

@@ -77,7 +77,7 @@ def on_disk(directory: Path) -> int:
         slow=[("hop", "end_input"), ("hop", "mark_ended"), ("clock", "mark_ended")],
     ),
 )
-def test_what_java_fails_with_at_the_end_fails_the_stream(
+def test_an_error_of_java_at_the_end_fails_the_stream(
     kind: str,
     name: str,
     fresh_session: sqlwin.Session,

@@ -112,7 +112,7 @@ def check(session: sqlwin.Session, directory: Path, late: list[tuple[int, dt.dat
         assert sum(pq.read_metadata(f).num_rows for f in files) == n_rows
 
 
-def test_a_stream_that_is_killed_at_each_kind_of_write_writes_the_rows_of_the_batch(
+def test_kills_at_each_kind_of_write_keep_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     late = write_input(tmp_path, 10)
@@ -145,7 +145,7 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_a_longer_stream_that_is_killed_often_writes_the_rows_of_the_batch(
+def test_a_long_stream_with_many_kills_writes_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(100 + seed)

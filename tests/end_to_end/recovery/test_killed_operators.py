@@ -209,7 +209,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
         *(pytest.param(kinds, N_KILLS, 16, marks=pytest.mark.slow) for kinds in TOGETHER),
     ],
 )
-def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
+def test_operators_killed_at_state_writes_emit_the_rows_of_duckdb(
     together: str, n_kills: int, n_files: int, runs: Runs, tmp_path: Path
 ) -> None:
     kinds = TOGETHER[together]
@@ -226,7 +226,7 @@ def test_operators_that_are_killed_at_their_state_emit_what_duckdb_does(
 
 
 @pytest.mark.slow
-def test_running_aggregates_that_a_kill_cuts_short_give_what_duckdb_does(
+def test_killed_running_aggregates_give_the_rows_of_duckdb(
     runs: Runs, tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
     data = write_input(tmp_path, 26, 7_000, 6_000)
@@ -251,7 +251,7 @@ def has_running(session: sqlwin.Session, directory: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_other_sql_goes_on_from_state_that_a_kill_cut_short(runs: Runs, tmp_path: Path) -> None:
+def test_other_sql_resumes_from_the_state_of_a_killed_run(runs: Runs, tmp_path: Path) -> None:
     data = write_input(tmp_path, 28, 7_000, 6_000)
     assert runs.killed("running", after=LONG) and runs.killed("running")
     about = tmp_path / "checkpoint/running/sqlwin.json"

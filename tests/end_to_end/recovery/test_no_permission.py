@@ -21,7 +21,7 @@ ORDINARY = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_what_may_not_be_read_or_written_is_named(tmp_path: Path) -> None:
+def test_paths_without_permission_are_named(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), str(tmp_path)]
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:

@@ -52,7 +52,7 @@ def insert(session: sqlwin.Session, window: str) -> None:
 
 
 @pytest.mark.long
-def test_state_is_what_the_windows_hold_that_come_later(
+def test_state_tables_show_the_windows_emitted_later(
     stream: sqlwin.Session, tmp_path: Path
 ) -> None:
     window = "TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '7' MINUTES)"
@@ -92,7 +92,7 @@ def test_state_is_what_the_windows_hold_that_come_later(
         ),
     ],
 )
-def test_what_is_no_checkpoint_is_said_in_a_line(
+def test_a_directory_without_a_checkpoint_is_one_line(
     stream: sqlwin.Session, tmp_path: Path, sql: str, message: str
 ) -> None:
     with pytest.raises(SqlwinError) as caught:
@@ -135,7 +135,7 @@ def test_state_of_every_window_adds_up(
 
 
 @pytest.mark.slow
-def test_a_version_that_is_gone_and_an_operator_that_is_not_there(
+def test_removed_versions_and_unknown_operators_are_refused(
     stream: sqlwin.Session, tmp_path: Path
 ) -> None:
     insert(stream, "TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '7' MINUTES)")

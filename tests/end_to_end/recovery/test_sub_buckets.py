@@ -44,7 +44,7 @@ def write(directory: Path, number: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", list(QUERIES))
-def test_rows_are_those_of_a_batch_over_restarts_and_another_number_of_tasks(
+def test_restarts_with_other_numbers_of_tasks_give_the_rows_of_batch(
     fresh_session: sqlwin.Session, spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     source, sink, query = tmp_path / "in", tmp_path / "out", QUERIES[name]

@@ -42,7 +42,7 @@ def written(url: str) -> list[tuple[Any, ...]]:
     return sorted(rows(url, f"SELECT * FROM totals {ON_TIME}"))
 
 
-def test_rows_that_a_stream_corrects_are_those_of_the_batch_in_the_end(
+def test_corrected_rows_equal_the_batch_at_the_end(
     streaming: sqlwin.Session, database: str
 ) -> None:
     # a row that no longer satisfies the condition is deleted
@@ -55,7 +55,7 @@ def test_rows_that_a_stream_corrects_are_those_of_the_batch_in_the_end(
 
 
 @pytest.mark.long
-def test_sessions_and_ranked_rows_that_change_are_those_of_the_batch_in_the_end(
+def test_corrected_sessions_and_ranks_equal_the_batch_at_the_end(
     streaming: sqlwin.Session, database: str
 ) -> None:
     streaming.execute(f"""
@@ -133,7 +133,7 @@ def test_an_insert_of_spark_that_fails_in_a_task_leaves_no_row(
 
 
 @pytest.mark.long
-def test_a_stream_that_is_killed_around_its_commits_corrects_each_row_once(
+def test_kills_around_commits_correct_each_row_once(
     fresh_session: sqlwin.Session, database: str, tmp_path: Path
 ) -> None:
     write_input(tmp_path, 6)
@@ -147,7 +147,7 @@ def test_a_stream_that_is_killed_around_its_commits_corrects_each_row_once(
 
 
 @pytest.mark.long
-def test_a_full_disk_of_the_database_is_named_and_the_stream_goes_on_when_it_has_room(
+def test_a_full_disk_of_the_database_is_named_and_the_stream_resumes(
     tmp_path: Path,
 ) -> None:
     result = result_on_a_small_disk(FULL_DISK, tmp_path, 400, "-m")
@@ -188,7 +188,7 @@ def test_tasks_of_spark_read_a_table_in_partitions(
 
 
 @pytest.mark.long
-def test_a_stream_that_is_joined_with_a_table_reads_it_anew_in_each_micro_batch(
+def test_a_joined_table_is_read_again_in_each_micro_batch(
     fresh_session: sqlwin.Session, database: str, tmp_path: Path
 ) -> None:
     run(

@@ -102,7 +102,7 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
 
 @pytest.mark.long
 @pytest.mark.parametrize("scan", among(["", BY_SPARK], slow=[BY_SPARK]))
-def test_a_file_that_is_still_written_to_loses_no_rows(
+def test_a_file_that_is_being_written_loses_no_rows(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
     write_minutes(tmp_path / "in" / "a.parquet", 0)
@@ -131,7 +131,7 @@ def test_a_file_that_is_still_written_to_loses_no_rows(
 
 @pytest.mark.long
 @pytest.mark.parametrize("scan", ["", BY_SPARK])
-def test_a_stream_begins_with_whole_micro_batches_alone(
+def test_a_stream_begins_with_complete_micro_batches(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
     # some files of the second micro-batch are in place, the others are still moving
@@ -194,7 +194,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
         again(0)
 
 
-def test_files_are_not_taken_for_those_of_a_table_whose_name_theirs_begins_with(
+def test_files_of_tables_with_a_common_prefix_are_separate(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "in2" / "a.csv"
@@ -212,7 +212,7 @@ def test_files_are_not_taken_for_those_of_a_table_whose_name_theirs_begins_with(
     arrivals_check(spark, specs, SourceLog(LocalFiles(), str(tmp_path)))(0)
 
 
-def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
+def test_the_files_of_a_micro_batch_equal_sparks_log(tmp_path: Path) -> None:
     def log(name: str, *lines: object) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]

@@ -106,7 +106,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["hop", "cumulate of instants", "session", "first rows"],
 )  # fmt: skip
-def test_the_rows_of_the_batch_come_out(
+def test_the_stream_emits_the_rows_of_the_batch(
     column: str, query: str, directory: Path, fresh_session: sqlwin.Session
 ) -> None:
     fresh_session.execute(
@@ -173,7 +173,7 @@ def counts(directory: Path) -> str:
 @pytest.mark.parametrize(
     "first", among([BY_ARROW, BY_SPARK], slow=[BY_SPARK]), ids=["arrow first", "spark first"]
 )
-def test_a_checkpoint_goes_on_whoever_reads_the_files(
+def test_a_checkpoint_resumes_with_another_reader_of_files(
     first: str, tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
     second = BY_SPARK if first == BY_ARROW else BY_ARROW
@@ -191,7 +191,7 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
 
 
 @pytest.mark.long
-def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
+def test_a_file_of_other_types_stops_the_stream_until_spark_reads_it(
     tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
     write_next(tmp_path / "in", rows_of(0), NAME)
@@ -222,7 +222,7 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     ],
     ids=["late rows", "another option", "pattern"],
 )
-def test_what_spark_reads_itself_is_shown_with_the_reason(
+def test_explain_gives_the_reason_why_spark_reads_a_table(
     more: str, reason: str | None, directory: Path, fresh_session: sqlwin.Session
 ) -> None:
     fresh_session.execute(f"""

@@ -26,7 +26,7 @@ def azure(fresh_session: sqlwin.Session) -> Iterator[AzureStore]:
         result.forget(fresh_session.spark)
 
 
-def test_windows_over_a_container_are_those_over_a_disk(
+def test_windows_over_a_container_equal_those_over_a_disk(
     fresh_session: sqlwin.Session, azure: AzureStore, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -48,7 +48,7 @@ def test_windows_over_a_container_are_those_over_a_disk(
     assert rows(session, BY_MINUTE.format("TABLE there")) == expected
 
 
-def test_a_stream_is_stopped_and_goes_on_with_new_files(
+def test_a_stopped_stream_resumes_with_new_files(
     fresh_session: sqlwin.Session, azure: AzureStore, tmp_path: Path
 ) -> None:
     session = fresh_session
@@ -74,7 +74,7 @@ def test_a_stream_is_stopped_and_goes_on_with_new_files(
     assert azure.uri("in") in kept and KEY not in kept
 
 
-def test_what_is_missing_or_refused_is_one_line(
+def test_missing_and_refused_objects_are_one_line(
     fresh_session: sqlwin.Session, azure: AzureStore
 ) -> None:
     azure.put("in/a.parquet", minutes(0, 1))

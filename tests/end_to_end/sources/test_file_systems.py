@@ -100,7 +100,7 @@ def test_a_path_of_this_machine_keeps_its_scheme(elsewhere: sqlwin.Session, tmp_
 
 
 @pytest.mark.long
-def test_a_checkpoint_elsewhere_goes_on_where_it_was(
+def test_a_checkpoint_on_another_file_system_resumes(
     elsewhere: sqlwin.Session, tmp_path: Path
 ) -> None:
     elsewhere.execute(source("/data/in"))
@@ -169,7 +169,7 @@ def test_a_directory_elsewhere_without_files_has_no_rows(
 
 
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
-def test_a_query_beside_a_publish_sees_none_of_a_micro_batch_that_is_not_whole(
+def test_a_query_during_a_publish_sees_whole_micro_batches_only(
     elsewhere: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
     table = tmp_path / "data" / "table"

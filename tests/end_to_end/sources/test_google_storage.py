@@ -74,7 +74,7 @@ def bucket(fresh_session: sqlwin.Session) -> Iterator[fs.FileSystem]:
             fresh_session.spark.conf.unset(name)
 
 
-def test_windows_over_a_bucket_are_those_over_a_disk(
+def test_windows_over_a_bucket_equal_those_over_a_disk(
     fresh_session: sqlwin.Session, bucket: fs.FileSystem, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -128,7 +128,7 @@ def test_a_stream_reads_each_file_of_a_bucket_once(
         ("gs://elsewhere/in", "gs://elsewhere"),
     ],
 )
-def test_what_is_not_there_is_one_line(
+def test_missing_objects_are_one_line(
     path: str, message: str, fresh_session: sqlwin.Session, bucket: fs.FileSystem
 ) -> None:
     fresh_session.execute(table("t", path))

@@ -29,7 +29,9 @@ __all__ = ["broker"]
 
 
 @pytest.mark.slow
-def test_rows_go_into_a_topic_and_come_back(fresh_session: sqlwin.Session, broker: Broker) -> None:
+def test_rows_are_written_to_a_topic_and_read_again(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
     fresh_session.execute(f"""
         CREATE TABLE totals (
           name STRING, n BIGINT, at TIMESTAMP(3),
@@ -84,7 +86,7 @@ MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
 
 @pytest.mark.slow
-def test_what_arrow_leaves_to_spark_is_counted_too(
+def test_rows_that_spark_evaluates_are_counted(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:
     broker.send("odd", [reading(second, 0) for second in range(60)], 0)
@@ -122,7 +124,7 @@ def test_what_arrow_leaves_to_spark_is_counted_too(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", [(RULE, ""), ("", RULE)])
-def test_a_stream_goes_on_whoever_reads_its_messages(
+def test_a_stream_resumes_with_another_reader_of_messages(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path, rules: tuple[str, str]
 ) -> None:
     topic = f"resumed-{rules.index('')}"
@@ -180,9 +182,7 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
 
 
 @pytest.mark.slow
-def test_a_partition_that_is_behind_has_no_late_rows(
-    fresh_session: sqlwin.Session, broker: Broker
-) -> None:
+def test_a_slow_partition_has_no_late_rows(fresh_session: sqlwin.Session, broker: Broker) -> None:
     # 100 rows of the first second: the other partition is read to its end long before
     broker.send("uneven", (reading(second, 0) for second in range(16)), 0)
     broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
@@ -200,7 +200,7 @@ def test_a_partition_that_is_behind_has_no_late_rows(
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
+def test_a_killed_stream_reads_each_message_once(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:
     rng = random.Random(3)

@@ -175,7 +175,7 @@ def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> Non
     assert "spark.hadoop.fs.s3a.access.key" in str(errors[0])
 
 
-def test_a_listing_that_was_stopped_is_not_kept(store: ObjectStore, tmp_path: Path) -> None:
+def test_an_interrupted_listing_is_not_cached(store: ObjectStore, tmp_path: Path) -> None:
     actual = listing(store, "kept", tmp_path, **{"source.monitor-interval": "10 ms"})
     actual.start(lambda _: None)
     actual.stop()

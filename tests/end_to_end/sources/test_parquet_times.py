@@ -83,7 +83,7 @@ def test_a_file_by_its_path(session: sqlwin.Session, int96: Path) -> None:
 
 
 @pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
-def test_what_insert_wrote_is_read_again(
+def test_inserted_rows_are_read_again(
     fresh_session: sqlwin.Session, tmp_path: Path, times: str
 ) -> None:
     session = fresh_session
@@ -121,7 +121,7 @@ def test_insert_writes_microseconds(
     assert {stored_type(file, 0) for file in files} == {"INT64"}
 
 
-def test_a_session_beside_another_spark_writes_microseconds_too(spark) -> None:
+def test_a_session_on_a_passed_spark_writes_microseconds(spark) -> None:
     context = SparkContext._active_spark_context
     assert context is not None
     assert start_session().conf.get(TYPE) == "TIMESTAMP_MICROS"

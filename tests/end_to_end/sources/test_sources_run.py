@@ -105,7 +105,7 @@ def test_a_registered_streaming_dataframe_is_windowed(
 
 
 @pytest.mark.long
-def test_rows_are_made_as_fast_as_they_are_asked_for(fresh_session: sqlwin.Session) -> None:
+def test_rows_are_generated_at_the_requested_rate(fresh_session: sqlwin.Session) -> None:
     *_, result = fresh_session.execute(f"""
         CREATE TABLE made (id INT, now TIMESTAMP_LTZ(3), WATERMARK FOR now AS now)
         WITH ('connector' = 'datagen', 'rows-per-second' = '50', 'fields.id.min' = '1',
@@ -154,7 +154,7 @@ def test_rows_are_made_as_fast_as_they_are_asked_for(fresh_session: sqlwin.Sessi
     ],
     ids=["kafka read", "kafka written", "avro read", "avro streamed"],
 )
-def test_a_package_that_is_missing_is_named_with_its_version(
+def test_a_missing_package_is_named_with_its_version(
     package: str, script: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     (tmp_path / "a.avro").write_bytes(b"Obj\x01")

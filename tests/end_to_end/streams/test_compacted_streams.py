@@ -59,7 +59,7 @@ def test_the_files_of_many_micro_batches_are_one(
 
 @pytest.mark.long
 @pytest.mark.parametrize("statement", among(["STOP STREAM 1", "close"], slow=["close"]))
-def test_a_stream_that_is_stopped_leaves_no_row_behind(
+def test_a_stopped_stream_loses_no_row(
     fresh_session: sqlwin.Session, tmp_path: Path, statement: str
 ) -> None:
     write_minutes(tmp_path / "in" / "0.parquet", 0)

@@ -52,7 +52,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
 EXAMPLE = [[(at(40), "a")], [(at(120), "b")], [(at(30), "c")]]
 
 
-def test_an_insert_goes_on_with_its_watermark_after_each_restart(
+def test_an_insert_keeps_its_watermark_across_restarts(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     insert = "INSERT INTO marked SELECT k, CURRENT_WATERMARK(ts) FROM t"
@@ -79,7 +79,7 @@ def test_an_insert_goes_on_with_its_watermark_after_each_restart(
     assert sorted(rows(fresh_session, "SELECT * FROM marked"), key=repr) == marked
 
 
-def test_explain_says_what_it_is_and_analyze_computes_it(
+def test_explain_describes_the_query_and_analyze_runs_it(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", *EXAMPLE)

@@ -63,7 +63,7 @@ def test_rows_behind_a_far_watermark_are_late_and_counted(
     )
 
 
-def test_a_checkpoint_behind_a_far_watermark_goes_on(db: sqlwin.Session, tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_far_watermark_resumes(db: sqlwin.Session, tmp_path: Path) -> None:
     db.execute(f"""
         CREATE TABLE out (k STRING, n BIGINT, e BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'parquet');

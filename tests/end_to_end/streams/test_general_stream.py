@@ -47,7 +47,7 @@ def seconds(rows: list[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-def test_micro_batches_put_out_what_the_model_does(
+def test_micro_batches_emit_the_rows_of_the_model(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     spark = fresh_session.spark
@@ -102,7 +102,7 @@ def model_batch(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["named", "clock"])
-def test_input_that_ends_gives_the_rows_of_the_batch(
+def test_finite_input_gives_the_rows_of_the_batch(
     mode: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     for rows in BATCHES:
@@ -153,7 +153,7 @@ def test_input_that_ends_gives_the_rows_of_the_batch(
     assert "the input ended in an earlier run" in again.notes[0]
 
 
-def test_what_a_stream_cannot_do_is_said(fresh_session: sqlwin.Session) -> None:
+def test_unsupported_queries_on_streams_are_refused(fresh_session: sqlwin.Session) -> None:
     ticks = fresh_session.spark.readStream.format("rate").load()
     arguments: dict[str, Any] = {
         "time": "timestamp", "window": w.tumble("1 minute"), "function": PAGES, "output": OUTPUT,

@@ -103,7 +103,7 @@ BATCHES = [
 
 
 @pytest.mark.long
-def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
+def test_late_rows_go_to_their_table_across_restarts(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window_ends: list[dict[int, int]] = []
@@ -160,7 +160,7 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     ],
     ids=["table function", "group window", "rows"],
 )
-def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
+def test_a_row_without_an_open_session_goes_to_the_late_table(
     fresh_session: sqlwin.Session, tmp_path: Path, query: str
 ) -> None:
     write(
@@ -282,7 +282,7 @@ FOLLOWED = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", among(FOLLOWED, slow=["again", "self join", "sets", "beside"]))
-def test_late_rows_come_through_whatever_follows_their_windows_and_change_no_result(
+def test_late_rows_pass_all_operators_and_change_no_result(
     fresh_session: sqlwin.Session, tmp_path: Path, name: str
 ) -> None:
     query, n_times = FOLLOWED[name]
@@ -348,7 +348,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     assert late_rows(fresh_session) == []
 
 
-def test_what_cannot_be_is_said_before_a_stream_starts(
+def test_impossible_streams_are_refused_before_the_start(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", BATCHES[0])

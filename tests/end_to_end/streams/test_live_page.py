@@ -155,7 +155,7 @@ def test_a_batch_is_seen_by_its_stages_and_its_plan(
     assert query["analysis"] is None and "GlobalWindowAggregate" in json.dumps(query)
 
 
-def test_what_fails_is_seen_as_it_was_said(fresh_session: sqlwin.Session, page: Page) -> None:
+def test_a_failure_keeps_its_message(fresh_session: sqlwin.Session, page: Page) -> None:
     with pytest.raises(sqlwin.SqlwinError):
         fresh_session.execute("SELECT nope FROM range(3)")
     (result,) = fresh_session.execute("SELECT 1 / (id - 1) FROM range(3)")

@@ -94,7 +94,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
 
 
 @pytest.mark.slow
-def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
+def test_a_wider_window_contains_the_windows_of_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
@@ -138,7 +138,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
 
 
 @pytest.mark.long
-def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_had(
+def test_a_repeated_micro_batch_keeps_its_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "in", (1, "a"), (2, "b"))
@@ -238,7 +238,7 @@ def test_a_query_on_processing_time_ends_under_sparks_available_now(
 
 
 @pytest.mark.long
-def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
+def test_a_silent_source_delays_the_others_for_the_timeout(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "a", (1, "a"), (2, "a"), (15, "a"))

@@ -44,7 +44,7 @@ def n_shared(session: sqlwin.Session) -> int:
 
 
 @pytest.mark.long
-def test_windows_of_many_keys_are_those_of_a_batch_also_after_a_restart(
+def test_windows_of_many_keys_equal_the_batch_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     hop = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '6' MINUTES)"

@@ -127,7 +127,7 @@ def test_one_stream_gives_each_insert_the_rows_of_the_batch(
 
 
 @pytest.mark.slow
-def test_rows_are_late_for_each_insert_as_if_it_were_alone(
+def test_each_insert_of_a_set_has_its_own_late_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     random = np.random.default_rng(5)

@@ -35,7 +35,7 @@ def rows_of_sink(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
 
 
-def test_key_groups_stay_those_of_the_first_start_on_more_cores(
+def test_the_number_of_key_groups_is_fixed_at_the_first_start(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     keys = "abcdefghij"

@@ -136,7 +136,7 @@ def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Ses
     assert all(i % 2 == 0 for i in ids)
 
 
-def test_rows_without_end_come_batch_by_batch_and_stop_when_no_more_are_wanted(
+def test_endless_rows_arrive_in_batches_until_the_reader_stops(
     fresh_session: sqlwin.Session,
 ) -> None:
     fresh_session.execute(ENDLESS)
@@ -212,7 +212,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
         ("STOP STREAM nothing", "stream `nothing` does not exist"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_before_or_when_it_fails(
+def test_impossible_requests_are_one_line(
     script: str, message: str, fresh_session: sqlwin.Session
 ) -> None:
     with pytest.raises(sqlwin.SqlwinError) as caught:
@@ -230,7 +230,7 @@ COUNTS = """
 
 
 @pytest.mark.long
-def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
+def test_a_stream_is_ordered_by_window_ends_in_every_sink(
     fresh_session: sqlwin.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fresh_session.execute(ORDERS + STREAMING)

@@ -14,7 +14,7 @@ def streams(fresh_session, tmp_path):
     return Streams(fresh_session, tmp_path)
 
 
-def test_explain_shows_what_keeps_no_state(streams):
+def test_explain_shows_operators_without_state(streams):
     streams.table("events", SCHEMA, "ts")
     for name, head in (
         ("top n", "WindowRank(partitionBy=[window_start, window_end], ranks=[RANK 1 to 2]):"),
@@ -27,7 +27,7 @@ def test_explain_shows_what_keeps_no_state(streams):
         assert lines[result + 1] == "  no state: all results of a window arrive in one micro-batch"
 
 
-def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):
+def test_explain_shows_the_state_and_the_watermark_of_a_stream(streams):
     streams.table("events", SCHEMA, "ts")
     text = explain_stream(streams.step(QUERIES["cascade"]), 8, "min")
     assert text == (

@@ -89,7 +89,7 @@ def test_filters_and_other_columns_keep_sets_apart():
     ]
 
 
-def test_several_columns_count_where_none_of_them_is_null():
+def test_several_columns_count_rows_without_null():
     condition = exp.Or(this=column("p"), expression=column("q"))
     plan = plan_aggregate(call("COUNT", "bigint", "int", "string", condition=condition))
     assert partials(plan) == [
@@ -119,7 +119,7 @@ def test_sums_have_the_type_that_spark_gives_them(function, type_, arg_type, col
 
 
 @pytest.mark.parametrize("function", ["MIN", "MAX", "BOOL_AND", "BOOL_OR"])
-def test_distinct_changes_nothing_where_repetition_does_not_count(function):
+def test_distinct_is_dropped_where_duplicates_do_not_matter(function):
     plan = plan_aggregate(call(function, "boolean", "boolean"))
     assert "DISTINCT" not in partials(plan)[0]
     assert isinstance(plan.accumulators[0], Merge)
@@ -145,7 +145,7 @@ def test_distinct_changes_nothing_where_repetition_does_not_count(function):
         (call("PERCENTILE", "double", "int"), "PERCENTILE(DISTINCT) cannot be merged"),
     ],
 )
-def test_what_has_no_set_of_flat_values_is_left_in_one_phase(aggregate, reason):
+def test_distinct_values_of_nested_types_stay_in_one_phase(aggregate, reason):
     with pytest.raises(NotMergeable) as refused:
         plan_aggregate(aggregate)
     assert str(refused.value).startswith(reason)

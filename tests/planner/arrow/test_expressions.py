@@ -127,7 +127,7 @@ def test_texts_that_spark_does_not_read_as_times_are_left_to_it(text, type_):
     assert translate(f"CAST('{text}' AS {type_})") == reason
 
 
-def test_a_column_is_found_whatever_its_case_and_keeps_the_name_it_has():
+def test_columns_match_in_any_case_and_keep_their_names():
     assert translate("AMOUNT") == ColumnRef("Amount", "bigint")
 
 
@@ -180,7 +180,7 @@ def test_a_timestamp_literal_has_no_zone(zone):
     ("zone", "instant"),
     [("UTC", "2024-03-10 02:30:00"), ("America/Los_Angeles", "2024-03-10 10:30:00")],
 )
-def test_a_timestamp_literal_beside_an_instant_is_read_on_the_session_s_clock(zone, instant):
+def test_a_timestamp_compared_with_an_instant_uses_the_sessions_clock(zone, instant):
     expected = translate(f"t < TIMESTAMP_LTZ '{instant}'")
     assert translate("t < TIMESTAMP '2024-03-10 02:30:00'", zone) == expected
     assert translate("t < TIMESTAMP '2024-03-10 02:30:00Z'", zone) == translate(
@@ -197,7 +197,7 @@ def test_a_written_string_next_to_a_date_is_a_date():
 # -- forms ---------------------------------------------------------------------------------------
 
 
-def test_forms_come_down_to_a_few_functions():
+def test_spellings_reduce_to_a_few_functions():
     one, null = Constant(1, "int"), Constant(None, "int")
     equal = Call("=", (INTEGER, one), "boolean")
     assert translate("NULLIF(i, 1)") == Call("case", (equal, null, INTEGER), "int")
@@ -220,7 +220,7 @@ def test_forms_come_down_to_a_few_functions():
     assert translate("i IN (1, NULL)") == Call("in", (INTEGER, one, null), "boolean")
 
 
-def test_a_pattern_that_is_a_prefix_needs_no_like():
+def test_a_prefix_pattern_needs_no_like():
     prefix = Call("starts_with", (TEXT, Constant("ab", "string")), "boolean")
     assert translate("s LIKE 'ab%'") == prefix
     assert translate("s NOT LIKE 'ab%'") == Call("not", (prefix,), "boolean")
@@ -327,7 +327,7 @@ def test_a_long_chain_of_and_is_one_call():
         ("- " * 200 + "i", "the expression is too large for the scan"),
     ],
 )
-def test_what_is_left_to_spark_says_why(sql, reason):
+def test_expressions_left_to_spark_give_the_reason(sql, reason):
     assert translate(sql) == reason
 
 

@@ -36,7 +36,7 @@ def rewritten(sql: str) -> str | None:
     return to_sql(query) if join_as_of(query, schema_of) else None
 
 
-def test_the_sides_are_sorted_together_and_the_last_row_is_taken() -> None:
+def test_both_sides_are_sorted_together_and_the_last_row_joins() -> None:
     text = rewritten(
         f"SELECT v, w, l.ts FROM l LEFT JOIN LATERAL ({PICK}) AS x ON TRUE WHERE w > 1"
     )

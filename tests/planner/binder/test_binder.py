@@ -76,7 +76,7 @@ def test_the_join_behind_joins_of_windows_is_named() -> None:
     assert str(result.notes[0]) == "a join of windows is followed by a NATURAL JOIN"
 
 
-def test_a_view_that_is_wrong_is_still_a_view_when_it_is_read_again() -> None:
+def test_an_invalid_view_stays_a_view() -> None:
     rank = "ROW_NUMBER() OVER (PARTITION BY c ORDER BY fare)"
     with pytest.raises(AnalysisError, match="`nope` does not exist in the data of TUMBLE"):
         bound(f"SELECT city AS c FROM v QUALIFY {rank} = 1", Views())

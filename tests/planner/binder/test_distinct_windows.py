@@ -21,7 +21,7 @@ def grouping(sql: str, attached: AttachedWindow | None = TUMBLE) -> str | None:
     return None if result is None else to_sql(result)
 
 
-def test_all_that_is_selected_becomes_keys_but_constants() -> None:
+def test_all_selected_columns_except_constants_become_keys() -> None:
     assert grouping("SELECT DISTINCT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1") == (
         "SELECT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1 "
         "GROUP BY k, v > 3, t.window_end"

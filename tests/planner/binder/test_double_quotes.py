@@ -59,7 +59,7 @@ def failure(sql: str) -> AnalysisError:
         (f'SELECT * FROM {HOURS} QUALIFY "fare" = 1', "fare"),
     ],
 )
-def test_text_that_is_also_a_column_is_refused_with_both_ways_out(sql: str, column: str) -> None:
+def test_text_equal_to_a_column_is_refused_with_both_spellings(sql: str, column: str) -> None:
     error = failure(sql)
     assert f"there is also a column `{column}`" in error.message
     assert error.position is not None
@@ -98,7 +98,7 @@ def test_other_text_in_double_quotes_is_a_string(sql: str) -> None:
     bind(parse_query(sql), sql, Catalog())
 
 
-def test_an_alias_in_double_quotes_is_a_name_and_spark_is_given_backticks() -> None:
+def test_an_alias_in_double_quotes_becomes_backticks() -> None:
     sql = 'SELECT city AS "a b" FROM trips'
     result = bind(parse_query(sql), sql, Catalog())
     assert [column.name for column in result.plan.schema] == ["a b"]

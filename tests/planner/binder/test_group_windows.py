@@ -68,7 +68,7 @@ def test_intervals_match_by_their_length_and_columns_with_or_without_their_table
     assert text == f"SELECT w$end AS e FROM {TVF} AS x GROUP BY w$start, w$end"
 
 
-def test_a_time_that_is_no_column_is_computed_below_the_windows() -> None:
+def test_an_expression_as_time_is_computed_below_the_windows() -> None:
     assert rewritten(f"SELECT COUNT(*) FROM t GROUP BY TUMBLE(CAST(s AS TIMESTAMP), {HOUR})") == (
         "SELECT COUNT(*) FROM TABLE(TUMBLE((SELECT *, CAST(s AS TIMESTAMP) AS $rowtime FROM t), "
         f"DESCRIPTOR($rowtime), {HOUR})) AS t GROUP BY w$start, w$end"
@@ -97,7 +97,7 @@ def test_sessions_are_those_of_a_group() -> None:
     )
 
 
-def test_where_comes_before_sessions_are_cut() -> None:
+def test_where_filters_rows_before_sessions() -> None:
     text = rewritten(f"SELECT user FROM t AS x WHERE x.v > 1 GROUP BY SESSION(ts, {HOUR}), user")
     assert text == (
         "SELECT user FROM TABLE(SESSION((SELECT * FROM t AS x WHERE x.v > 1) "
@@ -154,11 +154,11 @@ def test_subqueries_keep_their_own_group_windows() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_reported_with_the_way_out(sql: str, message: str, hint: str) -> None:
+def test_errors_include_a_remedy(sql: str, message: str, hint: str) -> None:
     error = error_of(sql)
     assert message in error.message
     assert error.hint is not None and hint in error.hint
 
 
-def test_functions_of_a_persons_own_that_share_a_name_are_left_alone() -> None:
+def test_user_functions_of_the_same_name_are_unchanged() -> None:
     assert rewritten("SELECT hop(a, b), session(x) FROM t") == "SELECT hop(a, b), session(x) FROM t"

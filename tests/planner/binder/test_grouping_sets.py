@@ -40,7 +40,7 @@ def test_every_form_is_a_list_of_sets(clause: str, sets: list[str]) -> None:
     assert sets_of(clause) == sets
 
 
-def test_an_id_has_a_bit_for_each_key_that_is_left_out_the_first_key_the_highest() -> None:
+def test_a_grouping_id_has_a_bit_for_each_omitted_key() -> None:
     group = parse_query("SELECT 1 FROM t GROUP BY CUBE (a, b)").args["group"]
     assert groupings_of(group, lambda key: key).ids((0, 1)) == (0, 1, 2, 3)
 

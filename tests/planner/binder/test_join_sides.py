@@ -55,7 +55,7 @@ def test_using_makes_one_column_of_two_and_puts_it_first(
     assert " ".join(map(text, joined.all_columns())) == star
 
 
-def test_both_columns_are_there_under_the_names_of_their_sides() -> None:
+def test_columns_of_both_sides_have_qualified_names() -> None:
     joined = sides("FullOuter", "window_end", "k")
     for qualified, name in (("a.k", "k"), ("b.k", "k0"), ("b.window_end", "window_end0")):
         resolved = joined.resolve(exp.to_column(qualified))

@@ -24,7 +24,7 @@ def test_a_ranking_that_the_select_list_has_is_compared_around_it() -> None:
     assert unfold(f"SELECT k, {RANK} AS rn FROM t QUALIFY {RANK} <= 3").endswith("WHERE rn <= 3")
 
 
-def test_what_the_select_list_has_not_is_hidden_in_it() -> None:
+def test_columns_missing_in_the_select_list_are_hidden_columns() -> None:
     assert unfold(f"SELECT k FROM t QUALIFY {RANK} <= 3 AND t.v > 2 ORDER BY w, 1 LIMIT 5") == (
         "SELECT k FROM "
         f"(SELECT k, {RANK} AS $qualify0, t.v > 2 AS $qualify1, w AS $qualify2 FROM t) "
@@ -32,7 +32,7 @@ def test_what_the_select_list_has_not_is_hidden_in_it() -> None:
     )
 
 
-def test_a_star_leaves_out_what_is_hidden() -> None:
+def test_a_star_omits_hidden_columns() -> None:
     assert unfold(f"SELECT *, v + 1 FROM t QUALIFY {RANK} = 1 ORDER BY v") == (
         f"SELECT * EXCEPT ($qualify0) FROM (SELECT *, v + 1, {RANK} AS $qualify0 FROM t) "
         "WHERE $qualify0 = 1 ORDER BY v"
@@ -49,19 +49,19 @@ def test_groups_stay_inside_and_aliases_in_over_are_spelled_out() -> None:
     )
 
 
-def test_a_column_goes_before_an_alias_of_its_name() -> None:
+def test_a_column_precedes_an_alias_of_the_same_name() -> None:
     sql = f"SELECT v + 1 AS n FROM t QUALIFY {RANK} = 1"
     assert "ORDER BY v + 1 DESC" in unfold(sql)
     assert "ORDER BY n DESC" in unfold(sql, "n")
 
 
-def test_windows_with_names_stay_beside_what_uses_them() -> None:
+def test_named_windows_stay_with_their_functions() -> None:
     assert unfold("SELECT RANK() OVER w AS r FROM t QUALIFY r = 1 WINDOW w AS (ORDER BY a)") == (
         "SELECT * FROM (SELECT RANK() OVER w AS r FROM t WINDOW w AS (ORDER BY a)) WHERE r = 1"
     )
 
 
 @pytest.mark.parametrize("sql", ["SELECT a FROM t", "SELECT a FROM t QUALIFY a < 2"])
-def test_what_has_nothing_to_unfold_is_left_to_spark(sql: str) -> None:
+def test_other_queries_are_unchanged(sql: str) -> None:
     assert unfold_qualify(parse_query(sql), lambda: set()) is None
     assert to_sql(parse_query(sql)) == sql

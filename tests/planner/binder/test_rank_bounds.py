@@ -42,7 +42,7 @@ def holds(condition: str, rn: int, v: int) -> bool:
 
 
 @given(CONDITIONS)
-def test_bounds_keep_what_the_condition_keeps(condition: str) -> None:
+def test_rank_bounds_keep_the_rows_of_the_condition(condition: str) -> None:
     where = parse_query(f"SELECT * FROM t WHERE {condition}").args["where"]
     parts = [rank_bounds(part, "rn", "t") for part in conjuncts(where)]
     for rn in range(1, 9):

@@ -81,7 +81,7 @@ def test_a_call_means_this_window(call: str, expected: Window) -> None:
         ("string", "CAST(`at` AS TIMESTAMP)"),
     ],
 )
-def test_a_column_of_no_times_is_refused_with_what_makes_times_of_it(kind: str, makes: str) -> None:
+def test_a_column_that_is_no_time_is_refused_with_a_cast(kind: str, makes: str) -> None:
     sql = "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' HOUR))"
     function = parse_query(sql).find(WindowFunctionCall)
     assert function is not None

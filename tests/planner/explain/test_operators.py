@@ -35,7 +35,7 @@ def rank(window: Window) -> RankByWindow:
     return RankByWindow(SCHEMA, SCAN, window, keys, (WindowKey("w", "end"),), 5 * MINUTE, "ts")
 
 
-def test_a_node_that_is_not_known_shows_its_fields_under_the_names_of_explain():
+def test_an_unknown_node_shows_its_fields():
     line = (
         "RankByWindow(window=[TUMBLE(size=[1 min])], groupBy=[k], windows=[end('w$) AS w], "
         "idleTimeout=[5 min], timeColumn=[ts])"
@@ -48,7 +48,7 @@ def test_a_node_that_is_not_known_shows_its_fields_under_the_names_of_explain():
     ] == ["Logical" + line]
 
 
-def test_a_node_that_is_not_known_but_has_a_window_is_a_use_of_it():
+def test_an_unknown_node_with_a_window_uses_it():
     node = rank(Hop(2 * MINUTE, 5 * MINUTE))
     [use] = window_entries(node, operator_ids(node))
     assert use.slice_widths_us == (MINUTE, MINUTE)

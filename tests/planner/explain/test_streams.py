@@ -69,7 +69,7 @@ def test_windows_that_overlap_little_are_merged_from_slices() -> None:
     )
 
 
-def test_of_cumulate_it_says_how_far_the_total_goes() -> None:
+def test_cumulate_shows_the_length_of_the_total() -> None:
     window = Cumulate(MINUTE, 60 * MINUTE)
     assert (
         state_read_text(window, SliceStoreKind.PLAIN, Firing())

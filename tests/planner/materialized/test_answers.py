@@ -142,7 +142,7 @@ def _plain(value):
     st.lists(st.sampled_from(list(AGGREGATES)), min_size=1, max_size=4, unique=True),
     st.sampled_from(FILTERS),
 )
-def test_answers_are_those_of_rows(tables, window, keys, names, where):
+def test_answers_from_slices_equal_those_from_rows(tables, window, keys, names, where):
     sql = query(window, keys, names, where)
     assert isinstance(local_of(tables.plan(sql).physical), SliceScan)
     answer = tables.rows(sql)
@@ -156,7 +156,7 @@ HOURLY_CITY = (
 )
 
 
-def test_grouping_sets_are_made_of_slices(tables):
+def test_grouping_sets_are_answered_from_slices(tables):
     sql = (
         "SELECT city, rider, window_end, SUM(fare) AS a FROM "
         "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE rider > 0 "
@@ -172,7 +172,7 @@ def test_grouping_sets_are_made_of_slices(tables):
     assert as_rows(tables.rows(sql)) == as_rows(pa.Table.from_pylist(expected))
 
 
-def test_windows_that_share_slices_read_those_that_are_kept(tables):
+def test_windows_that_share_slices_read_stored_slices(tables):
     parts = [query(window, ("city",), ["SUM(fare)"], "") for window in WINDOWS[:3]]
     plan = tables.plan(" UNION ALL ".join(parts))
     exchanges = {id(item.input.input): item.input.input for item in windows_below(plan.physical)}
@@ -181,7 +181,7 @@ def test_windows_that_share_slices_read_those_that_are_kept(tables):
     assert shared.input.rows.tail is not None
 
 
-def test_windows_of_months_are_made_of_slices(tables):
+def test_windows_of_months_are_answered_from_slices(tables):
     sql = (
         "SELECT city, window_end, SUM(fare) AS a, COUNT(DISTINCT rider) AS b FROM "
         "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' MONTH)) "
@@ -196,7 +196,7 @@ def test_windows_of_months_are_made_of_slices(tables):
     assert result.equals(tables.rows(sql, rewrites_to_slices=False))
 
 
-def test_conditions_that_are_kept_have_to_be_in_the_query(tables, tmp_path):
+def test_conditions_of_the_slices_must_be_in_the_query(tables, tmp_path):
     tables.materialize("city_hours", HOURLY_CITY, tmp_path / "n", [])
     try:
         # of two tables that can answer, the one with fewer rows to read does
@@ -220,7 +220,7 @@ def test_stale_reads_leave_the_tail_out(tables):
     assert counts[0] == n_dated > counts[1] > 0
 
 
-def test_only_slices_in_range_are_asked_for(tables):
+def test_only_slices_in_range_are_read(tables):
     tables.asked.clear()
     where = "ts >= TIMESTAMP_NTZ '2026-02-01' AND ts < TIMESTAMP_NTZ '2026-02-01 01:00:00'"
     tables.plan(query(WINDOWS[0], (), ["COUNT(*)"], where))
@@ -267,7 +267,7 @@ def refusals(tables, sql, **options):
         ),
     ],
 )
-def test_the_reason_is_said_for_what_does_not_follow(tables, sql, reason):
+def test_refusals_give_the_reason(tables, sql, reason):
     assert refusals(tables, sql) == [reason]
 
 
@@ -370,7 +370,7 @@ def test_bounds_of_instants_are_on_the_wall_clock_of_the_session(zone, bound, tm
     assert sum(sum(table.column("c$0").to_pylist()) for table in scan_tables(scan)) == n_rows > 0
 
 
-def test_slices_of_instants_are_those_of_one_time_zone(tmp_path):
+def test_slices_of_instants_belong_to_one_time_zone(tmp_path):
     catalog = tables_in_zone("Europe/Berlin", tmp_path)
     assert isinstance(local_of(catalog.plan(RIDES.format("DAY", "")).physical), SliceScan)
     catalog.zone = "UTC"

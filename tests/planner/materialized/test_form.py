@@ -56,7 +56,7 @@ def grouped_query(select, where="", window=TUMBLE, keys="city"):
     )
 
 
-def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
+def test_a_form_describes_stored_columns_over_the_base_table():
     result = form(
         grouped_query(
             "City, SUM(Fare) AS a, AVG(fare) AS b, COUNT(*) AS n, LAST(city) AS l, "
@@ -107,7 +107,7 @@ def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
         (CalendarCumulate(1, 0, 7 * DAY_US), Tumble(DAY_US)),
     ],
 )
-def test_slices_are_the_widest_that_a_window_is_made_of(window, grid):
+def test_slices_are_as_wide_as_the_window_allows(window, grid):
     assert slice_grid(window) == grid
     assert "SESSION" in slice_grid(SessionWindow(MINUTE))
 
@@ -128,7 +128,7 @@ def test_slices_are_the_widest_that_a_window_is_made_of(window, grid):
         (Tumble(DAY_US), CalendarTumble(1), False),
     ],
 )
-def test_a_grid_is_made_of_another(wide, fine, answer):
+def test_a_grid_is_computed_from_a_finer_one(wide, fine, answer):
     assert consists_of(wide, fine) is answer
 
 
@@ -147,7 +147,7 @@ def test_a_grid_is_made_of_another(wide, fine, answer):
         ),
     ],
 )
-def test_what_means_the_same_has_equal_texts(left, right):
+def test_equivalent_queries_have_equal_texts(left, right):
     one, other = form(left), form(right)
     assert one.conditions == other.conditions
     assert [key.text for key in one.keys] == [key.text for key in other.keys]
@@ -157,7 +157,7 @@ def test_what_means_the_same_has_equal_texts(left, right):
     assert one.time == other.time
 
 
-def test_own_columns_are_mapped_to_those_that_are_kept():
+def test_columns_of_a_query_map_to_stored_columns():
     node = local(
         "SELECT c, SUM(f) AS a, SUM(g) AS b, window_end "
         "FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(t), INTERVAL '1' MINUTE)) "
@@ -183,5 +183,5 @@ def test_own_columns_are_mapped_to_those_that_are_kept():
         (grouped_query("city, APPROX_PERCENTILE(fare, 0.5) AS a"), "not supported by the scan"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_kept_is_said(sql, reason):
+def test_queries_that_cannot_be_stored_give_the_reason(sql, reason):
     assert reason in form(sql)

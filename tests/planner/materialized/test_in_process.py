@@ -64,7 +64,7 @@ def answer(tables, sql):
     ],
     ids=["all", "limit", "offset", "renamed", "none", "expression", "position"],
 )
-def test_ordered_rows_are_those_of_sql(tables, outer):
+def test_ordered_rows_equal_those_of_sql(tables, outer):
     windows = tables.rows(WINDOWS)  # noqa: F841 (DuckDB finds it by its name)
     expected = duckdb.sql(outer.format("windows"))
     sql = outer.format(f"({WINDOWS}) AS w")
@@ -73,7 +73,7 @@ def test_ordered_rows_are_those_of_sql(tables, outer):
 
 @pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
 @pytest.mark.parametrize("keys", ["", ", city"], ids=["windows", "keys"])
-def test_ranked_rows_are_those_of_sql(tables, function, keys):
+def test_ranked_rows_equal_those_of_sql(tables, function, keys):
     windows = tables.rows(WINDOWS)  # noqa: F841
     # ROW_NUMBER breaks ties arbitrarily
     by = "s DESC NULLS LAST" + (
@@ -94,7 +94,7 @@ def test_other_orders_are_for_spark(tables, sql):
     assert rows_in_process(tables, sql) is None
 
 
-def test_a_literal_that_is_an_instant_narrows_slices_as_the_session_s_clock_says(tables):
+def test_an_instant_restricts_slices_on_the_sessions_clock(tables):
     for where in ("window_end > TIMESTAMP '{}'", "window_start >= TIMESTAMP_LTZ '{}'"):
         sql = f"SELECT city, s FROM ({WINDOWS}) AS w WHERE {where.format('2026-02-01 12:00:00')}"
         plain = sql.replace("TIMESTAMP_LTZ", "TIMESTAMP_NTZ").replace(

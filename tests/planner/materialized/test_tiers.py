@@ -106,7 +106,7 @@ def test_windows_that_are_finer_than_slices_read_rows(tables, window, bound, rea
         assert reason in refusals(tables, sql)
 
 
-def test_bounds_of_windows_count_as_those_of_the_time_do(tables):
+def test_bounds_of_windows_restrict_slices_like_bounds_of_time(tables):
     sql = query(WINDOWS[0], ("city",), ["SUM(fare)"], "")
     above = "SELECT * FROM ({}) WHERE window_start >= TIMESTAMP_NTZ '2026-02-01 {}:00:00'"
     assert isinstance(local_of(tables.plan(above.format(sql, 12)).physical), SliceScan)

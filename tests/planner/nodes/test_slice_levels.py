@@ -52,7 +52,7 @@ def test_a_grid_in_between_is_added_where_it_saves_reading_the_finest_slices_twi
     ]
 
 
-def test_a_grid_in_between_that_saves_nothing_is_not_added():
+def test_a_useless_intermediate_grid_is_not_added():
     # 2 / 1 reads of the finest level, or 1 / 1 + 2 / 2
     assert widths(1, 4, 6) == [(1, None, True), (4, 1, True), (6, 1, True)]
 
@@ -105,7 +105,7 @@ def test_a_paired_hop_counts_its_two_slices_a_slide():
         max_size=6,
     )
 )
-def test_every_level_is_made_of_its_source_which_comes_before_it(grids):
+def test_every_level_follows_its_source(grids):
     levels = slice_levels(grids)
     grid_at = [Grid(level.width_us, level.offset_us) for level in levels]
     assert grid_at[0] == common_grid(grids)

@@ -118,9 +118,7 @@ def test_columns_of_a_joined_side_are_of_windows_where_they_are_in_all_sides_of_
         (CalendarCumulate(12, 1), False),
     ],
 )
-def test_the_start_tells_all_windows_apart_but_those_that_grow(
-    window: Window, is_identified: bool
-) -> None:
+def test_the_start_identifies_windows_except_cumulate(window: Window, is_identified: bool) -> None:
     attached = AttachedWindow(window, *COLUMNS[1:])
     assert identifies_window(attached, ["k", "WINDOW_START"]) == is_identified
     assert identifies_window(attached, ["window_end"])

@@ -98,7 +98,7 @@ AGAIN = rename(windows(call("COUNT", None, "m")), s="s", e="e", n="m")
 
 
 @pytest.mark.parametrize("on", ["n >= most", "most <= n", "n = most", "N >= Most", None])
-def test_what_passes_the_greatest_value_has_rank_1(on: str | None) -> None:
+def test_rows_equal_to_the_maximum_have_rank_1(on: str | None) -> None:
     keys = () if on else (("n", "most"),)
     join = join_nodes(COUNTS, greatest(AGAIN), on, keys)
     after = convert_join_to_rank(join, OPTIONS)

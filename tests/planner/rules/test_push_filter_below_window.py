@@ -13,7 +13,7 @@ from tests.planner.rules.test_window_rows import CATALOG, window_node
 
 
 @pytest.mark.parametrize("call", ["RAND()", "UNIFORM(0, 9)", "LENGTH(RANDSTR(v))"])
-def test_what_is_another_value_each_time_is_not_asked_before_rows_are_in_windows(call: str) -> None:
+def test_nondeterministic_conditions_stay_above_windows(call: str) -> None:
     condition = parse_query(f"SELECT 1 FROM t WHERE {call} > 3").args["where"].this
     node = window_node(Tumble(60_000_000), "ts", "v")
     result = push_filter_below_window(Filter(node.schema, node, (condition,)), Options(CATALOG))

@@ -33,7 +33,7 @@ def first(node: Node) -> FirstRows | None:
     return first(node.inputs[0])
 
 
-def test_of_a_slice_the_first_rows_are_kept() -> None:
+def test_a_slice_stores_its_first_rows() -> None:
     for window in (Tumble(MINUTE_US), Hop(MINUTE_US, 5 * MINUTE_US)):
         top = rank_node(window_node(window, "ts", "k", "v"), window)
         assert first(optimize_plan(top)[0]) == FirstRows((), (HIGHEST,), "ROW_NUMBER", 3)
@@ -58,7 +58,7 @@ def test_projections_on_the_way_are_seen_through() -> None:
     assert not refused
 
 
-def test_the_last_row_by_time_is_the_first_of_those_that_are_kept() -> None:
+def test_the_last_row_by_time_is_stored_first() -> None:
     window = Tumble(MINUTE_US)
     top = rank_node(window_node(window, "ts", "k", "v"), window)
     last = WindowDeduplicate(
@@ -68,7 +68,7 @@ def test_the_last_row_by_time_is_the_first_of_those_that_are_kept() -> None:
     assert result == FirstRows(("k",), (RankOrder("ts", True, False),), "ROW_NUMBER", 1)
 
 
-def test_all_rows_are_kept_where_some_are_chosen_before_they_are_ranked() -> None:
+def test_all_rows_are_stored_if_rows_are_filtered_before_the_rank() -> None:
     window = Tumble(MINUTE_US)
     top = rank_node(window_node(window, "ts", "k", "v"), window)
     (condition,) = [parse_query("SELECT 1 WHERE window_end > ts").args["where"].this]
@@ -76,7 +76,7 @@ def test_all_rows_are_kept_where_some_are_chosen_before_they_are_ranked() -> Non
     assert first(optimize_plan(chosen_before)[0]) is None
 
 
-def test_all_rows_are_kept_where_what_ranks_them_is_computed_afterwards() -> None:
+def test_all_rows_are_stored_if_the_rank_order_is_computed_later() -> None:
     window = Tumble(MINUTE_US)
     rows = window_node(window, "ts", "k", "v")
     computed = Project(
@@ -93,7 +93,7 @@ def test_all_rows_are_kept_where_what_ranks_them_is_computed_afterwards() -> Non
     assert refused == ["the ranked expressions are computed after rows are buffered"]
 
 
-def test_all_rows_of_sessions_are_kept() -> None:
+def test_all_rows_of_sessions_are_stored() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     plan, refused = optimize_plan(rank_node(window_node(window, "ts", "k", "v"), window))
     assert first(plan) is None

@@ -146,7 +146,7 @@ def test_the_columns_that_any_window_needs_are_read():
     assert [c.name for c in read.schema] == ["ts", "k", "x", "y"]
 
 
-def test_keys_may_come_in_another_order():
+def test_keys_may_have_another_order():
     after, _ = share(
         window_aggregate(Tumble(MINUTE), keys=("k", "j")),
         window_aggregate(Tumble(MINUTE), keys=("j", "k")),
@@ -188,7 +188,7 @@ def test_windows_over_other_tables_are_not_spoken_of():
     assert notes == [[], []]
 
 
-def test_a_window_that_would_cut_slices_too_fine_stays_alone():
+def test_a_window_that_needs_very_fine_slices_is_not_shared():
     after, notes = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(61_000_000)),

@@ -80,7 +80,7 @@ def names(node: Node) -> list[str]:
     return [c.name for c in node.schema]
 
 
-def test_ranked_rows_are_kept_with_the_columns_that_are_read() -> None:
+def test_ranked_rows_are_stored_with_the_columns_that_are_read() -> None:
     window = Tumble(MINUTE_US)
     top = rank_node(window_node(window, "ts", "k", "v", "tags"), window)
     plan, refused = optimize_plan(chosen(top, "k", "window_end"))
@@ -92,7 +92,7 @@ def test_ranked_rows_are_kept_with_the_columns_that_are_read() -> None:
     assert not refused
 
 
-def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
+def test_each_side_of_a_join_is_stored_with_its_columns() -> None:
     window = Tumble(MINUTE_US)
     left = window_node(window, "ts", "k", "tags")
     right = chosen(window_node(window, "ts", "v", "tags"), "v", "window_start", "window_end")
@@ -112,7 +112,7 @@ def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
     assert names(second) == ["v", "window_start", "window_end"]
 
 
-def test_sessions_are_kept_wherever_their_rows_are_read() -> None:
+def test_sessions_are_stored_if_their_rows_are_read() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     function = window_node(window, "ts", "k", "v")
     (rows,) = buffered_columns(optimize_plan(function)[0])
@@ -126,7 +126,7 @@ def test_sessions_are_kept_wherever_their_rows_are_read() -> None:
     assert names(read) == ["k", "v", "window_start", "window_end"]
 
 
-def test_rows_that_come_one_after_the_other_are_not_kept_where_that_will_do() -> None:
+def test_plain_rows_of_windows_are_not_buffered() -> None:
     for window in (Tumble(MINUTE_US), Cumulate(MINUTE_US, 5 * MINUTE_US)):
         assert not buffered_columns(optimize_plan(window_node(window, "ts", "v"))[0])
         assert not buffered_columns(optimize_plan(chosen(window_node(window, "ts", "v"), "v"))[0])
@@ -138,7 +138,7 @@ def test_rows_of_bounded_tables_are_not_buffered() -> None:
     assert optimize_plan(chosen(top, "v"))[0] == chosen(top, "v")
 
 
-def test_rows_come_in_every_step_that_they_are_in() -> None:
+def test_rows_are_emitted_in_each_of_their_steps() -> None:
     window = Cumulate(MINUTE_US, 5 * MINUTE_US, emit_only_on_update=True)
     (rows,) = buffered_columns(optimize_plan(rank_node(window_node(window, "ts", "v"), window))[0])
     assert isinstance(rows.input, WindowAggregate)

@@ -55,7 +55,7 @@ def test_functions_have_sparks_names(flink: str, expected: str) -> None:
     assert rewritten(flink) == expected
 
 
-def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
+def test_queries_without_flinks_syntax_are_unchanged() -> None:
     assert not rewrite_functions(parse_query("SELECT TO_TIMESTAMP(a), FLOOR(b) FROM t"))
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
         ),
     ],
 )
-def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, expected: str) -> None:
+def test_rounding_keeps_the_type_of_the_time(call: str, type_: str, expected: str) -> None:
     assert round_call(call, type_) == expected
 
 
@@ -83,13 +83,13 @@ def test_weeks_begin_on_sunday_as_flinks_do() -> None:
     )
 
 
-def test_units_that_are_none_are_refused() -> None:
+def test_unknown_units_are_refused() -> None:
     for call, type_ in (("FLOOR(ts TO CENTURY)", "timestamp"), ("CEIL(d TO HOUR)", "date")):
         with pytest.raises(AnalysisError, match="cannot round"):
             round_call(call, type_)
 
 
-def test_plain_floor_is_left_alone() -> None:
+def test_floor_of_a_number_is_unchanged() -> None:
     assert not time_rounding_calls(parse_query("SELECT FLOOR(a), CEIL(a, 2) FROM t"))
     assert isinstance(
         time_rounding_calls(parse_query("SELECT FLOOR(a TO DAY) FROM t"))[0], KeywordCall

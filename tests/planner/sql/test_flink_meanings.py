@@ -76,7 +76,7 @@ def test_a_call_is_written_as_flink_means_it(sql: str, spark: str) -> None:
         ("TRANSFORM(a, x -> x / 2)", "CAST"),
     ],
 )
-def test_what_spark_cannot_say_is_refused_with_a_way_out(sql: str, hint: str) -> None:
+def test_functions_that_spark_lacks_are_refused_with_a_remedy(sql: str, hint: str) -> None:
     with pytest.raises(AnalysisError) as caught:
         rewritten(sql)
     assert hint in (caught.value.hint or "")

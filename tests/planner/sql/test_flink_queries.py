@@ -107,7 +107,7 @@ def test_clauses(flink: str, expected: str) -> None:
         ("t ORDER BY x FETCH FIRST 5 ROWS WITH TIES", "FETCH requires a number of rows", "5"),
     ],
 )
-def test_what_spark_cannot_say_is_refused(flink: str, message: str, marked: str) -> None:
+def test_clauses_that_spark_lacks_are_refused(flink: str, message: str, marked: str) -> None:
     query = f"SELECT * FROM {flink}"
     with pytest.raises(AnalysisError, match=message) as caught:
         rewritten(query)
@@ -117,7 +117,7 @@ def test_what_spark_cannot_say_is_refused(flink: str, message: str, marked: str)
     assert caught.value.hint
 
 
-def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
+def test_queries_without_flinks_syntax_are_unchanged() -> None:
     tree = parse_query(
         "SELECT array(1, 2), arr[0] FROM t JOIN LATERAL explode(arr) AS u(x) LIMIT 3"
     )

@@ -100,7 +100,7 @@ def test_months_and_days_stay_apart() -> None:
         ("NULL", "expected a constant interval"),
     ],
 )
-def test_what_is_no_constant_interval_is_an_error(text: str, message: str) -> None:
+def test_an_interval_must_be_constant(text: str, message: str) -> None:
     with pytest.raises(AnalysisError) as caught:
         fold(text)
     assert message in caught.value.message

@@ -60,7 +60,7 @@ def test_a_cte_that_hides_an_outer_one_has_another_name(query: str, expected: st
         "WITH b AS (WITH a AS (SELECT 1) SELECT * FROM a), a AS (SELECT 2) SELECT * FROM a, b",
     ],
 )
-def test_ctes_that_hide_none_keep_their_names(query: str) -> None:
+def test_ctes_that_hide_no_table_keep_their_names(query: str) -> None:
     tree = parse_query(query)
     assert not rename_hidden_ctes(tree)
     assert to_sql(tree) == query
@@ -127,7 +127,7 @@ AROUND = "WITH `$with` AS (SELECT NULL) "
         ),
     ],
 )
-def test_a_with_goes_around_parts_that_have_ctes_of_their_own(query: str, expected: str) -> None:
+def test_one_with_encloses_parts_that_have_ctes(query: str, expected: str) -> None:
     tree = parse_query(query)
     assert has_scattered_ctes(tree)
     gather_ctes(tree)
@@ -144,7 +144,7 @@ def test_a_with_goes_around_parts_that_have_ctes_of_their_own(query: str, expect
         f"SELECT {B}, {B}",
     ],
 )
-def test_no_with_goes_around_a_single_part_with_ctes(query: str) -> None:
+def test_a_single_part_with_ctes_gets_no_outer_with(query: str) -> None:
     tree = parse_query(query)
     assert not has_scattered_ctes(tree)
     gather_ctes(tree)

@@ -49,7 +49,7 @@ def delay(watermark: Watermark | None, over=SCAN) -> int | None:
         ("other - INTERVAL '5' SECOND", None),
     ],
 )
-def test_a_plain_watermark_is_so_far_before_the_time(expression: str, us: int | None) -> None:
+def test_a_plain_watermark_has_a_constant_delay(expression: str, us: int | None) -> None:
     assert delay(Watermark("ts", expression)) == us
 
 
@@ -58,7 +58,7 @@ def test_it_is_not_known_of_another_column_or_without_a_watermark() -> None:
     assert delay(Watermark("other", "other")) is None
 
 
-def test_filters_and_projections_of_the_column_itself_change_nothing() -> None:
+def test_filters_and_plain_projections_keep_the_delay() -> None:
     watermark = Watermark("ts", "ts - INTERVAL '5' SECOND")
     filtered = Filter(COLUMNS, SCAN, (exp.maybe_parse("x > 0"),))
     same = tuple(NamedExpr(item.name, column(item.name)) for item in COLUMNS)
@@ -88,7 +88,7 @@ def test_filters_and_projections_of_the_column_itself_change_nothing() -> None:
         ("SELECT * FROM t UNION ALL SELECT * FROM t", None),
     ],
 )
-def test_texts_that_hand_the_column_on_change_nothing(text: str, us: int | None) -> None:
+def test_subqueries_that_pass_the_column_keep_the_delay(text: str, us: int | None) -> None:
     is_renamed = "other" in text
     watermark = Watermark(*["other" if is_renamed else "ts"] * 2)
     relations: tuple[tuple[str, Node], ...] = (("below", SCAN),)

@@ -97,7 +97,7 @@ def meanings(operator: OperatorSchema) -> set[object]:
     [PLAIN, pytest.param(FILTERED, marks=pytest.mark.long)],
     ids=["plain", "filtered"],
 )
-def test_every_pair_of_aggregates_is_kept_in_both_orders(calls: list[tuple[str, str]]) -> None:
+def test_every_pair_of_aggregates_has_state_in_both_orders(calls: list[tuple[str, str]]) -> None:
     firsts = [aggregate(*call, "a") for call in calls]
     seconds = [aggregate(*call, "b") for call in calls]
     alone = [meanings(state_schema([call])) for call in firsts]
@@ -114,7 +114,7 @@ def test_all_aggregates_of_one_stream_are_lowered_in_both_orders() -> None:
     assert meanings(state_schema(calls)) == meanings(state_schema(calls[::-1]))
 
 
-def test_a_filter_shares_with_an_equal_one_alone() -> None:
+def test_only_equal_filters_share_an_accumulator() -> None:
     average, filtered = (
         aggregate("AVG(x)", "double", "a"),
         FILTERED[PLAIN.index(("COUNT(x)", "bigint"))],

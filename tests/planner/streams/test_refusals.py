@@ -37,7 +37,7 @@ def marked_sql(error: StreamRefusal, sql: str) -> str:
         "SELECT a FROM clicks WHERE b IN («SELECT b FROM clicks») AND a > 1",
     ],
 )
-def test_the_words_to_blame_are_found(marked: str) -> None:
+def test_refusals_point_at_the_refused_words(marked: str) -> None:
     sql = marked.replace("«", "").replace("»", "")
     with pytest.raises(StreamRefusal) as caught:
         refuse_stateful(parse_query(sql), lambda table: table.name == "clicks")
@@ -54,11 +54,11 @@ def test_the_words_to_blame_are_found(marked: str) -> None:
         "SELECT a FROM clicks WHERE a IN (SELECT b FROM rest)",
     ],
 )
-def test_what_spark_computes_by_micro_batches_passes(sql: str) -> None:
+def test_stateless_queries_are_accepted(sql: str) -> None:
     refuse_stateful(parse_query(sql), lambda table: table.name == "clicks")
 
 
-def test_a_subquery_over_a_stream_is_found_before_spark_refuses_it() -> None:
+def test_a_subquery_over_a_stream_is_refused_before_spark() -> None:
     sql = "SELECT a FROM rest WHERE b = (SELECT MAX(b) FROM clicks)"
     refused = refuse_subquery(parse_query(sql), lambda table: table.name == "clicks")
     assert refused is not None

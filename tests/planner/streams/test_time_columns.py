@@ -45,7 +45,7 @@ def bound(sql: str) -> Any:
         ("SELECT * FROM clicks UNION ALL SELECT * FROM clicks", "pt"),
     ],
 )
-def test_processing_time_is_followed_to_where_it_comes_from(sql: str, name: str) -> None:
+def test_processing_time_is_traced_to_its_column(sql: str, name: str) -> None:
     assert is_on_processing_time(sql, name)
 
 
@@ -103,6 +103,6 @@ def test_windows_on_another_column_than_the_watermark_follows_are_refused(
         check_time_of(sql.format("other"), name.format("other"))
 
 
-def test_windows_on_what_is_no_column_of_the_stream_are_let_pass() -> None:
+def test_windows_on_computed_times_are_accepted() -> None:
     check_time_of("SELECT * FROM bids LATERAL VIEW EXPLODE(times) e AS at", "at")
     check_time_of("SELECT CAST(k AS TIMESTAMP) AS at FROM bids", "at")

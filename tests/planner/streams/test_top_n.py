@@ -37,13 +37,13 @@ def plan_stream(sql: str) -> Node:
         f"SELECT *, {RANK} FROM (SELECT k, v, st AS whole, window_start, window_end FROM {WINDOWS})",
     ],
 )
-def test_a_struct_that_nobody_reads_is_not_buffered(ranked: str) -> None:
+def test_an_unused_struct_is_not_buffered(ranked: str) -> None:
     plan = plan_stream(f"SELECT k, rn FROM ({ranked}) WHERE rn <= 2")
     (rows,) = plan.find_all(WindowRows)
     assert {column.name for column in rows.schema} == {"k", "v", "window_start", "window_end"}
 
 
-def test_a_struct_that_is_read_is_refused() -> None:
+def test_a_struct_in_the_result_is_refused() -> None:
     with pytest.raises(AnalysisError, match="column `st` of type struct"):
         plan_stream(
             f"SELECT st, rn FROM (SELECT st, v, window_start, window_end, {RANK} FROM {WINDOWS}) WHERE rn <= 2"

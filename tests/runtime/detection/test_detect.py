@@ -101,14 +101,14 @@ def test_a_header_may_have_some_names_that_are_no_plain_words(tmp_path: Path) ->
     assert list(types(detection)) == ["column0", "column1", "column2"]
 
 
-def test_texts_above_texts_are_a_header_when_they_do_not_come_again(tmp_path: Path) -> None:
+def test_texts_above_texts_are_a_header_if_they_do_not_repeat(tmp_path: Path) -> None:
     header = detect_file(write_file(tmp_path / "a.csv", "name,city\nAnn,Bonn\nBob,Rome\n"))
     assert list(types(header)) == ["name", "city"]
     data = detect_file(write_file(tmp_path / "b.csv", "Ann,Bonn\nBob,Bonn\n"))
     assert list(types(data)) == ["column0", "column1"]
 
 
-def test_words_that_stand_for_null_are_those_in_columns_of_another_type(tmp_path: Path) -> None:
+def test_null_words_are_detected_in_typed_columns(tmp_path: Path) -> None:
     text = "a,b,c\n1,NULL,none\n-,2.5,x\n3,n/a,y\n"
     detection = detect_file(write_file(tmp_path / "f.csv", text))
     assert types(detection) == {"a": "BIGINT", "b": "DOUBLE", "c": "STRING"}
@@ -202,7 +202,7 @@ def test_an_array_of_json_objects(tmp_path: Path) -> None:
     assert options(detection) == {"multiLine": "true", "json.null-literals": "n/a"}
 
 
-def test_a_broken_line_of_json_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_broken_line_of_json_is_reported_with_its_position(tmp_path: Path) -> None:
     path = write_file(tmp_path / "f.ndjson", '{"a": 1}\n{"a": \n{"a": 2}\n')
     with pytest.raises(ExecutionError) as caught:
         detect_file(path)
@@ -230,7 +230,7 @@ def _damage_footer(data: bytes) -> bytes:
         ("parquet", _damage_footer, "it is corrupt"),
     ],
 )
-def test_a_damaged_file_is_told_with_its_reason(
+def test_a_damaged_file_is_reported_with_its_reason(
     tmp_path: Path, ending: str, damage: Callable[[bytes], bytes], reason: str
 ) -> None:
     path = tmp_path / f"f.{ending}"
@@ -275,13 +275,13 @@ def test_utf16_is_known_by_its_mark(tmp_path: Path) -> None:
     assert (options(detection)["encoding"], options(detection)["multiLine"]) == ("UTF-16", "true")
 
 
-def test_a_delimiter_of_several_characters_has_to_come_with_columns(tmp_path: Path) -> None:
+def test_a_delimiter_of_several_characters_requires_columns(tmp_path: Path) -> None:
     path = write_file(tmp_path / "f.csv", "a||b\n1||2\n")
     with pytest.raises(CatalogError, match="multi-character delimiter"):
         detect_file(path, csv__field_delimiter="||")
 
 
-def test_parquet_says_what_it_is_by_its_first_bytes(tmp_path: Path) -> None:
+def test_parquet_is_detected_by_its_first_bytes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "data")
     detection = detect_file(tmp_path / "data")
     assert options(detection) == {"format": "parquet"}
@@ -298,7 +298,7 @@ def test_hive_directories_need_no_format_and_give_columns(tmp_path: Path) -> Non
     assert detection.spec.partitioned_by == ("day", "shop")
 
 
-def test_strings_of_parquet_that_are_times_become_times(tmp_path: Path) -> None:
+def test_parquet_strings_with_times_are_detected_as_times(tmp_path: Path) -> None:
     table = {"ts": ["2025-01-01 00:00:00", None], "name": ["x", "2025-01-01"], "n": [1, 2]}
     pq.write_table(pa.table(table), tmp_path / "f.parquet")
     detection = detect_file(tmp_path / "f.parquet")
@@ -313,7 +313,7 @@ def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
         detect_file(tmp_path)
 
 
-def test_headers_that_differ_are_told(tmp_path: Path) -> None:
+def test_different_headers_are_refused(tmp_path: Path) -> None:
     write_file(tmp_path / "a.csv", "ts,v\n2025-01-01,1\n")
     write_file(tmp_path / "b.csv", "ts,w\n2025-01-01,1\n")
     with pytest.raises(CatalogError, match=r"a\.csv has ts, v; .*b\.csv has ts, w"):
@@ -456,7 +456,7 @@ def test_letters_around_numbers_are_no_symbols(tmp_path: Path) -> None:
     assert "`mass` is STRING, because its numbers have 'kg' around them" in detection.notes[0]
 
 
-def test_a_thousands_separator_alone_says_what_the_other_mark_is(tmp_path: Path) -> None:
+def test_a_thousands_separator_determines_the_decimal_mark(tmp_path: Path) -> None:
     path = write_file(tmp_path / "f.csv", "a;b\nx;0\ny;1,234\nz;5,678\n")
     declared = detect_file(path, csv__thousands_separator=",")
     assert types(declared)["b"] == "BIGINT"

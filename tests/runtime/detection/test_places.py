@@ -21,7 +21,7 @@ def explain_place(
     return result
 
 
-def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) -> None:
+def test_a_value_is_located_in_the_column_of_the_header(tmp_path: Path) -> None:
     path = tmp_path / "a b.csv"
     path.write_text('v;note;ts\n1;"x\ny";2025-01-01\n2;abc;2025-01-02\nabc;z;2025-01-03\n')
     reading = FileReading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
@@ -113,7 +113,7 @@ def test_a_broken_byte_order_mark_has_a_line(tmp_path: Path, content: bytes, lin
     assert message == f"{path}, line {line}: '\ufffd' is not valid JSON"
 
 
-def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
+def test_a_missing_or_remote_file_has_no_line(tmp_path: Path) -> None:
     reading = FileReading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
     message, _ = explain_place(VALUE, reading, "s3a://bucket/a.csv", "x")
     assert message == "s3a://bucket/a.csv, column `v`: 'x' is not a valid BIGINT"

@@ -46,7 +46,7 @@ def test_a_pattern_reads_all_values(values: list[str], type_: str, pattern: str)
         ["hello"],
     ],
 )
-def test_what_is_no_time_has_no_pattern(values: list[str]) -> None:
+def test_texts_that_are_no_times_have_no_pattern(values: list[str]) -> None:
     assert time_format(values) is None
 
 
@@ -57,7 +57,7 @@ def test_day_and_month_that_no_value_tells_apart_are_ambiguous() -> None:
 
 
 @pytest.mark.parametrize(("day_first", "pattern"), [(True, "d/M/yyyy"), (False, "M/d/yyyy")])
-def test_what_another_column_says_tells_them_apart(day_first: bool, pattern: str) -> None:
+def test_another_column_decides_between_day_and_month(day_first: bool, pattern: str) -> None:
     result = time_format(["01/02/2025"], day_first)
     assert result is not None
     assert (result.pattern, result.ambiguous) == (pattern, None)

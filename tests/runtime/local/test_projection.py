@@ -24,7 +24,7 @@ def step_of(*partials):
     return LocalStep(rows, ArrowBuffer(), Tumble(10), "ts", "timestamp_ntz", "slice")
 
 
-def test_an_argument_is_evaluated_where_its_filter_holds():
+def test_an_argument_is_evaluated_only_where_its_filter_is_true():
     result = sql_projection(step_of((("`v`",), "`v` > 0"), ((), "`v` > 0")))
     assert result.items == (
         ("$time_us", TIME),
@@ -46,13 +46,13 @@ def test_nothing_is_evaluated_in_rows_that_do_not_count():
     ]
 
 
-def test_what_is_the_same_is_one_column():
+def test_equal_expressions_share_a_column():
     result = sql_projection(step_of((("`v`", "`key`"), None), (("`v`",), None)))
     assert [name for name, _ in result.items] == ["$time_us", "k", "$arg1"]
     assert result.args == (("$arg1", "k"), ("$arg1",))
 
 
-def test_what_is_drawn_is_drawn_wherever_it_stands():
+def test_nondeterministic_expressions_are_evaluated_once_per_use():
     result = sql_projection(step_of((("RAND()", "rand()"), None), (("RAND()",), None)))
     assert result.args == (("$arg1", "$arg2"), ("$arg3",))
 

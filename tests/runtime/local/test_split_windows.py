@@ -76,7 +76,7 @@ def by_definition(rows: Rows) -> dict[tuple[int, int], tuple[int, int]]:
     st.integers(1, 30),
     st.sampled_from([1, 500, 1 << 20]),
 )
-def test_each_window_comes_once_and_whole(
+def test_each_window_is_emitted_once_and_complete(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
     disorder: int,
@@ -157,12 +157,12 @@ def test_the_times_that_are_a_splits_own(
     ]
 
 
-def test_where_one_split_may_have_any_time_none_has_times_of_its_own() -> None:
+def test_a_split_with_any_time_prevents_split_windows() -> None:
     unknown = (FilePart(ScanFile("b"), (0,), ("ts",), 1, 1, 1),)
     assert exclusive_times([split_of(0, 9), unknown]) == [None, None]
 
 
-def test_rows_without_a_time_do_not_matter_beside_others(tmp_path: Path) -> None:
+def test_rows_without_a_time_do_not_affect_other_rows(tmp_path: Path) -> None:
     some = write_source(tmp_path, [(1, 1, 1), (None, 1, 1), (4, 1, 1)], 3)
     (split,) = plan_splits(some, (), 1, time="ts")
     assert [part.times_us for part in split] == [(SECOND, 4 * SECOND)]
@@ -193,7 +193,7 @@ def test_windows_that_may_be_whole_in_a_split(
     assert (exclusive_time_column(step_over(source, window, time)) == "ts") == is_known
 
 
-def test_a_time_that_is_computed_has_no_statistics() -> None:
+def test_a_computed_time_has_no_statistics() -> None:
     step = step_over(ScanSource("t", (), (TS, K, V)))
     time = Call("cast", (ColumnRef("k", "bigint"),), "timestamp_ntz")
     computed = FileScan(step.source.keys, (), time, "UTC", (), step.source.files)

@@ -97,7 +97,7 @@ def late_row_targets(plan):
 
 
 @pytest.mark.parametrize("window", [Tumble(MINUTE), SessionWindow(MINUTE, ("k",))])
-def test_an_operator_over_the_table_keeps_its_late_rows_also_behind_a_filter(window):
+def test_an_operator_over_the_table_stores_late_rows_behind_a_filter(window):
     assert late_row_targets(windows(filter_node("x > 1", scan("t")), window)) == {0: "too_late"}
 
 
@@ -106,7 +106,7 @@ def test_of_windows_over_windows_the_inner_ones_keep_raw_rows_and_the_outer_ones
     assert late_row_targets(windows(inner, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: None}
 
 
-def test_beside_windows_of_its_table_an_operator_keeps_its_own_late_rows_too():
+def test_several_operators_of_a_table_store_their_late_rows():
     inner = without_window(windows(scan("t")))
     both = sql_over("SELECT k, at, x FROM a UNION ALL SELECT k, ts AS at, x FROM t", a=inner)
     assert late_row_targets(windows(both, Tumble(10 * MINUTE), "at")) == {
@@ -115,7 +115,7 @@ def test_beside_windows_of_its_table_an_operator_keeps_its_own_late_rows_too():
     }
 
 
-def test_windows_of_another_table_beside_them_keep_none():
+def test_windows_of_another_table_store_no_late_rows():
     sides = {"a": windows(scan("u")), "b": windows(scan("t"))}
     assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: None,
@@ -123,7 +123,7 @@ def test_windows_of_another_table_beside_them_keep_none():
     }
 
 
-def test_windows_on_processing_time_beside_them_keep_none():
+def test_windows_on_processing_time_store_no_late_rows():
     sides = {"a": windows(scan("t")), "b": windows(scan("clock"))}
     assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: "too_late",
@@ -131,7 +131,7 @@ def test_windows_on_processing_time_beside_them_keep_none():
     }
 
 
-def test_late_rows_pass_what_ranks_their_windows():
+def test_late_rows_pass_through_ranks():
     below = windows(scan("t"))
     attached = AttachedWindow(Tumble(MINUTE), "window_start", "window_end", "window_time")
     order = (exp.Ordered(this=column("x")),)
@@ -145,7 +145,7 @@ def test_late_rows_pass_what_ranks_their_windows():
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 
 
-def test_what_late_rows_do_not_come_through_is_refused():
+def test_operators_that_late_rows_cannot_pass_are_refused():
     joined = sql_over("SELECT a.* FROM a JOIN names ON a.k = names.k", a=windows(scan("t")))
     with pytest.raises(AnalysisError, match="only filters and projections are supported above"):
         late_row_targets(joined)
@@ -157,7 +157,7 @@ def test_what_late_rows_do_not_come_through_is_refused():
         late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides))
 
 
-def test_what_is_beside_the_table_need_not_let_late_rows_through():
+def test_other_inputs_need_not_pass_late_rows():
     other = SqlQuery(COLUMNS, exp.maybe_parse("SELECT u.* FROM u JOIN names ON u.k = names.k"), ())
     sides = {"a": windows(scan("t")), "b": windows(other)}
     assert late_row_targets(sql_over("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {

@@ -62,13 +62,13 @@ def test_windows_are_sorted_by_their_time_first(sql: str, keys: list[RankOrder])
         "SELECT ts, x FROM t ORDER BY ts",
     ],
 )
-def test_what_would_need_all_rows_is_refused(sql: str) -> None:
+def test_queries_that_need_all_rows_are_refused(sql: str) -> None:
     with pytest.raises(StreamRefusal) as raised:
         order(sql)
     assert "ORDER BY requires all rows" in raised.value.message or "LIMIT" in raised.value.message
 
 
-def test_windows_that_come_more_than_once_have_no_order() -> None:
+def test_windows_that_are_emitted_again_have_no_order() -> None:
     with pytest.raises(StreamRefusal):
         order(f"{COUNTED} ORDER BY window_end", emits_updates=True)
 

@@ -74,7 +74,7 @@ def names_in(plan):
     return SqlQuery(plan.schema, text, (("below", kept),))
 
 
-def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_made_of():
+def test_inserts_over_one_stream_share_common_slices():
     after, notes = share(
         window_aggregate(Tumble(10 * MINUTE)),
         names_in(window_aggregate(Hop(15 * MINUTE, HOUR), call("MAX", "y", "m"))),
@@ -90,7 +90,7 @@ def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_mad
     assert shared_stream_groups(after, CATALOG) == [[0, 1, 2]]
 
 
-def test_inserts_are_put_to_the_streams_that_they_go_with():
+def test_inserts_are_grouped_by_their_streams():
     after, notes = share(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(MINUTE), over=scan("u")),
@@ -151,7 +151,7 @@ def rows_above(plan):
     ],
     ids=["top n", "on update", "cascade"],
 )
-def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
+def test_an_insert_with_its_own_stream_gives_the_reason(plan, reason):
     other = window_aggregate(Hop(MINUTE, 5 * MINUTE))
     after, notes = share(plan, other)
     assert shared_stream_groups(after, CATALOG) == [[0], [1]]
@@ -177,7 +177,7 @@ def test_processing_time_updates_and_bounded_tables_keep_streams_apart():
         assert notes[0] == [reason]
 
 
-def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
+def test_windows_with_side_outputs_share_slices_and_send_whole_rows():
     catalog = streams(late_rows="too_late")
     after, notes = share(
         window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR)), catalog=catalog
@@ -194,7 +194,7 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     )
 
 
-def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
+def test_shared_slices_of_streams_may_not_be_much_finer():
     windows = Hop(HOUR, 24 * HOUR), Hop(HOUR, 24 * HOUR, 10 * MINUTE)
     assert shared_stream_groups(share(*map(window_aggregate, windows))[0], CATALOG) == [[0], [1]]
     tables = [window_aggregate(window, over=scan("names")) for window in windows]

@@ -177,7 +177,7 @@ def inferred(query: str) -> Schema | None:
     return output_schema(parse_query(query), {"t": COLUMNS})
 
 
-def test_what_is_known_is_what_spark_says(spark: SparkSession) -> None:
+def test_inferred_columns_equal_sparks(spark: SparkSession) -> None:
     declared = ", ".join(f"{name} {type_}" for name, type_ in TABLE.items())
     spark.createDataFrame([], declared).createOrReplaceTempView("t")
     try:
@@ -190,7 +190,7 @@ def test_what_is_known_is_what_spark_says(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("query", LEFT)
-def test_what_is_not_certain_is_left_to_spark(query: str) -> None:
+def test_uncertain_types_are_left_to_spark(query: str) -> None:
     assert inferred(query) is None
 
 

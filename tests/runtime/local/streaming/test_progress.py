@@ -71,7 +71,7 @@ def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -
     ]
 
 
-def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_has() -> None:
+def test_a_held_watermark_advances_with_the_next_micro_batch() -> None:
     marks = advance(no_watermarks(1), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), None)
     held = advance(marks, [SourceProgress(0, 90, 9, 2)], WatermarkRules(), None, is_held=True)
     held = advance(held, [SourceProgress(0, 50, 50, 1)], WatermarkRules(), None, is_held=True)
@@ -131,7 +131,7 @@ def any_progress(rng: random.Random) -> list[Progress]:
     return result
 
 
-def test_watermarks_go_by_what_all_tasks_saw_as_by_what_each_of_them_did() -> None:
+def test_watermarks_are_the_same_from_one_task_and_from_several() -> None:
     rng = random.Random(4)
     for rules in (RULES, WatermarkRules("max", 30 * S), WatermarkRules(max_jump_us=20 * S)):
         one = other = no_watermarks(2)

@@ -62,7 +62,7 @@ def message(us: int, key: str, value: object) -> bytes:
     return json.dumps({"ts": f"1970-01-01 00:00:00.{us:06}", "k": key, "v": value}).encode()
 
 
-def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker: Broker) -> None:
+def test_messages_that_arrow_cannot_decode_follow_in_a_second_pass(broker: Broker) -> None:
     broker.send("read", [message(10, "a", 1), message(13, "b", 5), message(14, "b", 2)], 0)
     broker.send("read", [message(31, "a", 3)], 1)
     broker.send("read", [message(21, "a", 7), message(22, "a", "x")], 2)
@@ -142,13 +142,15 @@ def decoded_type(values: object) -> pa.DataType:
         ((Column("part", "bigint"),), {}, "Spark decodes column part"),
     ],
 )
-def test_what_is_read_without_spark(spark: SparkSession, columns, more, reason) -> None:
+def test_messages_are_read_without_spark_or_give_the_reason(
+    spark: SparkSession, columns, more, reason
+) -> None:
     table = table_of(**more)
     expected = SplitTable(table, "one, read", tuple(columns), is_exclusive=True)
     assert scan(spark, table, columns) == (expected if reason is None else reason)
 
 
-def test_values_that_nobody_reads_are_not_decoded() -> None:
+def test_unused_values_are_not_decoded() -> None:
     columns = (Column("part", "int"),)
     reading = splits_of(table_of()).reader(columns, is_stream=False).reading
     assert reading.decoding is None and reading.wanted == (("part", "partition"),)

@@ -150,7 +150,7 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
     assert result == (*expected[:2], n_rows)
 
 
-def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
+def test_rows_without_a_file_report_their_progress(tmp_path: Path) -> None:
     path = str(tmp_path / "one.parquet")
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
     step = step_of(HOP)
@@ -240,7 +240,7 @@ def test_a_file_with_other_types_is_refused_with_the_way_out(
     assert "'push_local_aggregate_into_scan' to read the files with Spark" in str(caught.value.hint)
 
 
-def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
     path.write_text("no Parquet")
     step = step_of(HOP)

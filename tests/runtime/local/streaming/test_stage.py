@@ -125,7 +125,7 @@ class SecondTask:
         return 1
 
 
-def test_only_the_first_task_calls_key_groups_without_telling_them_anything(monkeypatch):
+def test_the_first_task_calls_key_groups_without_messages(monkeypatch):
     monkeypatch.setattr(TaskContext, "get", SecondTask)
     _, control = run([(True, 1, 3, 2, None, 20, True)])
     progress = [SourceProgress(1, 3, 3, 1)]
@@ -234,7 +234,7 @@ def test_rows_are_received_as_they_were_before_they_were_sent(delay_us, only_kep
     assert result.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
 
 
-def test_the_key_that_is_the_time_comes_once():
+def test_a_key_equal_to_the_time_is_read_once():
     rows = [(True, 0, 5, 10, "a", 1, True), (True, 0, None, None, "b", 2, True)]
     rows.append((False, 0, 99, None, None, None, None))
     result = decode_sent(encoded_rows(rows, True), None, "at")
@@ -242,7 +242,7 @@ def test_the_key_that_is_the_time_comes_once():
     assert result.column("at").cast(pa.int64()).to_pylist() == [10, None, None]
 
 
-def test_rows_without_a_source_have_one_that_tells_nothing():
+def test_rows_without_a_source_report_no_progress():
     row = (True, None, None, 5, "a", 1, True)
     result = decode_sent(encoded_rows([row, (False, *row[1:])], True), None)
     assert result.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
