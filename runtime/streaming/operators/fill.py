@@ -18,9 +18,9 @@ still be in state. Windows outside of FROM and TO are not added.
 The outcome does not depend on the cut into micro-batches, except for the windows after the last row
 at the end of the input: the ones that the watermark passed before are there.
 
-The rows of keys are stored in chunks like the partials of open sessions, so that they are split and
-inspected in the same way: their first time is the end of the last window, their last time the end
-of the last window with a row.
+Each window that the watermark passes is added for every key, so a micro-batch with such a window
+reads and writes the whole state. In state, the first time of a row is the end of its last window,
+its last time the end of the last window with a row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
@@ -59,8 +58,8 @@ from runtime.streaming.operators.base import (
 )
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
-from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
+from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.metadata import SessionMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 _RUN, _KIND = "$run", "$kind"
@@ -127,7 +126,13 @@ class FillOperator(KeyGroupOperator):
         assert not isinstance(spec.aggregation.window, SessionWindow)
         self._grid = slice_assigner(spec.aggregation.window)
         before = self._metadata_before(SessionMetadata)
-        self._chunks = [] if before is None else [*before.chunks]
+        self._state = MarkedChunks(
+            store,
+            spec.filling.keys,
+            spec.common.thresholds,
+            () if before is None else before.chunks,
+            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME, MARK),
+        )
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         fired, fires = before.fired_until_us(), after.fired_until_us()
@@ -135,7 +140,7 @@ class FillOperator(KeyGroupOperator):
         is_passed = fires is not None and (
             fired is None or self._grid.next_window_end(fired) <= fires
         )
-        if not tables and not (is_passed and self._chunks):
+        if not tables and not (is_passed and self._state.chunks):
             return [0]
         rows = self._rows(tables)
         if rows is None:
@@ -144,16 +149,15 @@ class FillOperator(KeyGroupOperator):
         filled = self._filled(rows, until)
         for windows in merge_slices(filled, self._spec.aggregation):
             yield Output(self._with_starts(windows))
-        self._write(self._left(rows, until, fires))
+        left = self._left(rows, until, fires)
+        if left.num_rows:
+            self._state.append(left)
         return [0]
 
     def _rows(self, tables: list[pa.Table]) -> _Rows | None:
-        """Return the rows of the state and the new ones."""
+        """Take the rows out of the state, and return them with the new ones."""
         columns, filling = self._spec.columns, self._spec.filling
-        old = [
-            columns.of(read_table(self._store, chunk.name), FIRST_TIME, LAST_TIME)
-            for chunk in self._chunks
-        ]
+        old = self._state.take_all()
         new = [columns.merge(tables)] if tables else []
         n_old = sum(map(len, old))
         if not n_old and not new:
@@ -305,33 +309,20 @@ class FillOperator(KeyGroupOperator):
         table = table.append_column(FIRST_TIME, pa.array(ends))
         return table.append_column(LAST_TIME, pa.array(rows.seen[last]))
 
-    def _write(self, table: pa.Table) -> None:
-        """Replace the state."""
-        for chunk in self._chunks:
-            remove_table(self._store, chunk.name)
-        self._chunks = []
-        run = unique_name()
-        for piece in pieces(table) if len(table) else ():
-            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
-            name, n_bytes = write_table(self._store, piece)
-            chunk = SessionChunk(name, piece.num_rows, n_bytes, first_us, last_us, run)
-            self._chunks.append(chunk)
-
     def _output_watermark_us(self) -> int | None:
         if not self._spec.has_rows:
             return self._watermarks.combined_us
         return watermark_of_rows_us(self._watermarks, self._grid)
 
     def _metadata(self) -> SessionMetadata:
-        return SessionMetadata(self._chunks)
+        return SessionMetadata(self._state.chunks)
 
     def _size(self) -> tuple[int, int]:
-        n_rows = sum(chunk.n_rows for chunk in self._chunks)
-        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+        return self._state.size
 
     def _next_window_end_us(self, reader: int) -> int | None:
         fired = self._watermarks.fired_until_us()
-        if not self._chunks or fired is None or self._watermarks.has_ended:
+        if not self._state.chunks or fired is None or self._watermarks.has_ended:
             return None
         return self._grid.next_window_end(fired)
 

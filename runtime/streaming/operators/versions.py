@@ -5,8 +5,9 @@ streams. So all versions up to the times of the rows have arrived with them or b
 it keeps one row: the last version that the watermark has passed. A deletion is a version too, but
 is not kept: a key without a version has none.
 
-The versions are stored in chunks like the partials of open sessions, so that they are split and
-inspected in the same way. The first and the last time of a version are the end of its slice.
+A micro-batch reads the versions of its own keys, and replaces them for keys with new versions; see
+`runtime.streaming.state.marked_chunks`. The first and the last time of a version in state are the
+end of its slice.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
@@ -41,8 +41,8 @@ from runtime.streaming.operators.base import (
 )
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.metadata import SessionChunk, SessionMetadata
-from runtime.streaming.state.table_cache import read_table, remove_table, unique_name, write_table
+from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.metadata import SessionMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 
@@ -87,29 +87,33 @@ class VersionOperator(KeyGroupOperator):
         assert not isinstance(spec.aggregation.window, SessionWindow)
         self._grid = slice_assigner(spec.aggregation.window)
         before = self._metadata_before(SessionMetadata)
-        self._chunks = [] if before is None else [*before.chunks]
+        self._versions = MarkedChunks(
+            store,
+            spec.versions.keys,
+            spec.common.thresholds,
+            () if before is None else before.chunks,
+            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME, MARK),
+        )
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         tables = [table.drop_columns([ROW_COUNT]) for table in batch.partials if table.num_rows]
         if tables:
-            rows = self._rows(tables)
+            new = self._spec.columns.merge(tables)
+            rows = self._rows(new)
             for joined in merge_slices(self._joined(rows), self._spec.aggregation):
                 yield Output(joined)
-            if rows.is_version.any() and not after.has_ended:
-                self._write(self._last_versions(rows))
+            if not after.has_ended:
+                self._replace_versions(new, rows)
         if after.has_ended:
-            self._remove_all()
+            self._versions.clear()
         return [0]
 
-    def _rows(self, tables: list[pa.Table]) -> _Rows:
-        """Return the versions of the state and the new rows."""
-        columns, of = self._spec.columns, self._spec.versions
-        old = [
-            columns.of(read_table(self._store, chunk.name), FIRST_TIME, LAST_TIME)
-            for chunk in self._chunks
-        ]
+    def _rows(self, new: pa.Table) -> _Rows:
+        """Return the new rows, and the versions of their keys in state."""
+        of = self._spec.versions
+        old = self._versions.rows_marked(self._marked(new))
         plain = [table.drop_columns([FIRST_TIME, LAST_TIME]) for table in old]
-        table = pa.concat_tables([*plain, columns.merge(tables)]).combine_chunks()
+        table = pa.concat_tables([*plain, new]).combine_chunks()
         self._note_bytes(table)
         codes, _ = encode_keys([table.column(key) for key in of.keys], len(table))
         is_version = _booleans(table, of.is_version)
@@ -157,33 +161,39 @@ class VersionOperator(KeyGroupOperator):
         ends = pa.array(self._spec.columns.ends(table))
         return table.append_column(FIRST_TIME, ends).append_column(LAST_TIME, ends)
 
-    def _write(self, table: pa.Table) -> None:
-        """Replace the state."""
-        self._remove_all()
-        if not table.num_rows:
-            return
-        run = unique_name()
-        for piece in pieces(table):
-            first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
-            name, n_bytes = write_table(self._store, piece)
-            chunk = SessionChunk(name, piece.num_rows, n_bytes, first_us, last_us, run)
-            self._chunks.append(chunk)
+    def _replace_versions(self, new: pa.Table, rows: _Rows) -> None:
+        """Replace the versions of keys that have new ones.
 
-    def _remove_all(self) -> None:
-        """Remove the state."""
-        for chunk in self._chunks:
-            remove_table(self._store, chunk.name)
-        self._chunks = []
+        Args:
+            new: New rows and versions.
+            rows: The same with the versions in state.
+        """
+        versions = new.filter(pa.array(_booleans(new, self._spec.versions.is_version)))
+        if not versions.num_rows:
+            return
+        is_changed = self._marked(versions)
+        for _ in self._versions.take_marked(is_changed):
+            pass  # they are in `rows`
+        last = self._last_versions(rows)
+        # versions of other keys with these marks were taken too
+        last = last.filter(pa.array(is_changed.take(self._versions.marks(last))))
+        if last.num_rows:
+            self._versions.append(last)
+
+    def _marked(self, table: pa.Table) -> BoolArray:
+        """Return for each mark whether it is the one of a row's key."""
+        is_marked = self._versions.no_marks()
+        is_marked[self._versions.marks(table)] = True
+        return is_marked
 
     def _output_watermark_us(self) -> int | None:
         return watermark_of_rows_us(self._watermarks, self._grid)
 
     def _metadata(self) -> SessionMetadata:
-        return SessionMetadata(self._chunks)
+        return SessionMetadata(self._versions.chunks)
 
     def _size(self) -> tuple[int, int]:
-        n_rows = sum(chunk.n_rows for chunk in self._chunks)
-        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+        return self._versions.size
 
     def _next_window_end_us(self, reader: int) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""Rows of sessions in state: chunks from which the rows of single partitions can be taken.
+"""Rows in state by partition: chunks from which the rows of single partitions can be taken.
 
 A partition has a mark, a hash of a few bits, and the rows of all partitions with some marks are
 taken together. Chunks are not rewritten when rows are taken: a bitmap records which ones are gone.
@@ -28,7 +28,7 @@ MARK = "$mark"
 
 
 class MarkedChunks:
-    """Rows with the partition columns of sessions, FIRST_TIME and LAST_TIME.
+    """Rows with partition columns, FIRST_TIME and LAST_TIME.
 
     Args:
         store: State that holds the chunks.
@@ -100,12 +100,14 @@ class MarkedChunks:
                 table = self._table(chunk)
                 is_marked[int64_column(table, MARK)[self._is_remaining(chunk, table)]] = True
 
-    def append(self, table: pa.Table, merge: Callable[[pa.Table], pa.Table]) -> set[str]:
+    def append(
+        self, table: pa.Table, merge: Callable[[pa.Table], pa.Table] = lambda table: table
+    ) -> set[str]:
         """Write rows as new chunks; if there are many runs, merge some of them first.
 
         Args:
             table: Rows.
-            merge: Merges the rows of several runs.
+            merge: Merges the rows of several runs. By default they stay as they are.
 
         Returns:
             The runs that were merged with the rows. They are no longer in `runs`.
@@ -147,6 +149,30 @@ class MarkedChunks:
                 self._remove(chunk)
             else:
                 self.chunks[place] = self._without(chunk, table, is_there)
+
+    def rows_marked(self, is_marked: BoolArray) -> list[pa.Table]:
+        """Return the rows of partitions with some marks, without MARK. They stay in their chunks.
+
+        Args:
+            is_marked: One element per mark.
+        """
+        tables = []
+        for chunk in self.chunks:
+            table = self._table(chunk)
+            places = np.flatnonzero(is_marked.take(int64_column(table, MARK)))
+            if len(places):
+                places = places[self._is_remaining(chunk, table)[places]]
+                tables.append(table.drop_columns([MARK]).take(pa.array(places)))
+        return tables
+
+    def take_all(self) -> list[pa.Table]:
+        """Take all rows, without MARK."""
+        return self._take([*self.chunks])
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        for chunk in [*self.chunks]:
+            self._remove(chunk)
 
     def _write(self, table: pa.Table) -> None:
         run = unique_name()
