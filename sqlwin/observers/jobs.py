@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from runtime.errors import SqlwinError
-from sqlwin.catalog.entries import Name
+from sqlwin.catalog.entries import MaterializedTable, Name
+from sqlwin.observers.datasets import Find
 from sqlwin.statements import nodes
 from sqlwin.statements.parse import parse_statement
 
@@ -39,14 +40,20 @@ class LineageJob:
     Attributes:
         name: Name that repeated runs share.
         flows: Its queries.
+        counts_read: Whether the statement counts the rows that it reads, not those that it writes.
     """
 
     name: str
     flows: tuple[Flow, ...]
+    counts_read: bool = False
 
 
-def job_of(text: str) -> LineageJob | None:
+def job_of(text: str, find: Find = lambda _: None) -> LineageJob | None:
     """Return the job of a statement, None if it reads and writes no tables.
+
+    Args:
+        text: The statement.
+        find: Returns the entry of a table in the catalog. A REFRESH has the query of its table.
 
     Example:
         >>> job_of("INSERT INTO o SELECT k FROM t").name
@@ -74,9 +81,17 @@ def job_of(text: str) -> LineageJob | None:
         case nodes.CreateMaterializedTable() if statement.ast is not None:
             name = f"create_materialized_table.{'.'.join(statement.name)}"
             flows = (Flow(text, statement.ast, statement.name),)
+        case nodes.AlterMaterializedTable(action="REFRESH"):
+            name = f"refresh_materialized_table.{'.'.join(statement.name)}"
+            flows = ()
+            if isinstance(entry := find(statement.name), MaterializedTable):
+                flows = (Flow(text, entry.query, statement.name, entry.columns),)
         case _:
             return None
-    return LineageJob(f"sqlwin.{name}", flows)
+    fills_slices = isinstance(
+        statement, nodes.CreateMaterializedTable | nodes.AlterMaterializedTable
+    )
+    return LineageJob(f"sqlwin.{name}", flows, fills_slices)
 
 
 def _flow_of(insert: nodes.Insert) -> Flow:

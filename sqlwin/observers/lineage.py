@@ -91,7 +91,7 @@ class _Mark:
 
 
 class LineageEvents:
-    """Listener that emits events of queries, INSERTs, statement sets and CREATE ... AS.
+    """Listener that emits events of queries, INSERTs, statement sets, CREATE ... AS and REFRESH.
 
     START has the job, COMPLETE and FAIL the datasets, which need a plan. A stream emits RUNNING
     when it has started and after its micro-batches, and COMPLETE or FAIL when it is over.
@@ -117,7 +117,7 @@ class LineageEvents:
 
     def begin(self, run: StatementRun) -> None:
         """Emit START, if the statement reads or writes tables."""
-        job = job_of(run.record.text)
+        job = job_of(run.record.text, self._runner.catalog.entry)
         if job is None:
             return
         mark = _Mark(job, str(generate_new_uuid()))
@@ -142,11 +142,14 @@ class LineageEvents:
         if streams:
             sender().follow(partial(self._follow, run, streams, inputs, tables))
             return
+        job: LineageJob = run.marks["lineage"].job
         n_read = 0 if run.scan_counts is None else run.scan_counts.rows_read()
+        if job.counts_read:
+            n_read = run.record.n_rows or 0
         # Spark does not count, and its counts do not distinguish several tables
         n_rows = n_read if n_read and len(reads) == 1 else None
         inputs = [table.with_statistics(n_rows) for table in reads]
-        n_rows = run.record.n_rows if len(tables) == 1 else None
+        n_rows = run.record.n_rows if len(tables) == 1 and not job.counts_read else None
         written = [table.with_statistics(n_rows) for table in tables]
         self._emit(run, RunState.COMPLETE, ended, inputs, written)
 
@@ -330,10 +333,10 @@ def _schema(columns: Sequence[Column]) -> schema_dataset.SchemaDatasetFacet:
 
 
 def _output_names(run: StatementRun, flow: Flow) -> list[str]:
-    """Return the names of a query's columns, from its plan."""
+    """Return the names of a query's columns, from its plan or its text."""
     plans = [plan for plan in run.plans if plan.sql in flow.text]
     if not plans:
-        return []
+        return list(flow.query.named_selects)
     root = plans[-1].bound
     node = root.input if isinstance(root, Sink) else root
     return [column.name for column in node.schema]

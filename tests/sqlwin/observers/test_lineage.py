@@ -17,8 +17,10 @@ from openlineage.client.event_v2 import InputDataset, OutputDataset
 from openlineage.client.serde import Serde
 
 import sqlwin
+from runtime.errors import ExecutionError
 from runtime.frames.reports import report_of
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.observers import has_lineage
 from sqlwin.observers.columns import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
@@ -351,6 +353,94 @@ def test_streams_with_several_tables_count_the_rows_of_each() -> None:
     assert not event.outputs[1].outputFacets
 
 
+# -- materialized tables ---------------------------------------------------------------------------
+
+DAILY = """
+    SELECT airport, window_end, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE late, DESCRIPTOR(sched_dep), INTERVAL '1' DAY))
+    GROUP BY airport, window_start, window_end
+"""
+
+
+def lineage_of(dataset: dict[str, Any]) -> dict[str, list[str]]:
+    return {
+        column: [field["field"] for field in sources["inputFields"]]
+        for column, sources in dataset["facets"]["columnLineage"]["fields"].items()
+    }
+
+
+@pytest.mark.parametrize("failure", [None, "the disk is full"])
+def test_a_refresh_has_the_tables_and_columns_of_its_query(
+    session: sqlwin.Session, events: Events, tmp_path: Path, failure: str | None
+) -> None:
+    runner = runner_of(session)
+    query = sqlglot.parse_one(DAILY, read="sqlwin")
+    assert isinstance(query, sqlglot.exp.Query)
+    entry = MaterializedTable(("m",), query, DAILY, path=f"{tmp_path}/m")
+    runner.catalog.add(("m",), entry, replace=False, if_not_exists=False)
+    run = runner.plans.begin("ALTER MATERIALIZED TABLE m REFRESH")
+    if failure is None:
+        run.record_end("insert", "`m`: 1 new file", 5)
+    else:
+        run.record_failure(ExecutionError(failure))
+    runner.plans.end()
+    start, last = events.take()
+    assert [event["eventType"] for event in (start, last)] == [
+        *("START", "COMPLETE" if failure is None else "FAIL")
+    ]
+    assert start["job"]["name"] == last["job"]["name"] == "sqlwin.refresh_materialized_table.m"
+    (flights,), (written,) = last["inputs"], last["outputs"]
+    assert (flights["name"], written["name"]) == (str(FLIGHTS), f"{tmp_path}/m")
+    if failure is None:
+        # the statement counts the rows that it reads
+        assert flights["inputFacets"]["inputStatistics"]["rowCount"] == 5
+        assert "outputFacets" not in written or not written["outputFacets"]
+    else:
+        assert last["run"]["facets"]["errorMessage"]["message"] == failure
+
+
+def test_the_refresh_of_an_unknown_table_fails_without_datasets(
+    session: sqlwin.Session, events: Events
+) -> None:
+    with pytest.raises(sqlwin.SqlwinError):
+        session.execute("ALTER MATERIALIZED TABLE nowhere REFRESH")
+    start, fail = events.take()
+    assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
+    assert (fail["inputs"], fail["outputs"]) == ([], [])
+    session.execute("SHOW MATERIALIZED TABLES")
+    assert events.take() == []
+
+
+@pytest.mark.long
+def test_a_materialized_table_is_created_and_refreshed(
+    fresh_session: sqlwin.Session, events: Events, tmp_path: Path
+) -> None:
+    follow(fresh_session, LineageEvents(runner_of(fresh_session), events))  # type: ignore[arg-type]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.parquet").write_bytes(FLIGHTS.read_bytes())
+    fresh_session.execute(
+        f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in');"
+        "CREATE VIEW late AS SELECT origin AS airport, sched_dep, dep_delay FROM flights "
+        "WHERE dep_delay > 60"
+    )
+    events.take()
+    create = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path}/m') AS {DAILY}"
+    fresh_session.execute(create)
+    created = events.take()[-1]
+    (tmp_path / "in/b.parquet").write_bytes(FLIGHTS.read_bytes())
+    fresh_session.execute("ALTER MATERIALIZED TABLE m REFRESH")
+    start, refreshed = events.take()
+    assert (start["eventType"], refreshed["eventType"]) == ("START", "COMPLETE")
+    for complete, n_files in ((created, 1), (refreshed, 2)):
+        (flights,), (written,) = complete["inputs"], complete["outputs"]
+        assert (flights["name"], written["name"]) == (f"{tmp_path}/in", f"{tmp_path}/m")
+        statistics = flights["inputFacets"]["inputStatistics"]
+        assert statistics["fileCount"] == n_files
+        assert statistics["size"] == n_files * FLIGHTS.stat().st_size
+        assert lineage_of(written) == {"airport": ["origin"], "window_end": ["sched_dep"]}
+        assert not written.get("outputFacets")
+
+
 # -- datasets and columns --------------------------------------------------------------------------
 
 
@@ -528,6 +618,8 @@ def test_events_beyond_a_limit_are_dropped_with_one_warning(
         ),
         ("EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT 1; INSERT INTO p SELECT 2; INSERT "
          "INTO o SELECT 3; END", "sqlwin.statement_set.o+p"),
+        ("ALTER MATERIALIZED TABLE m REFRESH", "sqlwin.refresh_materialized_table.m"),
+        ("ALTER MATERIALIZED TABLE m SUSPEND", None),
         ("CREATE TABLE t (a INT)", None),
         ("SHOW TABLES", None),
         ("SELECT FROM WHERE", None),
