@@ -142,8 +142,21 @@ class SessionControl:
 
     def columns_of(self, table: str) -> Sequence[TableColumn] | None:
         """Return the declared columns of a table of CREATE TABLE, or None."""
+        spec = self.table_spec(table)
+        return None if spec is None else spec.columns
+
+    def table_spec(self, table: str) -> TableSpec | None:
+        """Return the definition of a table of CREATE TABLE, None for others."""
         entry = self._session._runner.catalog.entry((table,))
-        return entry.columns if isinstance(entry, TableSpec) else None
+        return entry if isinstance(entry, TableSpec) else None
+
+    def view_query(self, name: str) -> str | None:
+        """Return the text of a view's query. None for tables and materialized tables."""
+        from sqlwin.catalog.entries import MaterializedTable, View
+
+        entry = self._session._runner.catalog.entry((name,))
+        is_view = isinstance(entry, View) and not isinstance(entry, MaterializedTable)
+        return entry.text if isinstance(entry, View) and is_view else None
 
     def place_of(self, statement: Query | Insert) -> InProcessStep | str:
         """Return the step that computes a batch query in this process, or why Spark runs it.

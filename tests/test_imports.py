@@ -168,6 +168,7 @@ MAY_IMPORT = {
         "sqlwin.execution sqlwin.statements attr openlineage opentelemetry pyspark sqlglot"
     ),
     "sqlwin.control": (
+        "sqlwin.catalog "
         "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "
         "sqlwin.statements"
     ),

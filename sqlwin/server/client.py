@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -13,16 +14,19 @@ from typing import Any, TypeVar
 
 import pg_mimic
 from pg_mimic import PgError, ResultColumn
-from pg_mimic.middleware import DEFAULT_MIDDLEWARE
+from pg_mimic.middleware import set_show, transaction_control
 from pg_mimic.session import CallbackStatement
 
 from runtime.errors import SqlwinError
-from runtime.names import quote_name
 from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
-from sqlwin.server.databases import list_databases, unquote_names
+from sqlwin.server.catalog.database import CatalogDatabase
+from sqlwin.server.catalog.rewrite import CatalogQueryError
+from sqlwin.server.catalog.statement import SETTINGS, answer_catalogs, answer_settings
+from sqlwin.server.catalog.tables import ClientFacts, ServedObjects
+from sqlwin.server.objects import served_objects
 from sqlwin.server.translation import (
     READ_ONLY,
     SQLSTATES,
@@ -31,7 +35,6 @@ from sqlwin.server.translation import (
     ClientText,
     oid_of,
     parameter_value,
-    postgres_type,
     read_text,
     result_value,
     sample_value,
@@ -77,6 +80,8 @@ _SHOWN = re.compile(
     re.IGNORECASE,
 )
 _numbers = count(1)
+# Seconds for which clients see the same tables in catalogs, unless a client changes them
+_SECONDS_OF_OBJECTS = 1.0
 
 
 class ServedSession:
@@ -94,46 +99,42 @@ class ServedSession:
         self.control = SessionControl(session)
         self.quotes = DoubleQuotes(double_quotes)
 
-    def schema(self) -> dict[str, dict[str, str]]:
-        """Return the columns of each table and view, with PostgreSQL's types, for catalogs."""
-        names = [str(row[0]) for row in _rows(self.session, "SHOW TABLES")]
-        return {
-            name: {
-                str(column): postgres_type(str(type_))
-                for column, type_, *_ in _rows(
-                    self.session, f"DESCRIBE {quote_name(*name.split('.'))}"
-                )
-            }
-            for name in names
-        }
+        self._objects: tuple[float, ServedObjects] | None = None
 
+    def objects(self) -> ServedObjects:
+        """Return the tables, views and functions, as they were at most a second ago.
 
-def _rows(session: Session, statement: str) -> list[tuple[object, ...]]:
-    """Return the rows of SHOW or DESCRIBE, none for a table that cannot be read."""
-    try:
-        (result,) = session.execute(statement)
-    except SqlwinError:
-        return []
-    rows = rows_of(result)
-    return [] if rows is None else rows.take(sys.maxsize)
+        Clients ask for catalogs with many queries at once.
+        """
+        cached = self._objects
+        if cached is None or time.monotonic() - cached[0] > _SECONDS_OF_OBJECTS:
+            cached = self._objects = time.monotonic(), served_objects(self.session, self.control)
+        return cached[1]
+
+    def forget_objects(self) -> None:
+        """Read the tables again when a client asks for them. Called after a change."""
+        self._objects = None
 
 
 class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     """A client. Its statements run one after the other in a thread of its own.
 
-    pg-mimic answers transactions, PostgreSQL's settings and catalogs.
+    pg-mimic answers transactions and PostgreSQL's settings, `catalog` the catalogs.
     """
 
-    middleware = (unquote_names, list_databases, *DEFAULT_MIDDLEWARE)
+    middleware = (answer_settings, transaction_control, set_show, answer_catalogs)
 
     def __init__(self, served: ServedSession) -> None:
         self.served = served
+        self._catalogs: CatalogDatabase | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlwin-client")
 
     async def init(self, connection: Any) -> None:
-        """Set the version as a number, which Grafana asks for. Called when the client connects."""
+        """Set the connection's settings. Called when the client connects."""
         await super().init(connection)
-        connection.session_vars.setdefault("server_version_num", "160000")
+        settings = {"server_version": connection.server.parameter_status["server_version"]}
+        for name, value in (SETTINGS | settings).items():
+            connection.session_vars.setdefault(name, value)
 
     async def prepare(self, sql: str, param_oids: list[int | None]) -> Any:
         """Return a statement, without running it.
@@ -149,9 +150,27 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         await self.run(statement.read)
         return statement
 
-    async def schema(self) -> dict[str, dict[str, str]]:
-        """Return the tables for PostgreSQL's catalogs."""
-        return await self.run(self.served.schema)
+    def ask_catalogs(self, ask: Callable[[CatalogDatabase], T]) -> T:
+        """Ask PostgreSQL's catalogs of the session. Called in the client's thread.
+
+        Raises:
+            PgError: The catalogs cannot answer.
+        """
+        objects, catalogs = self.served.objects(), self._catalogs
+        if catalogs is None or catalogs.objects != objects:
+            connection = self._connection
+            facts = ClientFacts(
+                connection.username,
+                connection.database,
+                connection.pid,
+                connection.session_vars["server_version"],
+                connection.session_vars,
+            )
+            catalogs = self._catalogs = CatalogDatabase(objects, facts)
+        try:
+            return ask(catalogs)
+        except CatalogQueryError as error:
+            raise PgError(error.sqlstate, error.message) from error
 
     async def close(self) -> None:
         """Let the thread end after its statement. Called when the client disconnects."""
@@ -227,7 +246,7 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         self._client = client
         self._text = ClientText("", ())
         self._script = SqlScript("", ())
-        self._has_rows = False
+        self._has_rows, self._only_reads = False, True
         self._values: list[object] | None = None
         self._result: Result | None = None
         self.param_oids = list(param_oids)
@@ -252,7 +271,8 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         except SqlwinError as error:
             raise error.with_source(script.text, offset=part.offset) from error
         self._has_rows = returns_rows(statement)
-        if not self._client.served.can_write and not only_reads(statement):
+        self._only_reads = only_reads(statement)
+        if not self._client.served.can_write and not self._only_reads:
             word = part.text.split(maxsplit=1)[0].upper()
             raise PgError(
                 READ_ONLY,
@@ -305,6 +325,8 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
             SqlwinError: The statement is invalid or fails.
         """
         control = self._client.served.control
+        if not self._only_reads:
+            self._client.served.forget_objects()
         (result,) = control.run_script(self._script, None, values, ignores_unused=False)
         if is_unbounded(result):
             raise PgError(

@@ -11,7 +11,7 @@ from pg_mimic.connection import Connection, PortalEntry, _field_specs, command_t
 from pg_mimic.results import encode_row
 from pg_mimic.stream import ConnectionClosed, PgStream
 
-from sqlwin.server.translation import UNSUPPORTED
+from sqlwin.server.translation import CHAR, TEXT, UNSUPPORTED
 
 # Rows that are Python values at once, and bytes of messages after which the client must have read
 _ROWS_AT_ONCE = 1000
@@ -167,6 +167,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
             Whether more rows may follow.
         """
         n_sent, n_bytes = 0, 0
+        columns = [_encoded(column) for column in entry.columns or ()]
         while True:
             n_wanted = _ROWS_AT_ONCE
             if max_rows > 0:
@@ -175,7 +176,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
             entry.rows_returned += len(rows)
             n_sent += len(rows)
             for row in rows if entry.columns is not None else ():
-                message = _row_message(row, entry.columns, entry.result_format_codes)
+                message = _row_message(row, columns, entry.result_format_codes)
                 self.stream.write(message)
                 n_bytes += len(message)
                 if n_bytes >= _MOST_BYTES:
@@ -207,6 +208,11 @@ class ClientConnection(Connection):  # type: ignore[misc]
     def _close_portals(self) -> None:
         for name in list(self.portals):
             self._close_portal(name)
+
+
+def _encoded(column: ResultColumn) -> ResultColumn:
+    """Return a column as pg-mimic can write it: it lacks the type "char" in binary form."""
+    return ResultColumn(column.name, TEXT) if column.oid == CHAR else column
 
 
 def _close_portal(entry: PortalEntry) -> None:

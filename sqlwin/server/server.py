@@ -115,7 +115,7 @@ class _Server(PgServer):  # type: ignore[misc]
             lambda: PostgresClient(served),
             lambda user: TrustAuthPlugin() if password is None else ScramSha256AuthPlugin(),
             None if password is None else _OnePassword(password),
-            "16.0 (sqlwin)",
+            "15.0 (sqlwin)",
         )
         self.parameter_status |= _PARAMETERS
         self._tls = _tls_context(address)

@@ -13,7 +13,7 @@ from typing import Any
 from runtime.errors import AnalysisError, ErrorKind
 
 # OIDs of PostgreSQL's types, from its pg_type
-BOOL, BYTEA, INT8, INT2, INT4, TEXT = 16, 17, 20, 21, 23, 25
+BOOL, BYTEA, CHAR, INT8, INT2, INT4, TEXT = 16, 17, 18, 20, 21, 23, 25
 JSON, FLOAT4, FLOAT8, VARCHAR, DATE, TIME = 114, 700, 701, 1043, 1082, 1083
 TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = 1114, 1184, 1186, 1700
 
@@ -198,14 +198,6 @@ def oid_of(sql_type: str) -> int:
     if name == "interval":
         return TEXT if re.search("year|month", sql_type.lower()) else INTERVAL
     return JSON if name in _NESTED else TEXT
-
-
-def postgres_type(sql_type: str) -> str:
-    """Return the name of a type in PostgreSQL's catalogs."""
-    oid = oid_of(sql_type)
-    names = {type_oid: name for type_oid, _, name in _TYPES.values()}
-    names |= {array: f"{name}[]" for _, array, name in _TYPES.values()}
-    return names.get(oid, "json" if oid == JSON else "interval" if oid == INTERVAL else "text")
 
 
 def result_value(value: Any, oid: int) -> Any:

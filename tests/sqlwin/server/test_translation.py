@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import Row
 
 from runtime.errors import AnalysisError
+from sqlwin.server.catalog.type_names import format_type
 from sqlwin.server.translation import (
     JSON,
     oid_of,
     parameter_value,
-    postgres_type,
     read_text,
     result_value,
     sample_value,
@@ -87,8 +87,8 @@ def test_a_value_that_is_invalid_for_its_type_is_refused(text: str, oid: int) ->
     ("sql_type", "oid", "name"),
     [
         ("bigint", 20, "bigint"),
-        ("TIMESTAMP_NTZ", 1114, "timestamp"),
-        ("timestamp", 1184, "timestamptz"),
+        ("TIMESTAMP_NTZ", 1114, "timestamp without time zone"),
+        ("timestamp", 1184, "timestamp with time zone"),
         ("decimal(10,2)", 1700, "numeric"),
         ("varchar(3)", 25, "text"),
         ("array<string>", 1009, "text[]"),
@@ -101,7 +101,7 @@ def test_a_value_that_is_invalid_for_its_type_is_refused(text: str, oid: int) ->
     ],
 )
 def test_a_type_has_an_oid_and_a_name(sql_type: str, oid: int, name: str) -> None:
-    assert (oid_of(sql_type), postgres_type(sql_type)) == (oid, name)
+    assert (oid_of(sql_type), format_type(oid_of(sql_type), None)) == (oid, name)
 
 
 def test_nested_values_are_json() -> None:
