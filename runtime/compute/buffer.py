@@ -26,6 +26,7 @@ from runtime.compute.kernels.columns import (
     int64_values,
     normalise_floats,
     one_chunk,
+    table_bytes,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
 from runtime.compute.kernels.key_digits import key_digits
@@ -108,7 +109,7 @@ class WindowBuffer:
     @property
     def pending_bytes(self) -> int:
         """Size of the partials in the buffer."""
-        return sum(run.table.nbytes for run in self._runs)
+        return sum(run.n_bytes for run in self._runs)
 
     def add(self, rows: BufferRows) -> Iterator[pa.Table]:
         """Add rows. Yield tables of partials with `schema` if the buffer overflows.
@@ -121,11 +122,11 @@ class WindowBuffer:
         run = self._aggregate(rows)
         if run.table.num_rows == 0:
             return
-        if self.pending_bytes + run.table.nbytes > self._buffer_bytes:
+        if self.pending_bytes + run.n_bytes > self._buffer_bytes:
             self._merge()
             room = self._buffer_bytes - self.pending_bytes
             # At least half the buffer is free after this, so that the next merge pays.
-            if room < max(run.table.nbytes, self._buffer_bytes // 2):
+            if room < max(run.n_bytes, self._buffer_bytes // 2):
                 yield from self._overflow()
         self._runs.append(run)
         if self.pending_bytes > self._buffer_bytes:
@@ -185,7 +186,8 @@ class WindowBuffer:
         if not in_window.all():
             is_in_window = in_window[slot]
             table, slot = table.filter(pa.array(is_in_window)), slot[is_in_window]
-        return _Run(table, slot_end, self._items_of_slots(table, slot, len(slot_end)))
+        n_items = self._items_of_slots(table, slot, len(slot_end))
+        return _Run(table, slot_end, n_items, table_bytes(table))
 
     def _items_of_slots(self, table: pa.Table, slot: Int64Array, n_slots: int) -> Int64Array:
         """Return int64[n_slots]: the number of partials and list values in each slice."""
@@ -225,7 +227,7 @@ class WindowBuffer:
         table = pa.Table.from_arrays(merged, names=self.schema.names)
         n_items = self._items_of_slots(table, slot, len(slot_end))
         self._merging.observe(n_items.sum(), sum(run.n_items.sum() for run in self._runs))
-        return _Run(table, slot_end, n_items)
+        return _Run(table, slot_end, n_items, table_bytes(table))
 
     def _may_overlap(self) -> bool:
         """Return whether the runs share slices to an extent that merging could pay.
@@ -251,11 +253,13 @@ class _Run:
         table: Partials.
         slice_ends: int64[n], ends of their slices.
         n_items: int64[n], number of partials and list values in each slice.
+        n_bytes: Size of the partials.
     """
 
     table: pa.Table
     slice_ends: Int64Array
     n_items: Int64Array
+    n_bytes: int
 
 
 class _CostControl:
@@ -293,24 +297,29 @@ def _portions(runs: list[_Run], portion_bytes: int) -> Iterator[list[pa.Table]]:
     portion: list[pa.Table] = []
     size = 0
     while runs:
-        table = runs.pop().table
-        if portion and size + table.nbytes > portion_bytes:
+        run = runs.pop()
+        table, n_bytes = run.table, run.n_bytes
+        del run  # releases the table with the portion
+        if portion and size + n_bytes > portion_bytes:
             yield portion
             portion, size = [], 0
-        n_slices = -(-table.nbytes // portion_bytes)
+        n_slices = -(-n_bytes // portion_bytes)
         if n_slices > 1:
             n_rows = -(-table.num_rows // n_slices)
             for start in range(0, table.num_rows, n_rows):
                 yield [table.slice(start, n_rows)]
             continue
         portion.append(table)
-        size += table.nbytes
+        size += n_bytes
     if portion:
         yield portion
 
 
 def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
     """Concatenate tables by column; decode a dictionary unless all tables have it."""
+    if len(tables) == 1:
+        columns: list[pa.ChunkedArray] = tables[0].columns
+        return columns
     columns = []
     for parts in zip(*(table.columns for table in tables), strict=True):
         if len({part.type for part in parts}) > 1:

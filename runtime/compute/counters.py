@@ -14,6 +14,11 @@ def count(name: str, amount: int) -> None:
         _counted[name] = _counted.get(name, 0) + amount
 
 
+def is_counting() -> bool:
+    """Return whether the task is measured."""
+    return _counted is not None
+
+
 @contextmanager
 def count_into(counters: dict[str, int]) -> Iterator[None]:
     """Let `count` add to `counters` within the block."""

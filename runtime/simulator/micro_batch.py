@@ -52,7 +52,7 @@ class RunningQuery:
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
             if isinstance(part, SimulatedOperator):
-                return RunningOperator(part, options, batch_rows)
+                return RunningOperator(part, options)
             return RunningWholeWindows(
                 part, options.partitions, emits_updates=options.emits_updates
             )
@@ -71,7 +71,7 @@ class RunningQuery:
             if isinstance(part, RunningWholeWindows):
                 flows[part.name] = part.run(flows)
                 continue
-            outputs.append(part.run(part.messages(flows, batch), self._storage, number))
+            outputs.append(part.run(part.messages(flows, batch, number), self._storage, number))
             flows[part.name] = outputs[-1].flow
         batches = rows_of_tasks(flow_of(self._rows, flows))
         if self._order and self._limit is not None:

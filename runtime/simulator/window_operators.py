@@ -6,17 +6,16 @@ Spark's tasks evaluate, aggregate, encode and merge with the same functions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
-import numpy as np
 import pyarrow as pa
 
 from runtime.batch.in_process import schema_of
 from runtime.batch.projection import with_window_time
+from runtime.compute.buffer import BufferRows
 from runtime.local.scan_rows import ScanRows, scan_projection
-from runtime.local.streaming.messages import LateRows, Message, decode
+from runtime.local.streaming.messages import LateRows, Message, MessageRow, decode
 from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
@@ -30,12 +29,11 @@ from runtime.spec.in_process.simulated import SimulatedOperator
 from runtime.spec.local import ArrowBuffer, LocalStep, is_local
 from runtime.spec.stream import (
     ALL_SOURCES,
-    KEEP,
+    FINAL_US,
     LATE_ROW,
     PROCESSING_TIME,
     ROW_KIND,
     SOURCE,
-    TIME,
     WATERMARK,
 )
 from runtime.streaming.operator_specs import operator_spec
@@ -72,13 +70,9 @@ class RunningOperator:
     Args:
         operator: Operator.
         options: Options of the stream, with the current number of tasks.
-        batch_rows: Rows of a record batch.
     """
 
-    def __init__(
-        self, operator: SimulatedOperator, options: StreamOptions, batch_rows: int
-    ) -> None:
-        self._batch_rows = batch_rows
+    def __init__(self, operator: SimulatedOperator, options: StreamOptions) -> None:
         self._operator = operator
         self.number = operator.step.number
         self.name = operator.name
@@ -119,13 +113,18 @@ class RunningOperator:
             options.names_of(operator.step.number).columns,
         )
         self._own_names = {other: name for name, other in self._task.names}
+        # the last micro-batch, and up to which windows it has closed
+        self._closed: tuple[int, int | None] = (-1, None)
 
-    def messages(self, flows: Mapping[str, Flow], batch: Batch) -> dict[int, list[Message]]:
+    def messages(
+        self, flows: Mapping[str, Flow], batch: Batch, number: int
+    ) -> dict[int, list[Message]]:
         """Run the local stage and return its messages by key group.
 
         Args:
             flows: Rows of tables and of the parts before it.
             batch: Micro-batch.
+            number: Number of the micro-batch.
 
         Raises:
             ExecutionError: An expression fails.
@@ -140,8 +139,9 @@ class RunningOperator:
             for task in flows[source.name]
         ]
         by_group: dict[int, list[Message]] = defaultdict(list)
+        closed_us = self._known_closed_us(number)
         for task in tasks:
-            self._send(self._marks(task.marks), task.rows, by_group)
+            self._send(task, closed_us, by_group)
         if not self._operator.step.input.mode.is_cascade:
             # a cascade gets the end of the input from the part below
             self._send_control(batch, by_group)
@@ -153,21 +153,28 @@ class RunningOperator:
         progress.observe(_control_rows(batch))
         _add_messages(progress.control(wakes=True), by_group)
 
-    def _send(
-        self,
-        marks: Sequence[pa.RecordBatch],
-        batches: Sequence[pa.RecordBatch],
-        by_group: dict[int, list[Message]],
-    ) -> None:
+    def _send(self, task: TaskFlow, closed_us: int, by_group: dict[int, list[Message]]) -> None:
         """Run a task of the local stage and add its messages by key group."""
-        local = LocalTask(self._plan)
-        for encoded in local.run([*marks, *self._rows(batches, local)]):
+        local = LocalTask(self._plan, closed_us)
+        if task.marks:
+            local.progress.observe(self._marks(task.marks))
+        for encoded in local.messages(self._rows(task.rows, local)):
             _add_messages(encoded, by_group)
+
+    def _known_closed_us(self, number: int) -> int:
+        """Return up to which windows have closed before a micro-batch, as Spark's tasks know it.
+
+        After a restart any row may be late.
+        """
+        if number == 0:
+            return -FINAL_US
+        before, closed_us = self._closed
+        return FINAL_US if before != number - 1 or closed_us is None else closed_us
 
     def _rows(
         self, batches: Sequence[pa.RecordBatch], local: LocalTask
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield rows of the local stage: TIME, keys, arguments, conditions and control columns."""
+    ) -> Iterator[BufferRows | pa.RecordBatch]:
+        """Yield rows for the buffer, and messages with rows that may be late."""
         scan = self._scan
         for batch in batches:
             rows = scan.filter_rows(batch)
@@ -177,26 +184,20 @@ class RunningOperator:
             if rows.num_rows == 0:
                 continue
             columns = scan.columns(rows)
-            n_rows = len(columns[TIME])
-            columns[KEEP] = pa.repeat(pa.scalar(True), n_rows)
-            columns[SOURCE] = pa.nulls(n_rows, pa.int32())
-            columns[WATERMARK] = pa.nulls(n_rows, pa.int64())
             if self._keeps_late_rows:
                 columns[LATE_ROW] = rows.column(LATE_ROW)
-            yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+            yield from local.timed_rows(columns)
 
-    def _marks(self, marks: Sequence[Mark]) -> list[pa.RecordBatch]:
+    def _marks(self, marks: Sequence[Mark]) -> pa.RecordBatch:
         """Return rows that only carry watermarks."""
         numbers = {source.name: number for number, source in enumerate(self._sources)}
         numbers[""] = ALL_SOURCES
         # the clock is the watermark of a source on processing time
         clocks = {source.name for source in self._sources if source.time_type == "proctime"}
-        pairs = [
+        return _mark_rows(
             (numbers[mark.source], None if mark.source in clocks else mark.watermark_us)
             for mark in marks
-        ]
-        starts = range(0, len(pairs), self._batch_rows)
-        return [_mark_rows(pairs[start : start + self._batch_rows]) for start in starts]
+        )
 
     def run(
         self, messages: Mapping[int, list[Message]], storage: Storage, number: int
@@ -222,6 +223,8 @@ class RunningOperator:
                 storage.write_state(self.number, group, number, state)
             flow.append(TaskFlow(list(map(self._as_relation, windows)), self._emitted(of_task)))
             statuses += of_task
+        closed = [status.closed_us for status in statuses if status.closed_us is not None]
+        self._closed = number, max(closed) if len(closed) == len(statuses) else None
         return OperatorOutput(flow, late, statuses, needless)
 
     def _emitted(self, statuses: Sequence[Status]) -> list[Mark]:
@@ -265,8 +268,8 @@ class RunningOperator:
 
 def _add_messages(encoded: pa.RecordBatch, by_group: dict[int, list[Message]]) -> None:
     """Decode messages and add them by key group."""
-    for row in encoded.to_pylist():
-        by_group[row["key_group"]].append(decode(SimpleNamespace(**row)))
+    for row in map(MessageRow, *(column.to_pylist() for column in encoded.columns)):
+        by_group[row.key_group].append(decode(row))
 
 
 def _control_rows(batch: Batch) -> pa.RecordBatch:
@@ -274,20 +277,25 @@ def _control_rows(batch: Batch) -> pa.RecordBatch:
     marks: list[tuple[int, int | None]] = [(ALL_SOURCES, None)]
     if batch.has_ended:
         marks.append((ALL_SOURCES, 0))
-    clock = pa.array(np.full(len(marks), batch.clock_us))
-    return _mark_rows(marks).append_column(PROCESSING_TIME, clock)
+    return _mark_rows(marks, batch.clock_us)
 
 
-def _mark_rows(marks: Sequence[tuple[int, int | None]]) -> pa.RecordBatch:
-    """Return rows that only carry watermarks: source and watermark of each row."""
-    n_rows = len(marks)
-    columns = {
-        KEEP: pa.repeat(pa.scalar(False), n_rows),
-        SOURCE: pa.array([source for source, _ in marks], pa.int32()),
-        WATERMARK: pa.array([mark for _, mark in marks], pa.int64()),
-        TIME: pa.nulls(n_rows, pa.int64()),
-    }
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+def _mark_rows(
+    marks: Iterable[tuple[int, int | None]], clock_us: int | None = None
+) -> pa.RecordBatch:
+    """Return what the local stage observes of rows that only carry watermarks.
+
+    Args:
+        marks: Source and watermark of each row.
+        clock_us: Processing time. None if the rows do not have it.
+    """
+    sources, watermarks = zip(*marks, strict=True)
+    columns = [pa.array(sources, pa.int32()), pa.array(watermarks, pa.int64())]
+    names = [SOURCE, WATERMARK]
+    if clock_us is not None:
+        columns.append(pa.array([clock_us] * len(sources), pa.int64()))
+        names.append(PROCESSING_TIME)
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _numbers(late: Sequence[LateRows]) -> list[int]:

@@ -91,7 +91,8 @@ class ColumnarAccumulator(ABC):
     def take(self, state: AccumulatorState, index: Int64Array | slice) -> AccumulatorState:
         """Return the rows of `state` at `index`."""
         n_valid = None if state.n_valid is None else _rows(state.n_valid, index)
-        return replace(state, values=tuple(_rows(v, index) for v in state.values), n_valid=n_valid)
+        values = tuple(_rows(v, index) for v in state.values)
+        return AccumulatorState(values, n_valid, state.lookup)
 
     def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
         """Append the rows of `second` to `first`."""
@@ -143,7 +144,7 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         with np.errstate(all="ignore"):
             values = tuple(self.ufunc.reduceat(v, run_starts) for v in state.values)
         n_valid = None if state.n_valid is None else np.add.reduceat(state.n_valid, run_starts)
-        return replace(state, values=values, n_valid=n_valid)
+        return AccumulatorState(values, n_valid, state.lookup)
 
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False

@@ -84,6 +84,10 @@ def split_by_bucket(
     """
     if len(buckets) == 0:
         return
+    if len(buckets) == 1 or int(buckets.min()) == int(buckets.max()):
+        (batch,) = table.combine_chunks().to_batches()
+        yield int(buckets[0]), batch
+        return
     # numpy sorts 16-bit integers by radix, several times faster than wider ones.
     narrow = buckets.astype(np.uint16) if int(buckets.max()) < 1 << 16 else buckets
     order = np.argsort(narrow, kind="stable")

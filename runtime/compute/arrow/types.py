@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ _STRUCT = re.compile(r"struct<(.+)>")
 _FIELD = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\))?)")
 
 
+@cache
 def arrow_type(spark_type: str) -> pa.DataType:
     """Return the Arrow type for a Spark type in DDL spelling.
 

@@ -26,11 +26,31 @@ _INTEGER_STORAGE = {
     "time64[ns]": pa.int64(),
 }
 
+# `DataType.id` is many times faster to compare than the functions of `pa.types`
+_ENCODED = {pa.lib.Type_DICTIONARY, pa.lib.Type_STRING_VIEW, pa.lib.Type_BINARY_VIEW}
+_STORED_AS_INT64 = {
+    pa.lib.Type_INT64,
+    pa.lib.Type_TIMESTAMP,
+    pa.lib.Type_DURATION,
+    pa.lib.Type_DATE64,
+    pa.lib.Type_TIME64,
+}
+_INT64 = np.dtype(np.int64)
+# Bits of a value of the most frequent types
+_WIDTHS = {
+    pa.lib.Type_INT64: 64,
+    pa.lib.Type_TIMESTAMP: 64,
+    pa.lib.Type_DOUBLE: 64,
+    pa.lib.Type_INT32: 32,
+}
+
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the column as one plain array: chunks concatenated, dictionaries and views decoded."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if column.type.id not in _ENCODED:
+        return column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string_view(column.type):
@@ -116,10 +136,14 @@ def list_array(
 
 def int64_values(column: pa.Array) -> Int64Array:
     """Return the values of a column with integer storage; arbitrary for NULLs."""
-    if pa.types.is_boolean(column.type):
+    type_ = column.type
+    if type_.id in _STORED_AS_INT64:
+        values: Int64Array = _data_buffer(column, _INT64)
+        return values
+    if pa.types.is_boolean(type_):
         column = column.cast(pa.int8())
     else:
-        column = column.view(integer_storage(column.type))
+        column = column.view(integer_storage(type_))
     return _data_buffer(column, column.type.to_pandas_dtype()).astype(np.int64, copy=False)
 
 
@@ -223,18 +247,21 @@ def _data_buffer(column: pa.Array, dtype: Any) -> AnyArray:
     if len(column) == 0 or buffer is None:
         return np.zeros(len(column), dtype=dtype)
     width = np.dtype(dtype)
-    return np.frombuffer(buffer, width, len(column), column.offset * width.itemsize)
+    values: AnyArray = np.frombuffer(buffer, width, len(column), column.offset * width.itemsize)
+    return values
 
 
 def table_bytes(table: pa.Table) -> int:
     """Return the size of a table's rows: `nbytes` without bitmaps, several times faster."""
-    n_bits = 0
-    for type_ in table.schema.types:
-        if not pa.types.is_primitive(type_):
-            n_bytes: int = table.nbytes
-            return n_bytes
-        n_bits += int(type_.bit_width)
-    return int(table.num_rows) * n_bits // 8
+    n_bits = n_bytes = 0
+    for place, type_ in enumerate(table.schema.types):
+        if type_.id in _WIDTHS:
+            n_bits += _WIDTHS[type_.id]
+        elif pa.types.is_primitive(type_):
+            n_bits += int(type_.bit_width)
+        else:
+            n_bytes += int(table.column(place).nbytes)
+    return n_bytes + int(table.num_rows) * n_bits // 8
 
 
 def mask_of(condition: pa.Array) -> BoolArray:

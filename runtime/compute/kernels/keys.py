@@ -75,7 +75,7 @@ def bucket_of(
     bucket. Without columns everything is in bucket 0. With another `seed`, the keys of one bucket
     are spread over all buckets.
     """
-    if not columns:
+    if not columns or n_buckets == 1:
         return np.zeros(n_rows, np.int32)
     hashes = np.full(n_rows, seed, np.uint64)
     for column in columns:

@@ -6,7 +6,6 @@ The accumulators define the meaning of functions; this module assigns values to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -152,7 +151,7 @@ def _reduce(
     )
     # For the rows of a group it only matters whether any is valid.
     n_valid = None if state.n_valid is None else groups.count(state.n_valid > 0)
-    return replace(state, values=values, n_valid=n_valid)
+    return AccumulatorState(values, n_valid, state.lookup)
 
 
 def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> list[pa.Array]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.compute.kernels.columns import table_bytes
 from runtime.spec.stream import SPLIT
 
 # Column of a row that may be late: the end of its slice
@@ -30,6 +31,21 @@ MESSAGE_SCHEMA = pa.schema(
         ("n_rows", pa.int64()),
     ]
 )
+
+
+class MessageRow(NamedTuple):
+    """A row of MESSAGE_SCHEMA."""
+
+    key_group: int
+    kind: int
+    rows: bytes | None
+    source: int | None
+    highest_us: int | None
+    lowest_us: int | None
+    n_rows: int | None
+
+
+_TYPES = MESSAGE_SCHEMA.types
 _SPARK_TYPES = {pa.int32(): "int", pa.int64(): "bigint", pa.binary(): "binary"}
 MESSAGE_DDL = ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in MESSAGE_SCHEMA)
 # Smaller tables are not worth compressing
@@ -149,8 +165,10 @@ Message = Partials | LateCandidates | LateRows | ControlMessage
 
 def encode(messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
     """Return messages with the numbers of their key groups as a batch of MESSAGE_SCHEMA."""
-    rows = [{"key_group": group, **_fields(message)} for group, message in messages]
-    return pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)
+    rows = [(group, *_fields(message)) for group, message in messages]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in MESSAGE_SCHEMA)
+    arrays = [pa.array(values, type_) for values, type_ in zip(columns, _TYPES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
 
 
 def decode(row: Any) -> Message:
@@ -177,37 +195,34 @@ def decode(row: Any) -> Message:
             return NoRows()
 
 
-def _fields(message: Message) -> dict[str, Any]:
-    """Return the columns of a message, except the key group."""
+def _fields(
+    message: Message,
+) -> tuple[int, bytes | None, int | None, int | None, int | None, int | None]:
+    """Return the columns of a message after the key group."""
     match message:
         case Partials(rows):
-            return {"kind": MessageKind.PARTIALS, "rows": _blob(rows)}
+            return MessageKind.PARTIALS, _blob(rows), None, None, None, None
         case SourceProgress(source, highest_us, lowest_us, n_rows, split):
-            return {
-                "kind": MessageKind.SOURCE_PROGRESS,
-                "source": code_of(source, split),
-                "highest_us": highest_us,
-                "lowest_us": lowest_us,
-                "n_rows": n_rows,
-            }
+            code = code_of(source, split)
+            return MessageKind.SOURCE_PROGRESS, None, code, highest_us, lowest_us, n_rows
         case EndOfInput():
-            return {"kind": MessageKind.END_OF_INPUT}
+            return MessageKind.END_OF_INPUT, None, None, None, None, None
         case ProcessingTime(time_us):
-            return {"kind": MessageKind.PROCESSING_TIME, "highest_us": time_us}
+            return MessageKind.PROCESSING_TIME, None, None, time_us, None, None
         case NullTimes(n_rows):
-            return {"kind": MessageKind.NULL_TIMES, "n_rows": n_rows}
+            return MessageKind.NULL_TIMES, None, None, None, None, n_rows
         case LateCandidates(rows):
-            return {"kind": MessageKind.LATE_CANDIDATES, "rows": _blob(rows)}
+            return MessageKind.LATE_CANDIDATES, _blob(rows), None, None, None, None
         case LateRows(rows, watermark_us):
-            return {"kind": MessageKind.LATE_ROWS, "rows": _blob(rows), "highest_us": watermark_us}
+            return MessageKind.LATE_ROWS, _blob(rows), None, watermark_us, None, None
         case RowsRead(n_rows):
-            return {"kind": MessageKind.ROWS_READ, "n_rows": n_rows}
+            return MessageKind.ROWS_READ, None, None, None, None, n_rows
         case NoRows():
-            return {"kind": MessageKind.NO_ROWS}
+            return MessageKind.NO_ROWS, None, None, None, None, None
 
 
 def _blob(rows: pa.Table) -> bytes:
-    return to_blob(rows, "lz4" if rows.nbytes > _WORTH_COMPRESSING else None)
+    return to_blob(rows, "lz4" if table_bytes(rows) > _WORTH_COMPRESSING else None)
 
 
 def _table(blob: bytes | bytearray) -> pa.Table:

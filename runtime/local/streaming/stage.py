@@ -8,8 +8,9 @@ row would be late in some and not in others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import BufferRows
-from runtime.compute.counters import count
-from runtime.compute.kernels.columns import as_type, int64_values
+from runtime.compute.counters import count, is_counting
+from runtime.compute.kernels.columns import as_type, int64_values, table_bytes
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.stage import BufferPlan, aggregate
@@ -31,6 +32,8 @@ from runtime.spec.windows import SessionWindow, local_window
 
 # Base for encoding rows that are not kept: this minus their source, which is below all sources
 NOT_KEPT = 2 * ALL_SOURCES - 1
+# Columns of rows by name
+Columns: TypeAlias = pa.RecordBatch | Mapping[str, pa.Array]
 # Partial column with the number of rows, for counting late ones
 ROW_COUNT = "$rows"
 
@@ -144,36 +147,43 @@ class LocalTask:
                     batch = batch.filter(pc.invert(is_passing))
             self.progress.observe(batch)
             batch = self.progress.drop_untimed(batch)
-            if batch.num_rows == 0:
-                continue
-            if self._plan.keeps_late_rows:
-                window = self._plan.buffer.window
-                if isinstance(window, SessionWindow):
-                    yield from self._maybe_late_for_sessions(batch, window)
-                else:
-                    yield from self._maybe_late_for_slices(batch)
-            yield self._plan.buffer.rows(batch)
+            if batch.num_rows:
+                yield from self.timed_rows(batch)
+
+    def timed_rows(self, columns: Columns) -> Iterator[BufferRows | pa.RecordBatch]:
+        """Yield rows that count and have a time, after messages with those that may be late.
+
+        Args:
+            columns: TIME, keys, arguments, conditions; and LATE_ROW if late rows are kept.
+        """
+        if self._plan.keeps_late_rows:
+            window = self._plan.buffer.window
+            if isinstance(window, SessionWindow):
+                yield from self._maybe_late_for_sessions(columns, window)
+            else:
+                yield from self._maybe_late_for_slices(columns)
+        yield self._plan.buffer.rows(columns)
 
     def _maybe_late_for_sessions(
-        self, batch: pa.RecordBatch, window: SessionWindow
+        self, columns: Columns, window: SessionWindow
     ) -> Iterator[pa.RecordBatch]:
         """Send rows that may be late to the key group of their sessions."""
         # the shortest session with a row is the one that has no other row
         newest_us = max(self._closed_until_us, window.gap_us - FINAL_US) - window.gap_us
-        is_candidate = int64_values(batch.column(TIME)) <= newest_us
+        is_candidate = int64_values(columns[TIME]) <= newest_us
         if not is_candidate.any():
             return
         schema = self._plan.buffer.schema
-        columns = {n: as_type(batch.column(n), schema.field(n).type) for n in window.partition}
-        columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
-        candidates = pa.table(columns).filter(pa.array(is_candidate))
+        sent = {n: as_type(columns[n], schema.field(n).type) for n in window.partition}
+        sent |= {name: columns[name] for name in (TIME, LATE_ROW)}
+        candidates = pa.table(sent).filter(pa.array(is_candidate))
         for group, rows in self._split_by_key_group(candidates):
             yield encode([(group, LateCandidates(rows))])
 
-    def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _maybe_late_for_slices(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Send rows that may be late to any key group: all have the same watermark."""
         assigner = slice_assigner(local_window(self._plan.buffer.window))
-        ends = assigner.slice_end(int64_values(batch.column(TIME)))
+        ends = assigner.slice_end(int64_values(columns[TIME]))
         newest = assigner.last_window_end(ends)
         # rows in a gap between windows are in no window, so they are not late
         is_candidate = (newest <= self._closed_until_us) & (
@@ -181,7 +191,7 @@ class LocalTask:
         )
         if not is_candidate.any():
             return
-        candidates = pa.table({SLICE_END: pa.array(ends), LATE_ROW: batch.column(LATE_ROW)})
+        candidates = pa.table({SLICE_END: pa.array(ends), LATE_ROW: columns[LATE_ROW]})
         for piece in pieces(candidates.filter(pa.array(is_candidate))):
             yield encode([(self._any_key_group(), LateCandidates(piece))])
 
@@ -207,11 +217,12 @@ class LocalTask:
         together: list[tuple[int, Partials]] = []
         n_bytes = 0
         for group, rows in self._split_by_key_group(table):
-            if together and n_bytes + rows.nbytes > MAX_BLOB_BYTES:
+            rows_bytes = table_bytes(rows)
+            if together and n_bytes + rows_bytes > MAX_BLOB_BYTES:
                 yield _encode_partials(together)
                 together, n_bytes = [], 0
             together.append((group, Partials(rows)))
-            n_bytes += rows.nbytes
+            n_bytes += rows_bytes
         if together:
             yield _encode_partials(together)
 
@@ -226,8 +237,9 @@ class LocalTask:
 
 def _encode_partials(partials: list[tuple[int, Partials]]) -> pa.RecordBatch:
     batch = encode(partials)
-    count("blobs_out", len(partials))
-    count("bytes_out", pc.sum(pc.binary_length(batch.column("rows"))).as_py())
+    if is_counting():
+        count("blobs_out", len(partials))
+        count("bytes_out", pc.sum(pc.binary_length(batch.column("rows"))).as_py())
     return batch
 
 

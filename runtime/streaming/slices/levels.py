@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import gcd
 
 import numpy as np
@@ -55,6 +55,16 @@ class SharedSpec:
 
     readers: tuple[StreamReader, ...]
     columns: StateColumns
+
+    @cached_property
+    def open_readers(self) -> list[Reader]:
+        """The windows of each reader, which have no state."""
+        return [Reader(self, number) for number in range(len(self.readers))]
+
+    @cached_property
+    def columns_of_levels(self) -> dict[int, StateColumns]:
+        """Columns of the levels that have been opened, by their members."""
+        return {}
 
 
 def one_reader(
@@ -145,7 +155,7 @@ class SliceLevels:
         self._spec = spec
         self._store = store
         self._thresholds = thresholds
-        self.readers = [Reader(spec, number) for number in range(len(spec.readers))]
+        self.readers = spec.open_readers
         self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
@@ -316,9 +326,12 @@ class SliceLevels:
         """Create the level of a set of readers."""
         spec = self._spec
         readers = [self.readers[number] for number in _numbers(members)]
-        partials = spec.columns.accumulators
-        read = tuple(p for p in partials if any(p in r.columns.accumulators for r in readers))
-        columns = replace(spec.columns, accumulators=read)
+        columns = spec.columns_of_levels.get(members)
+        if columns is None:
+            partials = spec.columns.accumulators
+            read = tuple(p for p in partials if any(p in r.columns.accumulators for r in readers))
+            columns = replace(spec.columns, accumulators=read)
+            spec.columns_of_levels[members] = columns
         if len(readers) == 1:
             assigner = readers[0].assigner
         else:

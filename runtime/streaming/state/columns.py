@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ class StateColumns:
     accumulators: tuple[Accumulator, ...]
     sources: tuple[tuple[str, str], ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """All columns, in the order of a table of partials."""
         values = (name for accumulator in self.accumulators for name in accumulator.columns)
