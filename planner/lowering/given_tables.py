@@ -28,10 +28,12 @@ class MomentCalls:
     Attributes:
         reads_clock: Whether it calls PROCTIME() or another function of the current time.
         reads_watermark: Whether it calls CURRENT_WATERMARK.
+        reads_clock_of_results: Whether expressions over results of windows call PROCTIME().
     """
 
     reads_clock: bool = False
     reads_watermark: bool = False
+    reads_clock_of_results: bool = False
 
 
 NO_MOMENT_CALLS = MomentCalls()
@@ -58,7 +60,7 @@ class GivenTablesLowering(PlanLowering):
         moments: MomentCalls = NO_MOMENT_CALLS,
     ) -> None:
         super().__init__(catalog, zone, types_of_local, None)
-        self._moments = moments
+        self.moments = moments
         self.tables: dict[str, SimulatedTable] = {}
 
     def node(self, node: Node) -> Relation:
@@ -86,10 +88,10 @@ class GivenTablesLowering(PlanLowering):
         # The rows include the values of computed columns.
         clock = {column.name for column in schema if column.name.lower() in stream.proctime}
         columns, watermark = schema, ""
-        if self._moments.reads_clock:
+        if self.moments.reads_clock:
             columns = (*columns, Column(PROCESSING_TIME, "timestamp"))
             clock.add(PROCESSING_TIME)
-        if self._moments.reads_watermark:
+        if self.moments.reads_watermark:
             columns = (*columns, Column(CURRENT_WATERMARK, time_type))
             watermark = CURRENT_WATERMARK
         self.tables[stream.name] = SimulatedTable(

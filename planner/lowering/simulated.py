@@ -12,7 +12,13 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.calls import NotEvaluated, refuse
-from planner.arrow.scan_rows import Made, filter_rows, make_column, result_columns
+from planner.arrow.scan_rows import (
+    PROCESSING_TIME,
+    Made,
+    filter_rows,
+    make_column,
+    result_columns,
+)
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
@@ -30,6 +36,7 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.spec.exchange import WindowProjection
+from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
     GivenRows,
     JoinedRows,
@@ -71,7 +78,15 @@ def lower_simulated(
     except NotEvaluated as reason:
         return str(reason).replace("by the scan", "in this process")
     tables, parts = lowering.tables.values(), lowering.parts.values()
-    return SimulatedQuery(rows, plan.schema, tuple(tables), tuple(parts), steps.limit, steps.order)
+    return SimulatedQuery(
+        rows,
+        plan.schema,
+        tuple(tables),
+        tuple(parts),
+        steps.limit,
+        steps.order,
+        PROCESSING_TIME if moments.reads_clock_of_results else "",
+    )
 
 
 class _SimulatedLowering(GivenTablesLowering):
@@ -120,12 +135,22 @@ class _SimulatedLowering(GivenTablesLowering):
         below = self._windows(node)
         assert isinstance(below.below, MergedWindows)
         part = SimulatedOperator(self._steps.operators[id(node)], below.below)
-        return replace(below, below=self._rows_of(part))
+        return self._rows_of(part, below)
 
-    def _rows_of(self, part: SimulatedPart) -> GivenRows:
-        """Add a part to the query, and return its rows in a micro-batch."""
+    def _rows_of(self, part: SimulatedPart, relation: Relation) -> Relation:
+        """Add a part to the query, and return its rows in a micro-batch.
+
+        Args:
+            part: Part.
+            relation: The rows of the part as a relation.
+        """
         self.parts[part.name] = part
-        return GivenRows(part.name, of=part.rows)
+        if not self.moments.reads_clock_of_results:
+            return replace(relation, below=GivenRows(part.name, of=part.rows))
+        clock: Made = ColumnRef(PROCESSING_TIME, "timestamp")
+        of_table = {**relation.scan.of_table, PROCESSING_TIME: clock}
+        rows = GivenRows(part.name, of=part.rows, clock=PROCESSING_TIME)
+        return Relation(rows, replace(relation.scan, of_table=of_table))
 
     def _step_of(self, node: Node) -> WholeWindowsStep | None:
         """Return the step of a node over whole windows, or None if the node reads no stream."""
@@ -153,7 +178,7 @@ class _SimulatedLowering(GivenTablesLowering):
             tuple(orders),
             node.rank_column,
         )
-        return self.relation_of(self._whole_windows(step, ranked), node.schema)
+        return self._whole_windows(step, ranked, self.relation_of(ranked, node.schema))
 
     def _join_windows(self, node: WindowJoin) -> Relation:
         """Return the rows of a join of windows in a micro-batch."""
@@ -164,16 +189,25 @@ class _SimulatedLowering(GivenTablesLowering):
         assert isinstance(joined, JoinedRows)
         is_inner = step.join_type == "Inner"
         joined = replace(joined, condition=None) if is_inner else joined
-        rows = self.relation_of(self._whole_windows(step, joined), node.schema)
+        rows = self._whole_windows(step, joined, self.relation_of(joined, node.schema))
         if not is_inner or node.condition is None:
             return rows
         return replace(rows, scan=filter_rows(rows.scan, (node.condition,)))
 
     def _whole_windows(
-        self, step: WholeWindowsStep, rows: RankedRows | JoinedRows | MergedWindows
-    ) -> GivenRows:
-        """Add a step on whole windows to the query, and return its rows in a micro-batch."""
-        return self._rows_of(SimulatedWholeWindows(len(self.parts), step, rows))
+        self,
+        step: WholeWindowsStep,
+        rows: RankedRows | JoinedRows | MergedWindows,
+        relation: Relation,
+    ) -> Relation:
+        """Add a step on whole windows to the query, and return its rows in a micro-batch.
+
+        Args:
+            step: Step.
+            rows: Its rows, over the parts before it.
+            relation: The same rows as a relation.
+        """
+        return self._rows_of(SimulatedWholeWindows(len(self.parts), step, rows), relation)
 
     def _regroup(self, node: Aggregate) -> Relation:
         """Return windows that are grouped again."""
@@ -187,7 +221,7 @@ class _SimulatedLowering(GivenTablesLowering):
         step = self._step_of(node)
         if step is not None:
             assert isinstance(groups.below, MergedWindows)
-            groups = replace(groups, below=self._whole_windows(step, groups.below))
+            groups = self._whole_windows(step, groups.below, groups)
         finishes = {plan.call.name: plan.finish for plan in plans}
         made: dict[str, Made] = {
             c.name.lower(): make_column(finishes.get(c.name, column(c.name)), groups.scan)

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from runtime.scan.splits import Split
     from runtime.text.lines import LineRange
 
+# Type of processing time
+CLOCK_TYPE = arrow_type("timestamp")
 # Type of window bounds
 _BOUND_TYPE = pa.timestamp("us")
 
@@ -358,9 +360,10 @@ def schema_of(rows: Rows) -> pa.Schema:
         case InlineRows():
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
         case GivenRows():
-            if rows.of is not None:
-                return schema_of(rows.of)
-            return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
+            if rows.of is None:
+                return pa.schema([(c.name, arrow_type(c.type)) for c in rows.columns])
+            schema = schema_of(rows.of)
+            return schema.append(pa.field(rows.clock, CLOCK_TYPE)) if rows.clock else schema
         case DatabaseRows():
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.source.columns])
         case FileRows():

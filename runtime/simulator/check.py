@@ -22,7 +22,7 @@ from runtime.simulator.compare import (
 )
 from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
-from runtime.simulator.tables import Moment, TableRows, moments_of
+from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.options import StreamOptions
@@ -90,9 +90,15 @@ class SimulatedStream:
         Raises:
             ExecutionError: An expression fails, or a sum overflows its type.
         """
+        moments = self.moments if moments is None else moments
         given = self._given(rows, moments)
+        # batch has all results once the last row has arrived
+        clock_us = max((moment.clock_us for moment in moments.values()), default=0)
         for part in self.query.parts:
-            given[part.name] = list(computed_batches(part.rows, given))
+            batches = computed_batches(part.rows, given)
+            if self.query.result_clock:
+                batches = (with_clock(b, self.query.result_clock, clock_us) for b in batches)
+            given[part.name] = list(batches)
         schema = schema_of(self.query.rows)
         return pa.Table.from_batches(computed_batches(self.query.rows, given), schema)
 
@@ -110,8 +116,8 @@ class SimulatedStream:
         """
         if not self.query.depends_on_batches:
             return expected
-        if self.shape.late:
-            # batch has the late rows, too
+        if self.shape.late or self.query.result_clock:
+            # batch has the late rows, too, and its results have another processing time
             calm = tuple(replace(batch, crash=None) for batch in batches)
             return final_rows_of(self.run(StreamHistory(calm)))
         rows = [arrival.row for batch in batches for arrival in batch.rows]
@@ -177,6 +183,28 @@ def final_rows_of(outcome: HistoryOutcome) -> list[Row]:
     return final_rows(rows_of(output.rows for output in outcome.batches))
 
 
+def without_clock(history: StreamHistory) -> StreamHistory:
+    """Return a history in which no processing time passes."""
+    clock_us = history.batches[0].clock_us
+    steps = tuple(
+        replace(step, clock_us=clock_us) if isinstance(step, Batch) else step
+        for step in history.steps
+    )
+    return replace(history, steps=steps)
+
+
+def difference_from_batch(stream: SimulatedStream, history: StreamHistory) -> Difference | None:
+    """Return how the rows of a history differ from batch at the same processing times, or None.
+
+    Raises:
+        SqlwinError: An expression fails, or the stream retracts a row that it has not emitted.
+    """
+    outcome = stream.run(history)
+    rows = [arrival.row for batch in outcome.planned for arrival in batch.rows]
+    expected = stream.batch_rows(rows, moments_of(stream.tables, outcome.planned))
+    return difference(expected, final_rows_of(outcome))
+
+
 def disagreement(
     stream: SimulatedStream,
     history: StreamHistory,
@@ -200,6 +228,11 @@ def disagreement(
     mismatch = limited_difference(expected, final, stream.query.limit)
     if mismatch is not None:
         return Disagreement(history, mismatch, "the rows differ", seed)
+    if stream.query.result_clock and not stream.shape.late:
+        stopped = without_clock(history)
+        mismatch = difference_from_batch(stream, stopped)
+        if mismatch is not None:
+            return Disagreement(stopped, mismatch, "the rows differ from batch", seed)
     for repeated in outcome.repeated:
         again = outcome.batches[repeated.number]
         changed = difference(rows_of([repeated.rows]), rows_of([again.rows]))

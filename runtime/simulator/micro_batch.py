@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
 from runtime.simulator.carried import carry_kind
-from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, rows_of_tasks
+from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows, rows_of_tasks
 from runtime.simulator.histories import Batch
 from runtime.simulator.storage import BatchOutput, Storage
-from runtime.simulator.tables import Moment, TableRows, moments_of
+from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.simulator.window_operators import OperatorOutput, RunningOperator
 from runtime.spec.in_process.relations import GivenRows, OrderedRows
@@ -48,6 +49,7 @@ class RunningQuery:
         self._limit = query.limit
         self._depends_on_batches = query.depends_on_batches
         self._order = query.order
+        self._result_clock = query.result_clock
         self._rows = carry_kind(query.rows) if options.emits_updates else query.rows
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
@@ -69,10 +71,14 @@ class RunningQuery:
         outputs: list[OperatorOutput] = []
         for part in self._parts:
             if isinstance(part, RunningWholeWindows):
-                flows[part.name] = part.run(flows)
-                continue
-            outputs.append(part.run(part.messages(flows, batch, number), self._storage, number))
-            flows[part.name] = outputs[-1].flow
+                flow: Flow = part.run(flows)
+            else:
+                messages = part.messages(flows, batch, number)
+                outputs.append(part.run(messages, self._storage, number))
+                flow = outputs[-1].flow
+            if self._result_clock:
+                flow = map_rows(flow, partial(self._with_clock, clock_us=batch.clock_us))
+            flows[part.name] = flow
         batches = rows_of_tasks(flow_of(self._rows, flows))
         if self._order and self._limit is not None:
             ordered = OrderedRows(GivenRows(_RESULT, of=self._rows), self._order)
@@ -90,6 +96,9 @@ class RunningQuery:
             statuses[0].watermarks.combined_us if statuses else None,
             next((output.needless for output in outputs if output.needless), None),
         )
+
+    def _with_clock(self, batches: Sequence[pa.RecordBatch], clock_us: int) -> list[pa.RecordBatch]:
+        return [with_clock(batch, self._result_clock, clock_us) for batch in batches]
 
     def _flows_of_tables(self, number: int, batch: Batch) -> dict[str, Flow]:
         """Return the rows of tables in the tasks that read them."""

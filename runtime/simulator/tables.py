@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from runtime.batch.in_process import CLOCK_TYPE
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import int64_values
 from runtime.simulator.histories import Batch
@@ -102,6 +103,12 @@ class TableRows:
         values = np.asarray(times.cast(pa.int64()).to_numpy(zero_copy_only=False), object)
         is_valid = times.is_valid().to_pylist()
         return [int(v) if ok else None for v, ok in zip(values, is_valid, strict=True)]
+
+
+def with_clock(batch: pa.RecordBatch, name: str, clock_us: int) -> pa.RecordBatch:
+    """Return rows with the processing time of their micro-batch as one more column."""
+    clock = pa.array([clock_us], pa.int64()).cast(CLOCK_TYPE)
+    return batch.append_column(name, pa.repeat(clock[0], batch.num_rows))
 
 
 def moments_of(tables: Mapping[str, TableRows], batches: Sequence[Batch]) -> dict[int, Moment]:

@@ -91,7 +91,7 @@ class Simulated:
             waits={
                 first[name] + row: us for (name, row), us in (waits or {}).items() if name in first
             },
-            reads_clock=bool(any(table.clock_columns for table in self.query.tables)),
+            reads_clock=any(table.clock_columns for table in self.query.tables),
         )
         return SimulatedStream(
             self.query, tables, self.options, tuple(arrival), shape, self.definition
@@ -170,16 +170,22 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
                 moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query
                 query = lower_simulated(steps, *context, moments)
-                if isinstance(query, str):
-                    # the reason may be a call of PROCTIME()
-                    moments = replace(moments, reads_clock=True)
-                    query = lower_simulated(steps, *context, moments)
+                for clocks in ({"reads_clock": True}, {"reads_clock_of_results": True}):
+                    if isinstance(query, str):
+                        # the reason may be a call of PROCTIME()
+                        moments = replace(moments, **clocks)
+                        query = lower_simulated(steps, *context, moments)
                 definition = lower_definition(plan.bound, *context, moments)
         finally:
             plans.end()
     if isinstance(query, str):
         return query
-    return Simulated(query, stream_options(plans.config), definition, lowered)
+    options = stream_options(plans.config)
+    if query.result_clock:
+        definition = "the processing time of results depends on the micro-batches"
+    if query.result_clock and (options.emits_updates or query.limit is not None):
+        return "processing time in results that are emitted again or limited depends on the cuts"
+    return Simulated(query, options, definition, lowered)
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:

@@ -16,8 +16,10 @@ from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.check import (
     Disagreement,
     SimulatedStream,
+    difference_from_batch,
     disagreements,
     final_rows_of,
+    without_clock,
 )
 from runtime.simulator.compare import Row, difference, limited_difference, rows_of
 from runtime.simulator.run import HistoryOutcome
@@ -331,7 +333,11 @@ class _Run:
         if n_late == 0 and limit is not None:
             self._check_limit(all_rows, batch_rows, limit)
         elif n_late == 0:
-            mismatch = difference(batch_rows, final)
+            mismatch = (
+                difference_from_batch(stream, without_clock(stream.every_row))
+                if stream.query.result_clock
+                else difference(batch_rows, final)
+            )
             if mismatch is not None:
                 self._fail(
                     "the stream cut at every row differs from batch", differences_text(mismatch)

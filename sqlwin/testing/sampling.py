@@ -283,7 +283,13 @@ def _unlike_batches(stream: SimulatedStream, expected: Sequence[Row], seed: int)
             causes[
                 f"CURRENT_WATERMARK is the watermark of {watermarks[0]} before a micro-batch"
             ] = None
-    return [f"finding: the result depends on when rows arrive: {cause}" for cause in causes]
+    lines = [f"finding: the result depends on when rows arrive: {cause}" for cause in causes]
+    if stream.query.result_clock:
+        lines.append(
+            "finding: PROCTIME() in results of windows is the processing time of the micro-batch "
+            "that emits them"
+        )
+    return lines
 
 
 def _is_other(

@@ -104,11 +104,14 @@ class GivenRows(Rows):
         name: Name of the rows.
         columns: Columns of the rows. Empty to use the columns of `of`.
         of: Relation with the same columns, or None.
+        clock: Column with the processing time of the micro-batch, after the columns of `of`. Empty
+            without one.
     """
 
     name: str
     columns: tuple[Column, ...] = ()
     of: Rows | None = None
+    clock: str = ""
 
 
 @dataclass(frozen=True)

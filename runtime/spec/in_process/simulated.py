@@ -105,6 +105,8 @@ class SimulatedQuery:
             before it.
         limit: Number of rows after which the stream ends. None without LIMIT. `rows` has all.
         order: Sort keys of the rows of a micro-batch, before LIMIT. Empty: any order.
+        result_clock: Column of the rows of parts with the processing time of the micro-batch that
+            emits them. Empty if no expression over results reads processing time.
     """
 
     rows: Rows
@@ -113,11 +115,13 @@ class SimulatedQuery:
     parts: tuple[SimulatedPart, ...]
     limit: int | None = None
     order: tuple[RankOrder, ...] = ()
+    result_clock: str = ""
 
     @property
     def depends_on_batches(self) -> bool:
         """Whether processing time or the current watermark is a column of the rows."""
-        return any(table.own_columns != table.columns for table in self.tables)
+        has_moments = any(table.own_columns != table.columns for table in self.tables)
+        return has_moments or bool(self.result_clock)
 
     @property
     def is_on_processing_time(self) -> bool:

@@ -112,10 +112,94 @@ def test_a_result_at_processing_time_has_no_order(tmp_path: Path) -> None:
     assert "a.sqlwin.yaml:19: `ordered` is not supported for processing time" in out
 
 
-def test_the_time_of_an_operator_is_left_to_spark(tmp_path: Path) -> None:
-    case = TUMBLE.replace("SUM(v) AS s", "SUM(v) AS s, PROCTIME() AS now")
+# Each window has the time of the micro-batch whose watermark closes it
+RESULTS = """
+  - name: results
+    query: |
+      SELECT k, window_end, COUNT(*) AS n, PROCTIME() AS now
+      FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '4' SECONDS))
+      GROUP BY k, window_start, window_end
+    expect:
+      dropped: 1
+      changes:
+        - [+I, a, '00:00:08', 1, '1970-01-01 00:01:10Z']
+        - [+I, b, '00:00:08', 1, '1970-01-01 00:01:10Z']
+        - [+I, a, '00:00:24', 1, '1970-01-01 00:01:10Z']
+"""
+ON_TIME = CLICKS.replace("INTERVAL '1' SECOND", "INTERVAL '5' SECOND")
+# The watermark passes 00:00:02 with the third row and 00:00:08 with the last one
+RESULTS_ON_TIME = """
+  - name: results on time
+    query: |
+      SELECT k, window_end, PROCTIME() AS now
+      FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+      GROUP BY k, window_start, window_end
+    expect:
+      rows:
+        - [a, '00:00:02', '1970-01-01 00:00:10Z']
+        - [a, '00:00:06', '1970-01-01 00:01:10Z']
+        - [b, '00:00:08', '1970-01-01 00:01:10Z']
+        - [a, '00:00:21', '1970-01-01 00:01:10Z']
+"""
+FILTERED = """
+  - name: filtered
+    query: |
+      SELECT k, window_end
+      FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+      GROUP BY k, window_start, window_end
+      HAVING CAST(PROCTIME() AS TIMESTAMP(3)) > TIMESTAMP '1970-01-01 00:00:30'
+    expect:
+      rows: [[a, '00:00:06'], [b, '00:00:08'], [a, '00:00:21']]
+"""
+RANKED = """
+  - name: ranked
+    query: |
+      SELECT k, n, PROCTIME() AS now FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS r
+        FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+              FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(pt), INTERVAL '20' SECONDS))
+              GROUP BY k, window_start, window_end)) WHERE r = 1
+    expect:
+      rows:
+        - [a, 2, '1970-01-01 00:01:10Z']
+        - [a, 1, '1970-01-01 00:01:10Z']
+"""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [RESULTS, RESULTS_ON_TIME, FILTERED, RANKED],
+    ids=["late", "on time", "filtered", "ranked"],
+)
+def test_results_have_the_processing_time_at_which_they_are_emitted(
+    tmp_path: Path, case: str
+) -> None:
+    path = tmp_path / "a.sqlwin.yaml"
+    path.write_text((CLICKS if case is RESULTS else ON_TIME) + case)
+    code, out, err = run(str(path), "--histories", "20")
+    assert code == 0 and "1 passed, 20 histories" in out, out
+    assert "not compared with the definition: the processing time of results" in err
+
+
+def test_simulate_reports_that_the_time_of_results_depends_on_micro_batches(
+    tmp_path: Path,
+) -> None:
+    query = """
+        SELECT window_end, COUNT(*) AS n, PROCTIME() AS now
+        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+        GROUP BY window_start, window_end"""
+    code, out, _ = run(script(tmp_path, query), "--simulate", "20")
+    assert code == 0, out
+    assert "finding: PROCTIME() in results of windows is the processing time of the" in out
+    assert "20 histories agree with batch at their own times" in out
+
+
+def test_results_that_are_emitted_again_have_no_simulated_processing_time(tmp_path: Path) -> None:
+    case = RESULTS.replace(
+        "    query:", "    settings: {table.exec.emit.allow-lateness: 1 s}\n    query:"
+    )
     code, out, _ = run(file(tmp_path, case))
-    assert code == 2 and "needs Spark: PROCTIME is not supported in this process" in out
+    assert code == 2 and "needs Spark" in out, out
 
 
 def test_a_computed_column_of_the_test_file_is_computed(tmp_path: Path) -> None:
