@@ -22,7 +22,7 @@ def caret_lines(sql: str, token: str, width: int | None) -> tuple[str, str]:
     return line, carets
 
 
-def test_a_line_that_is_too_long_for_the_screen_is_cut_around_its_place() -> None:
+def test_a_long_line_is_cut_around_the_error() -> None:
     for token in ("SELECT", "column_20", "column_39", "flights"):
         line, carets = caret_lines(LONG, token, 80)
         assert len(line) <= 79
@@ -70,7 +70,7 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
     ]
 
 
-def test_a_table_that_is_not_there_but_a_file_of_its_name_is_told_how_files_are_named(
+def test_a_missing_table_with_a_files_name_suggests_quotes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -100,7 +100,7 @@ def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
     ]
 
 
-def test_an_error_said_of_a_table_keeps_what_it_is_about() -> None:
+def test_an_error_about_a_table_keeps_its_subject() -> None:
     error = CatalogError("option 'a' of `x` is 'b'", hint="no", subjects=("'b'", "'a'", "x"))
     table = error.about("table `t`", "t")
     assert type(table) is CatalogError
@@ -108,14 +108,14 @@ def test_an_error_said_of_a_table_keeps_what_it_is_about() -> None:
     assert table.subjects == ("'b'", "'a'", "t", "x")
 
 
-def test_names_in_a_message_of_sparks_are_what_it_is_about() -> None:
+def test_names_in_sparks_messages_are_the_subjects() -> None:
     message = "option 'a' of `x`.`y` cannot be 'b'"
     assert names_in(message) == ("'b'", "'a'", "x", "y")
     assert names_in("cannot create 'a' or `x`") == ("'a'", "x")
     assert names_in("Spark's own") == ()
 
 
-def test_a_report_has_its_lines_whatever_characters_are_in_values() -> None:
+def test_a_report_keeps_its_lines_for_any_characters() -> None:
     sql = "SELECT '\x1b[31m\x0c\u2028' AS a,\r\n  `x\x1by` FROM t\r\n"
     error = AnalysisError("column `x\x1by\n` does not exist", hint="did you mean `a\x00`?")
     error.position, error.sql = Position.at(sql, sql.index("`x"), 5), sql

@@ -116,7 +116,7 @@ def test_fields_that_are_not_compared_are_not_written() -> None:
         ({"points": [[1.5, 2, []]]}, "`points`: expected a whole number, not 1.5"),
     ],
 )
-def test_anything_else_is_refused_in_one_line(change: dict[str, Any], problem: str) -> None:
+def test_other_json_is_refused_in_one_line(change: dict[str, Any], problem: str) -> None:
     content = json.loads(json.dumps(to_json(DRAWING))) | change
     with pytest.raises(MalformedRecordError) as caught:
         from_json(Drawing, content)
@@ -125,13 +125,13 @@ def test_anything_else_is_refused_in_one_line(change: dict[str, Any], problem: s
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3"])
-def test_a_text_that_is_no_record_is_refused(text: str) -> None:
+def test_a_text_without_a_record_is_refused(text: str) -> None:
     with pytest.raises(MalformedRecordError):
         from_text(Circle, text)
 
 
 @pytest.mark.parametrize("version", [1, 3, "2", None])
-def test_another_version_is_refused_whatever_it_has(version: object) -> None:
+def test_another_version_is_refused_with_any_content(version: object) -> None:
     with pytest.raises(OtherVersionError, match=f"has format {version}, but .* reads format 2"):
         from_text(Circle, json.dumps({"version": version, "diameter": 2}), 2)
 

@@ -121,7 +121,7 @@ def test_a_setting_adds_names() -> None:
     assert DEFAULT.text("'power.plant' = 'x'") == "'power.plant' = 'x'"
 
 
-def test_what_was_said_is_masked_where_it_stands_without_a_name() -> None:
+def test_known_secrets_are_masked_without_their_names() -> None:
     text = "access denied: it''s.remembered-1, its, it's.remembered-1"
     Mask("plant").remember("SET 'power.plant' = 'it''s.remembered-1'")
     assert DEFAULT.text(text) == "access denied: ******, its, ******"
@@ -140,7 +140,7 @@ def test_what_was_said_is_masked_where_it_stands_without_a_name() -> None:
         ("'s3cr3t''s long'", f"'{MASKED}'"),
     ],
 )
-def test_carets_stand_below_what_they_stood_below(pointed: str, shown: str) -> None:
+def test_carets_keep_their_position(pointed: str, shown: str) -> None:
     sql = "WITH (\n'password' = 's3cr3t''s long') FOO"
     place = Position.at(sql, sql.index(pointed), len(pointed))
     _, _, line, carets = SqlwinError("it is wrong", position=place, sql=sql).report().split("\n")
@@ -148,7 +148,7 @@ def test_carets_stand_below_what_they_stood_below(pointed: str, shown: str) -> N
     assert line[carets.index("^") : len(carets)] == shown
 
 
-def test_a_secret_of_several_lines_is_masked_in_each() -> None:
+def test_a_multi_line_secret_is_masked_in_each_line() -> None:
     sql = "WITH ('jaas' = 'one\n two\n three', 'b' = 'c')"
     place = Position.at(sql, sql.index("'b'"), 3)
     report = SqlwinError("it is wrong", position=place, sql=sql).report()

@@ -247,7 +247,7 @@ def test_partials_merge_to_the_aggregates_of_the_rows(shape, buffer_bytes, filte
     )
 
 
-def test_where_there_is_no_memory_to_merge_partials_leave_as_they_are(monkeypatch):
+def test_partials_are_emitted_unmerged_without_memory(monkeypatch):
     functions = [FUNCTIONS["rows"]]
     rows = [(0, (key,), [()], True) for key in range(1_000)]
     counts = {}
@@ -268,7 +268,7 @@ def test_where_there_is_no_memory_to_merge_partials_leave_as_they_are(monkeypatc
     assert counts == {"merged": 1_000, "no memory": 3_000}
 
 
-def test_a_full_buffer_comes_out_in_portions_of_bounded_size():
+def test_a_full_buffer_is_emitted_in_bounded_portions():
     functions = [FUNCTIONS["rows"]]
     buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, functions, portion_bytes=1 << 14)
     tables = []
@@ -294,7 +294,7 @@ def test_rows_that_repeat_keys_and_slices_leave_few_partials():
 
 
 @pytest.mark.parametrize("window", [Hop(7, 10, 3), Cumulate(5, 20, -1), Hop(10, 10), Hop(4, 12)])
-def test_slices_are_those_of_the_window(window):
+def test_slices_match_the_window(window):
     functions = [FUNCTIONS["rows"]]
     buffer = buffer_of(window, [], 1 << 20, functions)
     times = list(range(-60, 60))
@@ -326,7 +326,7 @@ def test_a_sum_that_overflows_is_an_error(n_rows):
         list(buffer.add(rows))
 
 
-def test_minus_zero_and_zero_are_one_key_and_come_out_as_zero():
+def test_minus_zero_and_zero_are_one_key():
     functions = [FUNCTIONS["rows"]]
     buffer = buffer_of(Tumble(10), [pa.float64()], 1 << 20, functions)
     rows = [(0, (key,), [()], True) for key in (-0.0, 0.0, math.nan, -math.nan)]

@@ -57,7 +57,7 @@ ROWS = st.lists(
     n_batches=st.integers(1, 4),
     window=st.sampled_from([Tumble(10), Hop(2, 10), Hop(3, 7), Hop(1, 30), Cumulate(5, 20)]),
 )
-def test_windows_from_slices_are_what_the_rows_of_each_window_give(rows, n_batches, window):
+def test_windows_from_slices_equal_those_from_rows(rows, n_batches, window):
     buffer = WindowBuffer(window, ("key",), "$end", (MEAN, LONGEST), SCHEMA, 1 << 20)
     tables = []
     for batch in np.array_split(np.arange(len(rows)), n_batches):
@@ -126,13 +126,13 @@ class Wrong(UserDefinedAggregateFunction):
         (None, "Wrong.accumulate must return a dict"),
     ],
 )
-def test_what_an_aggregate_returns_wrongly_is_an_error(answer, message):
+def test_an_invalid_result_of_an_aggregate_is_an_error(answer, message):
     with pytest.raises(ExecutionError) as error:
         accumulate_rows(Wrong(answer), np.array([0, 1]), 2, [pa.array([5, 6])])
     assert str(error.value).startswith(message)
 
 
-def test_what_an_aggregate_raises_is_reported_with_its_method():
+def test_an_exception_of_an_aggregate_names_its_method():
     with pytest.raises(ExecutionError, match=r"Wrong\.merge failed: ZeroDivisionError: no luck"):
         merge_states(Wrong({}), np.array([0]), 1, [pa.array([5])])
     with pytest.raises(ExecutionError, match=r"Wrong\.finish: the result has 1 values"):

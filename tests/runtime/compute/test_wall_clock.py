@@ -33,13 +33,13 @@ def test_the_wall_clock_is_that_of_the_time_zone_database(instants, zone):
     assert result.tolist() == [local_us(instant, zone) for instant in instants]
 
 
-def test_every_change_of_an_offset_is_found_to_the_second():
+def test_every_offset_change_is_exact_to_the_second():
     zone = "Australia/Lord_Howe"
     instants = np.arange(1_740_000_000, 1_780_000_000, 1801) * SECOND
     assert wall_clock_us(instants, zone).tolist() == [local_us(t, zone) for t in instants.tolist()]
 
 
-def test_after_the_year_9999_the_wall_clock_goes_on():
+def test_the_wall_clock_continues_after_the_year_9999():
     far = (
         dt.datetime(9998, 7, 1, tzinfo=dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     ).total_seconds()
@@ -48,7 +48,7 @@ def test_after_the_year_9999_the_wall_clock_goes_on():
     assert (wall_clock_us(instants, "Europe/Berlin") - instants == 7200 * SECOND).all()
 
 
-def test_fixed_offsets_are_zones_and_names_known_to_java_alone_are_not():
+def test_fixed_offsets_are_zones_but_names_of_java_are_not():
     for zone, seconds in (("UTC", 0), ("+01:00", 3600), ("GMT-8", -28_800), ("UTC+05:30", 19_800)):
         assert wall_clock_us(np.array([0]), zone).tolist() == [seconds * SECOND]
     assert not is_known_zone("PST")

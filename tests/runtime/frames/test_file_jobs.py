@@ -45,7 +45,7 @@ def source_of(path: Path, *columns: Column, leaves_some: bool = False) -> ScanSo
     return result
 
 
-def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> None:
+def test_a_job_finds_the_files_that_the_driver_finds(spark: SparkSession, files: Path) -> None:
     source = source_of(files, K, Column("day", "int"))
     expected = WantedColumns((K,), frozenset({"day"}))
     assert file_checker(spark, many=2)(source.files, expected) == check_files(
@@ -71,7 +71,7 @@ def test_large_tables_have_more_splits_than_are_wanted(files: Path) -> None:
     assert sum(part.n_rows for split in splits for part in split) == sum(p.n_rows for p in whole)
 
 
-def test_a_file_of_another_schema_falls_back_alone(files: Path) -> None:
+def test_only_a_file_with_another_schema_falls_back(files: Path) -> None:
     pq.write_table(rows(20, pa.int32()), files / "day=1" / "20.parquet")
     source = source_of(files, K, Column("day", "int"), leaves_some=True)
     assert len(source.files) == N_FILES

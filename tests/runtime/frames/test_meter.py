@@ -58,7 +58,7 @@ def test_of_blobs_the_partials_inside_are_counted():
     assert figures["bytes_out"] >= sum(len(item.as_py()) for item in blobs(3, 4).column(1))
 
 
-def test_a_task_that_is_stopped_has_reported_what_it_did_so_far():
+def test_a_stopped_task_has_reported_its_counts():
     records = Records()
     run = measure_stage(lambda batches: iter(batches), "p3", records)(iter([numbers(2)] * 9))
     next(run)
@@ -72,7 +72,7 @@ def test_a_task_that_ran_twice_counts_once():
     assert merged == {("p", 1, 0): {"rows_in": 7}}
 
 
-def test_counters_of_an_operator_are_kept_only_while_it_is_measured():
+def test_counters_exist_only_while_an_operator_is_measured():
     count("rows_scanned", 5)
     counters: dict[str, int] = {}
     with count_into(counters):

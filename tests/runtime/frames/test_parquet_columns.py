@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from runtime.frames.parquet_columns import repeating_columns
 
 
-def test_columns_whose_values_come_back_have_a_dictionary(tmp_path: Path) -> None:
+def test_columns_with_repeated_values_have_a_dictionary(tmp_path: Path) -> None:
     n_rows = 300_000
     random = np.random.default_rng(7)
     rows = pa.table(

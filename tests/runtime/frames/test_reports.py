@@ -35,7 +35,7 @@ def as_rows(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("metric", [WINDOW, as_rows(WINDOW)], ids=["JSON", "rows"])
-def test_a_report_has_what_spark_and_operators_say(metric: Any) -> None:
+def test_a_report_has_figures_of_spark_and_operators(metric: Any) -> None:
     progress = {
         "batchId": 3,
         "timestamp": "2026-01-31T08:05:00.000Z",
@@ -69,7 +69,7 @@ def test_a_report_has_what_spark_and_operators_say(metric: Any) -> None:
     assert report.has_run and report.seconds == 0.25
 
 
-def test_a_report_of_an_idle_trigger_has_nothing() -> None:
+def test_a_report_of_an_idle_trigger_is_empty() -> None:
     idle = report_of({"batchId": 4, "durationMs": {"triggerExecution": 1}, "sources": None})
     assert idle == BatchReport(4, durations_ms={"triggerExecution": 1})
     assert not idle.has_run

@@ -116,7 +116,7 @@ def rows_by_scan(spark, path, time, keys, zone, buffer_bytes):
 
 
 @pytest.mark.parametrize("time", [TS, WALL], ids=["timestamp", "timestamp_ntz"])
-def test_windows_are_the_same_whichever_local_stage_made_the_partials(spark, table, zone, time):
+def test_windows_are_the_same_for_both_local_stages(spark, table, zone, time):
     keys = KEYS[:3]
     expected = rows_by_catalyst(spark, table, time, keys)
     result = rows_by_scan(spark, table, time, keys, zone, 64 << 20)
@@ -134,7 +134,7 @@ def test_a_tiny_buffer_and_many_keys_give_the_same_windows(spark, table):
     assert sorted(map(repr, result.collect())) == sorted(map(repr, expected.collect()))
 
 
-def test_settings_that_change_what_files_mean_leave_the_scan_to_spark(spark, table):
+def test_settings_that_change_the_meaning_of_files_need_spark(spark, table):
     spark.conf.set("spark.sql.parquet.binaryAsString", "true")
     try:
         source = scan_source(spark, table, [Column("ts", "timestamp")])

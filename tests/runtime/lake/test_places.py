@@ -7,7 +7,7 @@ from runtime.lake.places import TablePlace, UnreadableError
 from runtime.scan.stores import Store, store_of
 
 
-def test_files_are_found_as_logs_name_them():
+def test_files_are_found_by_their_names_in_logs():
     place = TablePlace("/t")
     assert place.file("a%20b/c") == "/t/a b/c"
     assert place.file("a%20b/c", is_escaped=False) == "/t/a%20b/c"
@@ -26,7 +26,7 @@ def test_files_in_a_store_are_under_the_scheme_of_the_table():
             other.file(elsewhere)
 
 
-def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
+def test_stores_are_opened_with_hadoops_settings():
     settings = {
         "fs.s3a.endpoint": "http://minio:9000",
         "fs.s3a.access.key": "who",
@@ -51,7 +51,7 @@ def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
     assert TablePlace("/t").delta_options is None and iceberg_properties(TablePlace("/t")) == {}
 
 
-def test_what_a_package_cannot_be_told_of_a_store_is_refused():
+def test_settings_that_a_package_lacks_are_refused():
     role = {"fs.s3a.assumed.role.arn": "arn:x", "fs.s3a.endpoint": "http://minio:9000"}
     place = TablePlace("s3a://lake/t", store_of("s3a://lake/t", role.get))
     for spelled in (lambda: place.delta_options, lambda: iceberg_properties(place)):

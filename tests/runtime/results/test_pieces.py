@@ -22,7 +22,7 @@ def test_pieces_have_the_rows_in_order_within_the_limit(most_bytes: int) -> None
     assert all(piece.num_rows == 1 or piece.nbytes <= most_bytes for piece in cut)
 
 
-def test_a_large_row_among_small_ones_is_a_piece_alone() -> None:
+def test_a_large_row_is_a_piece_of_its_own() -> None:
     rows = batch(*["a"] * 50, "b" * 10_000, *["c"] * 50)
     cut = list(pieces([rows], 2_000))
     assert pa.Table.from_batches(cut) == pa.Table.from_batches([rows])

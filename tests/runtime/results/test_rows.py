@@ -73,7 +73,7 @@ def test_batches_are_cut_by_bytes(spark: SparkSession, fetch: Fetch) -> None:
 
 
 @ROADS
-def test_nothing_is_no_batch(spark: SparkSession, fetch: Fetch) -> None:
+def test_no_rows_give_no_batch(spark: SparkSession, fetch: Fetch) -> None:
     empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), "id bigint")
     assert empty.rdd.getNumPartitions() == 0
     assert ids(fetch(empty)) == ids(fetch(spark.range(9).where("id < 0"))) == []
@@ -112,7 +112,7 @@ def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
 
 
 @ROADS
-def test_an_early_stop_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None:
+def test_an_early_stop_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     # with files, the last partition would never be ready
     frame = spark.range(0, 10_000, 1, 4) if fetch is rows_by_chunks else _endless(spark)
     batches = fetch(frame, 20_000)
@@ -137,7 +137,7 @@ def _endless(spark: SparkSession) -> DataFrame:
     return spark.range(0, 10_000, 1, 4).mapInArrow(run, "id bigint")
 
 
-def test_rows_come_before_the_job_has_ended(spark: SparkSession) -> None:
+def test_rows_arrive_before_the_job_ends(spark: SparkSession) -> None:
     batches = rows_by_files(_endless(spark), 20_000)
     first = [next(batches).column(0)[0].as_py() for _ in range(2)]
     assert first[0] == 0 < first[1]
@@ -145,7 +145,7 @@ def test_rows_come_before_the_job_has_ended(spark: SparkSession) -> None:
     batches.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_rows_come_where_accumulators_do_not(spark: SparkSession) -> None:
+def test_rows_arrive_without_accumulators(spark: SparkSession) -> None:
     rows = spark.range(0, 3_000, 1, 5)
 
     def run_stages(stage: Stage, _: Stage) -> DataFrame:
@@ -155,7 +155,7 @@ def test_rows_come_where_accumulators_do_not(spark: SparkSession) -> None:
 
 
 @ROADS
-def test_a_failure_leaves_nothing(spark: SparkSession, fetch: Fetch) -> None:
+def test_a_failure_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "assert_true(id < 90, 'too large')")
     with pytest.raises(PySparkException, match="too large"):
         list(fetch(frame.select("id", frame.columns[1]), 200))
@@ -186,7 +186,7 @@ def test_a_disk_that_takes_no_rows_is_named(spark: SparkSession) -> None:
     assert not files()
 
 
-def test_a_forgotten_iterator_leaves_nothing(spark: SparkSession) -> None:
+def test_a_forgotten_iterator_leaves_no_files(spark: SparkSession) -> None:
     batches = rows_by_files(spark.range(0, 10_000, 1, 4), 20_000)
     next(batches)
     assert files()

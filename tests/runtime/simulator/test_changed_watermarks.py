@@ -58,7 +58,7 @@ class Changing:
 ROWS = [(s * 1_000, k, 1, 0.0) for s, k in [(3, "a"), (7, "b"), (13, "c"), (17, "d"), (24, "e")]]
 
 
-def test_a_longer_delay_holds_the_watermark_until_rows_have_caught_up():
+def test_a_longer_delay_holds_the_watermark_until_rows_catch_up():
     of = Changing(of_window("tumble"), [*ROWS, (8_000, "late", 1, 0.0)])
     of.start(2)
     of.batch(0, 1, 2)

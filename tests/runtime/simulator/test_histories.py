@@ -343,7 +343,7 @@ def test_a_closed_session_in_state_is_needless():
     assert needless_state(still_open, window) is None
 
 
-def test_any_blob_after_the_end_of_the_input_is_needless():
+def test_any_blob_after_the_end_of_the_input_is_reported():
     state = _state_after([Batch((Arrival(0),)), Batch((Arrival(1),), has_ended=True)])
     assert needless_state(state, Tumble(5_000_000)) is None
     text = needless_state({**state, "c7": b""}, Tumble(5_000_000))

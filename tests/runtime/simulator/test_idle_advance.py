@@ -64,7 +64,7 @@ def test_a_repeated_micro_batch_emits_the_windows_of_its_first_attempt(window, w
     assert of.run(crashed).planned == tuple(b for b in crashed.steps)
 
 
-def test_a_restart_begins_the_silence_anew_and_keeps_the_watermark():
+def test_a_restart_resets_the_silence_but_not_the_watermark():
     of = stream(of_window("tumble"), ROWS, settings=SETTING, tables=TABLES)
     now = of.shape.clock_us
     outcome = of.run(history(of, None, Restart(), Batch((), now + 20 * S), Batch((), now + 29 * S)))

@@ -28,7 +28,7 @@ def test_every_history_ends_after_some_rows_of_batch(limit):
     assert first_disagreement(of, all_rows, 6, 0) is None
 
 
-def test_the_first_rows_in_order_are_those_of_batch():
+def test_the_first_rows_in_order_equal_those_of_batch():
     of = stream(f"{COUNTS} ORDER BY window_end, k DESC LIMIT 3", ROWS)
     rows = final_rows_of(of.run(cut_at_every_row(of.order, of.shape)))
     assert [(row["window_end"].second, row["k"]) for row in rows] == [(5, "b"), (5, "a"), (10, "b")]

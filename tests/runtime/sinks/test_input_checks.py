@@ -76,14 +76,14 @@ def test_watermarks_are_held_while_files_of_a_table_are_missing() -> None:
 
 
 @pytest.mark.parametrize("checks", [None, Checks(None)])
-def test_a_stream_without_directories_holds_no_watermarks(checks: Checks | None) -> None:
+def test_a_stream_without_directories_does_not_hold_watermarks(checks: Checks | None) -> None:
     rows, run, written = start(checks)
     rows.run_batch(rows, 0)
     assert rows.sparkContext.properties == {} and run.incomplete == ()
     assert written == [0]
 
 
-def test_a_micro_batch_whose_input_is_refused_is_not_written() -> None:
+def test_a_micro_batch_with_refused_input_is_not_written() -> None:
     rows, run, written = start(Checks({}))
     with pytest.raises(ExecutionError, match="truncated"):
         rows.run_batch(rows, 9)

@@ -94,9 +94,7 @@ def test_a_failed_micro_batch_is_written_again_under_its_number_and_then_committ
     assert sink.calls[-1] == ("commit",) and sink.calls.index(("commit",)) > len(writes)
 
 
-def test_a_sink_that_appends_is_not_given_updates(
-    streaming: sqlwin.Session, sink: NotedSink
-) -> None:
+def test_appending_sinks_get_no_updates(streaming: sqlwin.Session, sink: NotedSink) -> None:
     streaming.execute("SET 'table.exec.emit.allow-lateness' = '1 min'")
     with pytest.raises(SqlwinError, match=r"`totals` .* does not support updates") as raised:
         streaming.execute(f"INSERT INTO totals {WINDOWS}")
@@ -104,9 +102,7 @@ def test_a_sink_that_appends_is_not_given_updates(
     assert sink.calls == []
 
 
-def test_rows_without_windows_are_final_whatever_the_settings_say(
-    streaming: sqlwin.Session, sink: NotedSink
-) -> None:
+def test_rows_without_windows_are_always_final(streaming: sqlwin.Session, sink: NotedSink) -> None:
     streaming.execute("SET 'table.exec.emit.allow-lateness' = '1 min'")
     streaming.execute("INSERT INTO totals SELECT ts, v FROM events")
     assert sum(int(call[2]) for call in sink.calls if call[0] == "write") == 2  # type: ignore[call-overload]

@@ -9,19 +9,19 @@ def _file(path: str, size: int = 1, first: int | None = None, last: int | None =
     return BaseFile(path, size, 7, first, last)
 
 
-def test_nothing_is_to_be_done_where_all_files_are_in() -> None:
+def test_a_table_with_all_files_is_up_to_date() -> None:
     result = changes([_file("a")], [_file("a", first=10, last=20)])
     assert result.is_nothing
     assert result.unchanged == (_file("a", first=10, last=20),)
 
 
-def test_a_new_file_is_read_alone() -> None:
+def test_only_the_new_file_is_read() -> None:
     result = changes([_file("a"), _file("b")], [_file("a", first=10, last=20)])
     assert [file.path for file in result.added] == ["b"]
     assert (result.again, result.intervals, result.is_nothing) == ((), (), False)
 
 
-def test_slices_of_a_changed_file_are_computed_anew_from_all_that_have_rows_in_them() -> None:
+def test_slices_of_a_changed_file_are_recomputed_from_all_their_files() -> None:
     #  10   20   30   40   50
     #  [changed ]
     #       [b       ]
@@ -51,5 +51,5 @@ def test_bounds_cut_time_into_buckets_of_one_length() -> None:
     assert even_bounds(5, 5, 4) == ()
 
 
-def test_ranges_are_those_of_the_rows_that_were_counted() -> None:
+def test_ranges_cover_the_counted_rows() -> None:
     assert set_ranges([_file("a"), _file("b")], {"a": (1, 2)}) == (_file("a", 1, 1, 2), _file("b"))

@@ -53,7 +53,7 @@ def _write(table: StoredSlices, mark: str, end: int) -> WrittenFile:
     return WrittenFile(name, (), size, 1, {"slice_end": (end, end)}, {"slice_end": 0})
 
 
-def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Path) -> None:
+def test_partials_and_their_files_become_visible_together(tmp_path: Path) -> None:
     table = _create(tmp_path / "m")
     assert (table.version, table.manifest, table.files) == (0, (), ())
     base = (BaseFile("a.parquet", 10, 20, 60, 60), BaseFile("b.parquet", 0, 1))
@@ -65,7 +65,7 @@ def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Pa
     assert open_slices(table.path, version=0).manifest == ()
 
 
-def test_of_two_that_commit_at_once_one_wins_and_the_other_changes_nothing(tmp_path: Path) -> None:
+def test_of_two_concurrent_commits_one_succeeds(tmp_path: Path) -> None:
     one, other = _create(tmp_path / "m"), open_slices(str(tmp_path / "m"))
     commit(one, [_write(one, "x", 60)], [], (BaseFile("a", 1, 1),))
     with pytest.raises(ChangedMeanwhile):
@@ -87,7 +87,7 @@ def test_compaction_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
     assert [file.path for file in result.files] == ["part-y-0.parquet"]
 
 
-def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
+def test_eight_files_of_a_size_are_merged() -> None:
     def of(*sizes: int) -> list[SliceFile]:
         return [SliceFile(f"{i}", size, 1, 0, 0) for i, size in enumerate(sizes)]
 
@@ -97,7 +97,7 @@ def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
     assert small_files(of(*[1 << 30] * 9)) == []
 
 
-def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) -> None:
+def test_suspension_is_stored_with_the_table(tmp_path: Path) -> None:
     table = _create(tmp_path / "m")
     commit(table, [], [], (BaseFile("a", 1, 1),))
     set_suspended(open_slices(table.path), True)
@@ -168,7 +168,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
             open_slices(table.path, "m")
 
 
-def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
+def test_a_missing_manifest_is_damage(tmp_path: Path) -> None:
     table = _create(tmp_path / "m")
     commit(table, [], [], (BaseFile("a", 1, 1),))
     (manifest,) = (tmp_path / "m" / "_sqlwin").iterdir()
@@ -177,7 +177,7 @@ def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
         _ = open_slices(table.path, "m").manifest
 
 
-def test_a_version_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_version_is_named(tmp_path: Path) -> None:
     _create(tmp_path / "m")
     with pytest.raises(ExecutionError, match=r"version 9 of .* was removed"):
         open_slices(str(tmp_path / "m"), "m", 9)

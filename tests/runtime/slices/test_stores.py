@@ -70,7 +70,7 @@ def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: Object
         open_slices(place, "m", 9)
 
 
-def test_what_is_said_of_a_table_is_kept_with_it(elsewhere: ObjectStore) -> None:
+def test_the_description_of_a_table_is_stored_with_it(elsewhere: ObjectStore) -> None:
     place = _place(elsewhere, "said")
     set_suspended(_create(place), True)
     result = open_slices(place)
@@ -123,7 +123,7 @@ def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None
     assert open_slices(place).manifest == (BaseFile("b", 1, 1),)
 
 
-def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None:
+def test_a_rejected_version_leaves_no_files(store: ObjectStore) -> None:
     place = _place(store, "refused", attempts=0)
     table = _create(place)
     with store.failing("AccessDenied", LOGGED), pytest.raises(ExecutionError) as raised:
@@ -134,7 +134,7 @@ def test_a_version_that_was_not_taken_leaves_nothing(store: ObjectStore) -> None
     assert not any("manifest-" in name for name in _files(place))
 
 
-def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: ObjectStore) -> None:
+def test_files_stay_if_the_outcome_of_a_commit_is_unknown(store: ObjectStore) -> None:
     place = _place(store, "unknown", attempts=0)
     table = _create(place)
     written = _write(store, table, "x", 60)
@@ -153,7 +153,7 @@ def test_where_nobody_says_whether_a_version_was_taken_its_files_stay(store: Obj
     assert written.path in _files(place)
 
 
-def test_what_is_removed_is_what_has_the_mark(store: ObjectStore) -> None:
+def test_only_marked_directories_are_removed(store: ObjectStore) -> None:
     place = _place(store, "marks")
     table = _create(place)
     commit(table, [_write(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))

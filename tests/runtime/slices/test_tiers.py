@@ -40,7 +40,7 @@ def test_old_slices_are_merged_when_they_are_old_enough_by_the_newest_one() -> N
     ) == Reached((Tier(300, 20),))
 
 
-def test_what_was_merged_stays_so_though_the_newest_slices_went() -> None:
+def test_merged_slices_stay_merged_without_the_newest_ones() -> None:
     result = due_tiers(RULES, MINUTES, REACHED, 1580, 5_000)
     assert result == REACHED
 
@@ -54,7 +54,7 @@ def test_slices_are_dropped_where_the_widest_ones_end() -> None:
 
 
 @given(st.lists(st.integers(1, 200).map(lambda n: n * 60 + 20), min_size=1))
-def test_each_slice_is_kept_in_the_wide_one_that_holds_it(values: list[int]) -> None:
+def test_each_slice_is_merged_into_its_wide_slice(values: list[int]) -> None:
     rows = apply_tiers(ends(values), MINUTES, REACHED).to_pylist()
     expected = []
     for number, end in enumerate(values):

@@ -41,7 +41,7 @@ DYNAMIC = "spark.dynamicAllocation.enabled"
         ("yarn", {DYNAMIC: "true", "spark.dynamicAllocation.maxExecutors": "50"}, 50),
     ],
 )
-def test_settings_say_how_many_cores_there_will_be(
+def test_the_number_of_cores_follows_from_settings(
     master: str, conf: dict[str, str], cores: int | None
 ) -> None:
     assert configured_cores(master, conf) == cores
@@ -78,7 +78,7 @@ def test_streams_take_a_task_a_core_unless_somebody_chose_another_number(spark: 
     assert stream_partitions(other) == 7
 
 
-def test_workers_on_this_machine_are_not_asked(spark: SparkSession) -> None:
+def test_workers_on_this_machine_are_not_inspected(spark: SparkSession) -> None:
     check_workers(spark, ("nothing of that name",))
 
 
@@ -100,7 +100,7 @@ CHOSEN = {"PYSPARK_PYTHON": sys.executable, "SQLWIN_CHOSEN_PYTHON": sys.executab
         ("yarn", {"spark.pyspark.python": "/set"}, {"PYSPARK_PYTHON": "/theirs"}, "/set"),
     ],
 )
-def test_the_python_of_the_driver_is_that_of_workers_on_this_machine_alone(
+def test_local_workers_use_the_drivers_python(
     master: str, conf: dict[str, str], before: dict[str, str], python: str | None
 ) -> None:
     environment = dict(before)
@@ -151,7 +151,7 @@ def test_containers_have_memory_for_the_python_workers(
         ),
     ],
 )
-def test_what_workers_lack_is_one_line_with_what_to_install(raised: str, message: str) -> None:
+def test_packages_missing_on_workers_are_one_line(raised: str, message: str) -> None:
     error = translate(
         RuntimeError(f"Traceback (most recent call last):\n  File 'worker.py'\n{raised}\n")
     )
@@ -161,7 +161,7 @@ def test_what_workers_lack_is_one_line_with_what_to_install(raised: str, message
         assert "pip install pyarrow numpy protobuf" in error.hint
 
 
-def test_a_python_that_is_not_there_and_an_executor_that_was_killed_are_one_line() -> None:
+def test_a_missing_python_and_a_killed_executor_are_one_line() -> None:
     error = translate(
         RuntimeError('java.io.IOException: Cannot run program "/no/python": error=2, No such file')
     )

@@ -87,7 +87,7 @@ def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 20.9 MiB for an array",
     ],
 )
-def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> None:
+def test_a_worker_without_memory_is_one_line_with_a_remedy(raised: str) -> None:
     trace = f'Traceback (most recent call last):\n  File "merge.py", line 9, in merge\n{raised}\n'
     result = translate(
         PySparkException(f"An exception was thrown from the Python worker:\n{trace}")
@@ -108,18 +108,18 @@ def test_memory_that_a_worker_lacks_is_one_line_with_what_to_do(raised: str) -> 
         "org.apache.spark.SparkException: Exception thrown in awaitResult: ",
     ],
 )
-def test_memory_that_spark_lacks_is_one_line_with_what_to_do(text: str) -> None:
+def test_spark_without_memory_is_one_line_with_a_remedy(text: str) -> None:
     result = translate(PySparkException(text))
     assert result.message == "Spark ran out of memory"
     assert "--conf spark.driver.memory=8g" in str(result.hint)
 
 
-def test_a_cause_of_a_failed_wait_is_told_instead() -> None:
+def test_a_failed_wait_reports_its_cause() -> None:
     result = translate(PySparkException("Exception thrown in awaitResult: no route to host"))
     assert "no route to host" in result.message
 
 
-def test_memory_that_this_process_lacks_is_one_line_with_what_to_do() -> None:
+def test_this_process_without_memory_is_one_line_with_a_remedy() -> None:
     for error in (MemoryError(), pa.lib.ArrowMemoryError("malloc of size 9 failed")):
         result = translate(error)
         assert result.message == "this process ran out of memory"

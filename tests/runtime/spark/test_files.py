@@ -105,9 +105,7 @@ def test_two_processes_may_finish_a_replacement_at_once(
     assert files.read_text(path) == "three"
 
 
-def test_what_java_raises_about_a_file_is_an_error_of_the_system(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_errors_of_java_about_files_are_os_errors(spark: SparkSession, tmp_path: Path) -> None:
     files = HadoopFiles(spark)
     with pytest.raises(FileNotFoundError):
         files.read_text(as_uri(f"{tmp_path}/none"))

@@ -22,7 +22,7 @@ ELSEWHERE = ["203.0.113.1", "203.0.113.2"]
 HERE = ["127.0.0.1", "localhost", socket.gethostname()]
 
 
-def test_a_host_is_this_machine_by_whatever_name() -> None:
+def test_any_name_of_this_machine_is_recognised() -> None:
     assert other_hosts([*HERE, *ELSEWHERE]) == ELSEWHERE
 
 

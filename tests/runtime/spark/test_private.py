@@ -37,7 +37,7 @@ def bare() -> Any:
 
 
 @pytest.mark.parametrize("error", [AttributeError("a"), TypeError("b"), Py4JError("c")])
-def test_what_is_missing_is_logged_once(error: Exception, log: Path) -> None:
+def test_a_missing_private_api_is_logged_once(error: Exception, log: Path) -> None:
     def ask() -> int:
         raise error
 
@@ -46,7 +46,7 @@ def test_what_is_missing_is_logged_once(error: Exception, log: Path) -> None:
     assert unless_missing("no figure", lambda: 1, None) == 1
 
 
-def test_other_errors_are_not_taken_for_it() -> None:
+def test_other_errors_are_passed_on() -> None:
     def ask() -> int:
         raise ValueError("of the query")
 

@@ -48,7 +48,7 @@ def test_the_session_is_quiet_and_sized(spark: SparkSession):
     assert log_file().is_file()
 
 
-def test_java_and_its_workers_talk_over_sockets_of_this_user_alone(spark: SparkSession):
+def test_java_and_its_workers_use_private_sockets(spark: SparkSession):
     conf = spark.sparkContext.getConf()
     assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
     directory = Path(str(conf.get("spark.python.unix.domain.socket.dir")))
@@ -99,7 +99,7 @@ def test_sockets_are_left_out_where_they_cannot_be(master, conf, directory, enab
             assert not Path(output["dir"]).exists()
 
 
-def test_a_second_session_leaves_the_first_one_alone(spark: SparkSession):
+def test_a_second_session_does_not_affect_the_first(spark: SparkSession):
     before = spark.conf.get("spark.sql.shuffle.partitions")
     other = start_session(conf={"spark.sql.shuffle.partitions": "7"})
     assert other.conf.get("spark.sql.shuffle.partitions") == "7"
@@ -121,7 +121,7 @@ def test_a_query_leaves_no_directory_behind(spark: SparkSession, tmp_path, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_the_code_that_is_shipped_is_the_runtime_and_always_the_same():
+def test_the_shipped_code_is_the_runtime_and_reproducible():
     first = code_archive().read_bytes()
     code_archive.cache_clear()
     archive = code_archive()
@@ -181,7 +181,7 @@ def test_an_interrupted_call_leaves_no_trace_on_the_terminal():
     assert completed.stderr == "ERROR:root:said\n"
 
 
-def test_what_is_shipped_needs_nothing_that_is_not():
+def test_shipped_code_imports_only_shipped_code():
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [sys.executable, "-P", "-c", IMPORT_ALL, str(code_archive())]
     completed = subprocess.run(
@@ -199,7 +199,7 @@ def failing(spark: SparkSession, sql: str) -> SqlwinError:
     return translate(caught.value, sql)
 
 
-def test_an_unknown_column_is_named_with_those_that_are_like_it(spark: SparkSession):
+def test_an_unknown_column_suggests_similar_ones(spark: SparkSession):
     error = failing(spark, "SELECT delay\nFROM flights_of_three")
     assert isinstance(error, AnalysisError)
     assert str(error).splitlines() == [
@@ -282,7 +282,7 @@ def test_a_place_in_another_text_than_the_users_is_not_shown(spark: SparkSession
     assert translate(caught.value, "SELECT what_the_user_wrote FROM t").position is None
 
 
-def test_what_a_python_function_raised_is_its_last_line(spark: SparkSession):
+def test_an_exception_of_a_function_is_its_last_line(spark: SparkSession):
     def fail(batches):
         raise ValueError("no such thing\nas this")
         yield
@@ -305,7 +305,7 @@ def test_an_error_of_an_operator_passes_through_as_it_is(spark: SparkSession):
     assert (error.message, error.hint) == ("BIGINT sum overflows", "cast to DECIMAL first")
 
 
-def test_the_exception_is_found_before_the_plan_that_follows_it():
+def test_the_exception_precedes_the_plan_in_a_message():
     text = (
         "Query [id = 1] terminated with exception: ...\nTraceback (most recent call last):\n"
         '  File "f.py", line 1, in f\nruntime.errors.ExecutionError: the state is corrupt\n'
@@ -412,7 +412,7 @@ if sys.argv[1] == "used":
 @pytest.mark.parametrize(
     "case", ["elsewhere", "unused", pytest.param("used", marks=pytest.mark.long)]
 )
-def test_java_that_was_begun_is_taken_or_ended(case: str, tmp_path: Path):
+def test_a_started_java_is_used_or_ended(case: str, tmp_path: Path):
     completed = subprocess.run(
         [sys.executable, "-c", BEGUN, case],
         cwd=ROOT,

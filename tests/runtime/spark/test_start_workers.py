@@ -11,7 +11,7 @@ from runtime.spark.start_workers import start_workers
 from tests.observing import wait_until
 
 
-def test_workers_are_kept_for_the_jobs_that_follow(spark: SparkSession):
+def test_workers_are_reused_by_later_jobs(spark: SparkSession):
     def pids(batches):
         import pyarrow as pa
 

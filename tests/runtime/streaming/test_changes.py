@@ -62,7 +62,7 @@ def test_columns_keep_the_names_that_they_have_in_state() -> None:
     assert again == result
 
 
-def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
+def test_a_dropped_aggregate_cannot_return() -> None:
     result = went_on(operator_schema(), operator_schema(COUNT))
     assert result.changes == ("SUM(v) was removed",) and result.operator.generation == 1
     assert resume_operator(0, result.operator, operator_schema()) == (
@@ -83,7 +83,7 @@ def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
     assert dropped.names.sources == (("m$sum~1", "t$0"),)
 
 
-def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
+def test_state_tables_have_the_requested_columns() -> None:
     table = pa.table({"k": [1], "$slice_end": [60], "t$0": [7], "n$0": [2]})
     narrow = StateColumns(("k",), "$slice_end", (Merge(("n$0",), MergeOp.COUNT),)).of(table)
     assert narrow.to_pylist() == [{"k": 1, "$slice_end": 60, "n$0": 2}]
@@ -114,16 +114,14 @@ def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
         (CalendarTumble(1), Tumble(MIN), False),
     ],
 )
-def test_windows_change_where_they_are_made_of_the_same_slices(
-    was: Window, now: Window, goes_on: bool
-) -> None:
+def test_windows_may_change_on_the_same_slices(was: Window, now: Window, goes_on: bool) -> None:
     result = resume_operator(0, operator_schema(window=was), operator_schema(window=now))
     assert isinstance(result, ResumedOperator) == goes_on
     if isinstance(result, ResumedOperator):
         assert result.window == was and result.operator.generation == 1
 
 
-def test_a_session_is_the_same_whatever_its_keys_are_called() -> None:
+def test_renaming_keys_keeps_sessions() -> None:
     old = operator_schema(window=SessionWindow(MIN, ("k",)))
     result = went_on(old, operator_schema(window=SessionWindow(MIN, ("room",)), key="room"))
     assert result.changes == () and result.operator.window == old.window
@@ -140,7 +138,7 @@ def test_a_session_is_the_same_whatever_its_keys_are_called() -> None:
         (Hop(MIN, 5 * MIN), Cumulate(MIN, 60 * MIN), 70 * MIN, (66 * MIN, 121 * MIN)),
     ],
 )
-def test_the_first_window_that_is_whole_is_known(
+def test_the_first_complete_window_is_determined(
     was: Window, now: Window, closed: int, whole: tuple[int, int] | None
 ) -> None:
     assert first_complete(was, now, closed) == whole
@@ -167,7 +165,7 @@ def test_the_first_window_that_is_whole_is_known(
         ),
     ],
 )
-def test_what_rows_are_may_not_change(changed: OperatorSchema, message: str) -> None:
+def test_the_meaning_of_rows_may_not_change(changed: OperatorSchema, message: str) -> None:
     assert resume_operator(0, operator_schema(), changed) == message
 
 

@@ -55,7 +55,7 @@ def begin(directory: Path) -> None:
     (directory / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-')
 
 
-def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+def test_settings_apply_to_new_checkpoints_only(tmp_path: Path) -> None:
     first = open_new(tmp_path / "a" / "b", key_groups=8)
     again = open_new(tmp_path / "a" / "b", key_groups=64)
     assert (again.key_groups, again.partitions, again.writer) == (8, 2, first.writer)
@@ -88,7 +88,7 @@ def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_pat
         ),
     ],
 )
-def test_a_changed_query_is_refused_with_what_has_changed(
+def test_a_changed_query_is_refused_with_the_difference(
     changed: Identity, reason: str, tmp_path: Path
 ) -> None:
     open_new(tmp_path / "c")
@@ -102,7 +102,7 @@ def test_a_changed_query_is_refused_with_what_has_changed(
     assert difference(QUERY, QUERY) == ()
 
 
-def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path: Path) -> None:
+def test_an_unused_checkpoint_accepts_a_changed_query(tmp_path: Path) -> None:
     first = open_new(tmp_path)
     (tmp_path / "spark/sources/0").mkdir(parents=True)
     (tmp_path / "spark/sources/0/0").write_text("v1")
@@ -117,7 +117,7 @@ def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path
 
 
 @pytest.mark.parametrize("name", ["file/below", "file"])
-def test_a_directory_that_cannot_be_made_or_read_is_named(name: str, tmp_path: Path) -> None:
+def test_an_unusable_directory_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SetupError) as caught:
         open_new(tmp_path / name)
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_format_is_refused_in_a_line(
     open_new(tmp_path)
 
 
-def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_stored_descriptions_are_read_as_written(tmp_path: Path) -> None:
     operator = OperatorSchema(
         Tumble(60_000_000),
         ("ts", "timestamp_ntz"),
@@ -190,7 +190,7 @@ def test_what_a_stream_keeps_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert stored_identity(tmp_path) == identity
 
 
-def test_what_is_in_a_checkpoint_is_of_that_checkpoint(tmp_path: Path) -> None:
+def test_contents_of_a_checkpoint_belong_to_it(tmp_path: Path) -> None:
     first, other = open_new(tmp_path / "a"), open_new(tmp_path / "b")
     assert first.owner.token != other.owner.token
     assert open_new(tmp_path / "a").owner == first.owner
@@ -204,7 +204,7 @@ def test_what_is_in_a_checkpoint_is_of_that_checkpoint(tmp_path: Path) -> None:
     assert open_new(tmp_path / "c").owner.token == other.owner.token
 
 
-def test_a_checkpoint_without_its_part_of_sparks_does_not_begin_anew(tmp_path: Path) -> None:
+def test_a_checkpoint_without_sparks_files_does_not_restart(tmp_path: Path) -> None:
     open_new(tmp_path)
     begin(tmp_path)
     shutil.rmtree(tmp_path / "spark")
@@ -219,7 +219,7 @@ def test_a_run_that_was_killed_at_its_very_start_leaves_no_obstacle(tmp_path: Pa
     assert open_new(tmp_path).writer != first.writer
 
 
-def test_the_end_of_input_is_a_file_and_remembered(tmp_path: Path) -> None:
+def test_the_end_of_input_is_recorded_as_a_file(tmp_path: Path) -> None:
     checkpoint = open_new(tmp_path / "c")
     assert list(Path(checkpoint.end_of_input).iterdir()) == []
     end_input(FILES, checkpoint)
@@ -271,7 +271,7 @@ def with_table(text: str) -> Identity:
     return replace(QUERY, tables={"t": text})
 
 
-def test_secrets_are_not_kept_and_may_change(tmp_path: Path) -> None:
+def test_secrets_are_not_stored_and_may_change(tmp_path: Path) -> None:
     stored = without_secrets(with_table(SECRETS), DEFAULT)
     assert stored.tables["t"].splitlines()[2:] == [
         "'url' = 'jdbc:postgresql://u:******@h/db?sslpassword=******'",
@@ -302,7 +302,7 @@ def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_checkpoint_is_its_owners_alone(tmp_path: Path) -> None:
+def test_a_checkpoint_is_private_to_its_owner(tmp_path: Path) -> None:
     open_new(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "b" / "sqlwin.json").stat().st_mode & 0o777 == 0o600
@@ -346,7 +346,7 @@ def stored_identity(directory: Path) -> Identity:
     return find_checkpoint(FILES, str(directory))[1]
 
 
-def test_opening_a_checkpoint_leaves_what_it_says_as_it_is(tmp_path: Path) -> None:
+def test_opening_a_checkpoint_does_not_change_it(tmp_path: Path) -> None:
     open_new(tmp_path, with_table(SECRETS))
     commit(tmp_path, 0)
     before = (tmp_path / "sqlwin.json").read_bytes()
@@ -355,7 +355,7 @@ def test_opening_a_checkpoint_leaves_what_it_says_as_it_is(tmp_path: Path) -> No
     assert stored_identity(tmp_path) == with_table(SECRETS)
 
 
-def test_a_stream_with_other_sql_counts_from_its_first_micro_batch_that_is_committed(
+def test_new_sql_takes_effect_with_its_first_committed_micro_batch(
     tmp_path: Path,
 ) -> None:
     checkpoint = open_new(tmp_path)
@@ -373,7 +373,7 @@ def test_a_stream_with_other_sql_counts_from_its_first_micro_batch_that_is_commi
     assert stored_identity(tmp_path) == REWORDED
 
 
-def test_a_start_that_was_killed_is_forgotten_when_the_old_sql_goes_on(tmp_path: Path) -> None:
+def test_a_killed_start_is_forgotten_when_the_old_sql_resumes(tmp_path: Path) -> None:
     checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
     begin_with(FILES, checkpoint, REWORDED)
@@ -382,7 +382,7 @@ def test_a_start_that_was_killed_is_forgotten_when_the_old_sql_goes_on(tmp_path:
     assert stored_identity(tmp_path) == QUERY
 
 
-def test_what_a_start_that_failed_has_written_is_put_back(tmp_path: Path) -> None:
+def test_files_of_a_failed_start_are_restored(tmp_path: Path) -> None:
     checkpoint = open_new(tmp_path)
     commit(tmp_path, 4)
     path = tmp_path / "sqlwin.json"

@@ -49,7 +49,7 @@ def test_a_whole_checkpoint_passes(started: int, committed: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("committed", [-1, 0, 3])
-def test_state_of_a_micro_batch_that_has_not_ended_is_found(committed: int, tmp_path: Path) -> None:
+def test_state_of_an_unfinished_micro_batch_is_detected(committed: int, tmp_path: Path) -> None:
     spark = make_checkpoint(tmp_path, committed + 1, committed)
     again = committed + 2
     unread = [f"{again}.zip", f".{again}.zip.crc", f"{again}_4f-1.changelog", f"{again}.delta"]
@@ -62,7 +62,7 @@ def test_state_of_a_micro_batch_that_has_not_ended_is_found(committed: int, tmp_
     assert sorted(result) == sorted(str(below / name) for name in unread)
 
 
-def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_state_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> None:
     spark = make_checkpoint(tmp_path, 12, 12)
     check_spark_files(LocalFiles(), str(tmp_path), ID)
     with pytest.raises(ExecutionError) as caught:
@@ -73,7 +73,7 @@ def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["", "metadata", "offsets"])
-def test_a_stream_does_not_begin_anew_where_files_are_gone(name: str, tmp_path: Path) -> None:
+def test_a_stream_does_not_restart_if_files_are_missing(name: str, tmp_path: Path) -> None:
     spark = make_checkpoint(tmp_path, 12, 12)
     shutil.rmtree(spark / "commits")
     LocalFiles().delete(str(spark / name))
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_never_began_passes(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_what_spark_has_tidied_away_is_not_missed(tmp_path: Path) -> None:
+def test_files_removed_by_spark_are_not_missing(tmp_path: Path) -> None:
     spark = make_checkpoint(tmp_path, 12, 12)
     for number in range(9):
         (spark / f"sources/0/{number}").unlink()
@@ -149,7 +149,7 @@ def test_missing_state_is_named(name: str, needed: bool, tmp_path: Path) -> None
         check(tmp_path)
 
 
-def test_a_gap_in_what_changed_is_named(tmp_path: Path) -> None:
+def test_a_gap_in_the_changes_is_named(tmp_path: Path) -> None:
     spark = make_checkpoint(tmp_path, 11, 11)
     (spark / "state/0/1/11.changelog").unlink()
     with pytest.raises(ExecutionError, match=r"state/0/1/11\.changelog is missing"):

@@ -120,7 +120,7 @@ def test_a_key_group_without_the_head_of_its_task_is_refused() -> None:
         task.call(5, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
 
 
-def test_a_processor_goes_from_one_task_to_the_next_without_its_progress() -> None:
+def test_a_processor_in_another_task_has_no_progress() -> None:
     task = Task({})
     task.call(3, [NoRows()])
     task.processor.init(task)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_a_processor_goes_from_one_task_to_the_next_without_its_progress() -> No
         task.call(5, [NoRows()])
 
 
-def test_a_processor_that_is_asked_only_for_its_state_imports_no_operators() -> None:
+def test_reading_state_imports_no_operators() -> None:
     # as Spark does in a new process at the start of each stream
     operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), KeyGroupSpec(1))
     spec = TaskSpec(operator, ("timestamp_ntz",), "UTC", tuple(range(10)), HEADS, 1 << 20)

@@ -64,7 +64,7 @@ def test_tasks_are_not_without_bound() -> None:
         split_for(Checkpoint("/ck/t", 4, 2, "w", "id"), 40_000, 2)
 
 
-def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
+def test_impossible_rescaling_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="does not exist"):
         find_checkpoint(FILES, str(tmp_path / "nowhere"))
     checkpoint = open_new(tmp_path / "t")
@@ -94,7 +94,7 @@ def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
         find_checkpoint(FILES, checkpoint.directory)
 
 
-def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
+def test_damaged_checkpoints_are_not_rescaled(tmp_path: Path) -> None:
     checkpoint = open_new(tmp_path / "t")
     for name in ("offsets/0", "commits/0"):
         path = Path(checkpoint.spark_directory, name)
@@ -113,7 +113,7 @@ def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
         rescale_to(checkpoint)
 
 
-def test_a_checkpoint_goes_on_with_what_replaced_it(tmp_path: Path) -> None:
+def test_a_checkpoint_resumes_with_the_rescaled_state(tmp_path: Path) -> None:
     checkpoint = open_new(tmp_path / "t")
     Path(checkpoint.spark_directory).rename(tmp_path / "t/spark-2")
     new = replace(checkpoint, key_groups=16, partitions=8, spark_name="spark-2")

@@ -63,7 +63,7 @@ def test_a_run_is_recorded_with_the_micro_batch_that_it_plans_first(tmp_path: Pa
         ((0, 5), 4, 5, (5,)),
     ],
 )
-def test_runs_are_kept_as_far_back_as_a_micro_batch_may_be_repeated(
+def test_runs_are_stored_while_their_micro_batches_may_repeat(
     before: tuple[int, ...], committed: int, first: int, after: tuple[int, ...]
 ) -> None:
     runs = with_run(tuple(map(RunStart, before)), committed, RunStart(first, delays(1)))
@@ -98,7 +98,7 @@ def test_runs_are_kept_as_far_back_as_a_micro_batch_may_be_repeated(
         ),
     ],
 )
-def test_a_restart_says_what_changes_in_its_watermarks(
+def test_a_restart_notes_changed_watermarks(
     old: tuple[OperatorRun, ...], new: tuple[OperatorRun, ...], changes: tuple[str, ...]
 ) -> None:
     names = [["a", "b"][: len(run.delays_us)] for run in old]

@@ -162,13 +162,13 @@ def test_a_table_is_the_same_in_other_words(table: str) -> None:
     ],
     ids=lambda text: None,
 )
-def test_a_table_that_is_another_one_is_told_by_what_has_changed(
+def test_a_different_table_is_refused_with_the_difference(
     before: str, after: str, change: str
 ) -> None:
     assert difference(reads(before), reads(after)) == f"table `r` has changed: {change}"
 
 
-def test_a_place_is_kept_without_secrets() -> None:
+def test_paths_are_stored_without_secrets() -> None:
     before, after = (
         without_secrets(reads(PARQUET.replace("/data/in", f"s3a://me:{word}@data/in")), DEFAULT)
         for word in ("s3cr3t", "0th3r")
@@ -184,7 +184,7 @@ def test_sources_are_in_the_order_in_which_spark_numbers_them() -> None:
     assert isinstance(difference(old, replace(old, sources=("A", "B"))), tuple)
 
 
-def test_dataframes_without_a_name_are_told_by_their_order_in_the_stream() -> None:
+def test_unnamed_dataframes_are_identified_by_order() -> None:
     def windows_over(*names: str) -> Identity:
         made = {f"m{n}": f"Aligned over SELECT * FROM {name}" for n, name in enumerate(names)}
         return Identity("plan", {**made, **dict.fromkeys(names, "k bigint")}, {}, (), ("a",))

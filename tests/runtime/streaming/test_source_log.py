@@ -67,7 +67,7 @@ def test_a_file_of_the_log_is_read_once_in_a_micro_batch_and_at_a_start(tmp_path
 
 
 @pytest.mark.parametrize("n_batches", [0, 1, 9, 10, 12])
-def test_entries_without_a_micro_batch_are_found(n_batches: int, tmp_path: Path) -> None:
+def test_entries_without_a_micro_batch_are_detected(n_batches: int, tmp_path: Path) -> None:
     make_checkpoint(tmp_path, n_batches)
     log = SourceLog(LocalFiles(), str(tmp_path))
     assert log.unplanned_entries() == []
@@ -78,7 +78,7 @@ def test_entries_without_a_micro_batch_are_found(n_batches: int, tmp_path: Path)
     assert result == sorted([name, f".{name}.crc"])
 
 
-def test_what_another_source_may_have_planned_is_left(tmp_path: Path) -> None:
+def test_entries_of_other_sources_are_unchanged(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, 3)
     # two offsets with one log, followed by another source's offset
     offsets(tmp_path, 3, 2, 2, 7)

@@ -95,7 +95,7 @@ def test_silence_is_explained(operators: list[OperatorStatus], message: str) -> 
     assert silence(status, n_rows=0) == message
 
 
-def test_before_the_first_micro_batch_is_done_that_is_the_reason() -> None:
+def test_a_running_first_micro_batch_is_the_reason() -> None:
     assert silence(StreamStatus(), None) == "the first micro-batch is still running"
 
 
@@ -156,7 +156,7 @@ def test_times_read_well() -> None:
     assert clock(-1_000) == "1969-12-31 23:59:59.999"
 
 
-def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
+def test_rows_of_a_repeatedly_read_source_count_once() -> None:
     def reported(description: str, n_rows: int) -> dict[str, Any]:
         return {"description": description, "numInputRows": n_rows}
 

@@ -91,7 +91,7 @@ def test_combine_is_associative_and_has_an_identity(case, data):
 
 @every_case
 @given(data=st.data())
-def test_what_can_be_subtracted_leaves_exactly_the_rest(case, data):
+def test_subtraction_is_exact(case, data):
     rows = data.draw(st.lists(case.values, min_size=2, max_size=2))
     merge, state = state_of(case, rows)
     if not isinstance(merge, InvertibleAccumulator):
@@ -141,7 +141,7 @@ def test_a_decimal_sum_has_no_more_digits_than_its_type(precision):
             sum_of(values, type_)
 
 
-def test_nothing_counted_is_0_where_a_sum_would_be_null():
+def test_counts_of_no_rows_are_0_and_sums_are_null():
     assert sum_of([None, None], pa.int64(), "count") == 0
     assert sum_of([None, None], pa.int64()) is None
 
@@ -162,7 +162,7 @@ def test_extremes_of_a_column_without_a_type_are_null():
     assert table.equals(pa.nulls(2))
 
 
-def test_sums_of_doubles_do_not_cancel_what_others_lost():
+def test_sums_of_doubles_do_not_accumulate_cancellation():
     # A difference of running sums would give 0.0 for the second segment.
     merge = accumulator(Merge(("x",), MergeOp.SUM), [pa.float64()])
     state = merge.from_arrow([pa.array([1e300, 1.0, 2.0, math.inf, 3.0])])

@@ -10,7 +10,7 @@ TABLE = pa.table({"k": ["a", None, "c", "d", "e"], "v": [1, 2, None, 4, 5]})
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_a_table_comes_back_from_its_blobs(compression):
+def test_a_table_is_restored_from_its_blobs(compression):
     blobs = [to_blob(TABLE, compression), to_blob(TABLE.to_batches()[0].slice(1, 2), compression)]
     assert from_blobs(blobs).equals(pa.concat_tables([TABLE, TABLE.slice(1, 2)]))
 
@@ -25,7 +25,7 @@ def test_no_blobs_need_a_schema():
         from_blobs([])
 
 
-def test_a_blob_holds_only_the_slice_that_was_written():
+def test_a_blob_contains_only_its_slice():
     wide = pa.table({"v": np.zeros(100_000)}).to_batches()[0]
     assert len(to_blob(wide.slice(10, 5))) < 2_000
 
@@ -37,11 +37,11 @@ def test_rows_split_by_bucket_keep_their_order(step):
     assert parts == {0: [2, 4], 2 * step: [1, None], 5 * step: [5]}
 
 
-def test_no_rows_split_into_nothing():
+def test_no_rows_split_into_no_parts():
     assert list(split_by_bucket(TABLE.slice(0, 0), np.array([], np.int32))) == []
 
 
-def test_blobs_written_together_are_those_written_one_by_one():
+def test_blobs_written_together_equal_those_written_singly():
     table = TABLE.append_column("b", pa.array([True, None, False, True, True]))
     (batch,) = table.to_batches()
     parts = [batch, batch.slice(1, 3), batch.slice(4, 1), batch.slice(2, 0)]

@@ -90,11 +90,11 @@ def test_a_conjunct_is_not_evaluated_for_rows_that_an_earlier_one_left_out():
     ]
 
 
-def test_a_constant_error_is_none_where_there_are_no_rows():
+def test_a_constant_error_is_not_raised_without_rows():
     assert evaluate(quotient(ONE, Constant(0, "int")), batch(a=ints())).to_pylist() == []
 
 
-def test_only_what_can_fail_is_said_to():
+def test_only_fallible_expressions_are_marked_as_such():
     assert can_fail(Call("+", (A, ONE), "int"))
     assert can_fail(quotient(A, B))
     assert not can_fail(Call("div", (A, Constant(2, "bigint")), "bigint"))
@@ -118,7 +118,7 @@ def test_columns_may_be_dictionaries_large_strings_or_in_another_zone():
     assert evaluate(at_5, batch(t=instants)).to_pylist() == [True, None]
 
 
-def test_a_wall_clock_is_not_taken_for_an_instant():
+def test_a_wall_clock_time_is_not_an_instant():
     rows = batch(t=pa.array([5], pa.timestamp("us")))
     with pytest.raises(ExecutionError, match=r"column t contains timestamp\[us\]"):
         evaluate(ColumnRef("t", "timestamp"), rows)
@@ -235,7 +235,7 @@ def test_values_and_types_of_random_expressions_are_sparks(session, rows, seed):
 
 
 @pytest.mark.parametrize("sql", FAILING)
-def test_what_is_an_error_here_is_one_in_spark(session, rows, sql):
+def test_errors_are_errors_in_spark_too(session, rows, sql):
     expression = translate(sql)
     assert not isinstance(expression, str), expression
     with pytest.raises(ExecutionError):

@@ -123,7 +123,7 @@ def plain(column):
 
 @given(tables())
 @settings(max_examples=100, deadline=None)
-def test_a_packed_table_comes_back_bit_for_bit(table):
+def test_a_packed_table_is_restored_bit_for_bit(table):
     result = unpack(pack(table))
     result.validate(full=True)
     assert result.schema.equals(table.schema, check_metadata=True)
@@ -133,7 +133,7 @@ def test_a_packed_table_comes_back_bit_for_bit(table):
 
 
 @given(st.lists(integers(64), min_size=1, max_size=200), st.integers(1, 1 << 40))
-def test_integers_come_back_whatever_their_distance_and_divisor(values, factor):
+def test_integers_are_restored_for_any_range_and_divisor(values, factor):
     multiples = [v * factor for v in range(len(values))]
     columns = {
         "as they are": pa.array(values, pa.int64()),
@@ -153,7 +153,7 @@ def test_zeros_and_nans_keep_their_sign_and_payload():
     assert result.column("v").to_numpy().tobytes() == np.array(values).tobytes()
 
 
-def test_the_extremes_of_integers_side_by_side_come_back():
+def test_adjacent_extreme_integers_are_restored():
     table = pa.table({"v": pa.array([LOWEST, HIGHEST, 0, HIGHEST, LOWEST] * 20, pa.int64())})
     assert unpack(pack(table)).equals(table)
 

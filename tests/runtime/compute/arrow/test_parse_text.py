@@ -121,7 +121,7 @@ def test_a_zone_that_only_java_knows_is_an_error() -> None:
         parse_text(pa.array(["2024-01-01 10:00:00 PST"]), "timestamp", ZONE)
 
 
-def test_wall_clocks_are_instants_also_when_clocks_change() -> None:
+def test_wall_clock_times_become_instants_at_clock_changes() -> None:
     # clocks skip 02:00 to 03:00 on 31 March and repeat it on 27 October
     spring, autumn, hour = 1711839600_000_000, 1729987200_000_000, 3_600_000_000
     nights = ((spring, 12), (autumn, 8))

@@ -25,7 +25,7 @@ def columns(rows: list[tuple[str | None, float | None]]) -> list[pa.Array]:
 
 
 @pytest.mark.parametrize("most_pairs", [1, 2, 3, 100])
-def test_pairs_are_rows_with_equal_keys_and_null_equals_nothing(most_pairs: int) -> None:
+def test_rows_with_equal_keys_match_and_null_matches_nothing(most_pairs: int) -> None:
     pairs = [
         (int(left), int(right))
         for part in join_positions(columns(LEFT), columns(RIGHT), 6, 6, most_pairs)
@@ -40,7 +40,7 @@ def test_pairs_are_rows_with_equal_keys_and_null_equals_nothing(most_pairs: int)
 
 
 @pytest.mark.parametrize(("n_left", "n_right"), [(0, 3), (3, 0), (0, 0)])
-def test_nothing_matches_an_empty_side(n_left: int, n_right: int) -> None:
+def test_an_empty_side_has_no_matches(n_left: int, n_right: int) -> None:
     sides = [[pa.array(range(n), pa.int64())] for n in (n_left, n_right)]
     assert not list(join_positions(*sides, n_left, n_right))
 

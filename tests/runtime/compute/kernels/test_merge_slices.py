@@ -129,7 +129,7 @@ times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
 @pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
-def test_every_window_with_rows_comes_once_with_the_merge_of_its_rows(window, keys, data):
+def test_every_window_is_emitted_once_with_its_merged_rows(window, keys, data):
     key_types, key = keys
     cases = [
         CASES[n] for n in ("sum int64", "count", "sum double", "max double", "last int", "moments")
@@ -184,7 +184,7 @@ def test_many_keys_with_few_and_with_many_slices(window, density, is_sorted, par
 
 @pytest.mark.parametrize("n_cells", [300, 40_000, 1 << 20, 1 << 40, (1 << 62) + 1])
 @pytest.mark.parametrize("order", ["ascending", "a few runs", "repeated", "any"])
-def test_cells_sort_whatever_their_range_and_order(n_cells, order):
+def test_cells_sort_for_any_range_and_order(n_cells, order):
     rng = np.random.default_rng(0)
     cells = rng.permutation(300) if n_cells == 300 else rng.integers(0, n_cells, 300)
     cells[7] = n_cells - 1 if n_cells > 300 else cells[7]
@@ -240,7 +240,7 @@ def test_cumulate_repeats_a_step_without_rows_up_to_the_end_of_the_maximal_windo
         assert result[((), 0, 12)] == [2]
 
 
-def test_windows_come_key_by_key_in_order_of_time():
+def test_windows_are_ordered_by_key_and_time():
     rows = [((k,), t, (1,)) for t in (50, 0, 20) for k in ("b", "a")]
     case, window = CASES["count"], Hop(10, 30)
     spec = aggregation(window, (pa.string(),), [case])
@@ -277,7 +277,7 @@ def test_no_partials_and_partials_in_gaps_make_no_windows():
     assert list(merge_slices(table.slice(0, 0), spec)) == []
 
 
-def test_without_accumulators_the_windows_themselves_come_out():
+def test_without_accumulators_only_windows_are_returned():
     table = pa.table({"k0": ["a", "a", "b"], "s": [10, 10, 30]})
     spec = WindowAggregation(Hop(10, 20), ("k0",), "s", ())
     (batch,) = merge_slices(table, spec)

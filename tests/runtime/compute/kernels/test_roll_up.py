@@ -97,7 +97,7 @@ def assert_same_windows(actual, expected):
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(partials=fine_partials())
-def test_windows_over_finer_slices_are_those_over_their_own(window, partials):
+def test_windows_over_finer_slices_equal_those_over_their_own(window, partials):
     table, accumulators = partials
     ends = table.column("s").to_numpy()
     own_ends = pa.array(slice_assigner(window).slice_end(ends - 1), pa.int64())
@@ -109,7 +109,7 @@ def test_windows_over_finer_slices_are_those_over_their_own(window, partials):
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(partials=fine_partials())
-def test_windows_over_rolled_up_slices_are_those_over_the_finer_ones(window, partials):
+def test_windows_over_rolled_up_slices_equal_those_over_finer_ones(window, partials):
     table, accumulators = partials
     grid = grid_of(window)
     level = SliceLevel(grid.width_us, grid.offset_us, 0)
@@ -143,7 +143,7 @@ def test_a_rolled_up_slice_has_one_row_a_key_and_each_distinct_value_once():
     ]
 
 
-def test_only_what_is_read_comes_out_each_level_from_its_source():
+def test_only_read_levels_are_returned_each_from_its_source():
     table = pa.table(
         {
             "s": pa.array([1, 2, 3, 4, 7], pa.int64()),

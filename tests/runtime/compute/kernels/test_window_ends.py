@@ -37,7 +37,7 @@ def windows(table, spec, window_ends=None):
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(rows=rows, after=st.integers(-80, 80), width=st.integers(0, 80))
-def test_a_range_holds_the_windows_that_end_in_it(window, rows, after, width):
+def test_a_range_selects_windows_by_their_ends(window, rows, after, width):
     keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
     table = pa.table(
         {

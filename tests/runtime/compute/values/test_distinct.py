@@ -240,7 +240,7 @@ def test_decimals_sum_up_exactly_to_the_wider_type(points):
     assert merge_windows(table, window, 0, (sum_of("m", "decimal(38,2)"),)) == expected_rows
 
 
-def test_a_value_that_comes_back_before_it_has_left_is_present_throughout():
+def test_a_value_that_returns_in_time_stays_present():
     #  0    10   20   30   40   50   60
     #  x         x              y              HOP(slide 10, size 30)
     #  [--------------)  x once in [-20, 10) .. [20, 50), y in [30, 60) .. [50, 80)
@@ -263,7 +263,7 @@ def test_a_window_whose_lists_are_empty_counts_zero_and_sums_up_to_null():
     ]  # fmt: skip
 
 
-def test_distinct_and_other_accumulators_come_in_the_order_they_are_asked_for():
+def test_accumulators_keep_the_requested_order():
     table = lists(Hop(10, 20), (), [((), 0, ([1, 2],)), ((), 10, ([2],))], {"x": pa.int64()})
     table = table.append_column("n", pa.array([4, 1]))
     accumulators = (count_of("x"), Merge(("n",), MergeOp.COUNT), sum_of("x", "bigint"))

@@ -77,7 +77,7 @@ def test_a_slice_that_grows_for_ever_keeps_few_values(order):
     assert len(kept[0]) < accuracy * np.log2(n / accuracy)
 
 
-def test_groups_are_summed_up_by_themselves_without_nulls_and_what_is_filtered():
+def test_groups_are_summarized_without_nulls_and_filtered_rows():
     result = summaries(
         [1, 0, 1, 2, 1, 0],
         [5.0, 2.0, None, None, -0.0, 1.0],
@@ -87,7 +87,7 @@ def test_groups_are_summed_up_by_themselves_without_nulls_and_what_is_filtered()
     assert plain(result) == [[(2.0, 1, 0)], [(0.0, 1, 0), (5.0, 1, 0)], []]
 
 
-def test_few_values_are_kept_as_they_are_when_summaries_merge():
+def test_small_summaries_merge_exactly():
     parts = summaries([0, 0, 1, 2, 2], [3.0, 1.0, 7.0, 2.0, float("nan")], 10)
     merged = merge_summaries(group_cells(np.array([1, 0, 1]), 2), parts, 10)
     assert [[v for v, _, _ in entry] for entry in plain(merged)] == [
@@ -102,7 +102,7 @@ def test_a_run_of_values_is_described_by_its_last_one():
     assert plain(result) == [[(0.0, 1, 0), (3.0, 3, 0), (7.0, 4, 0), (11.0, 4, 0)]]
 
 
-def test_nothing_makes_an_empty_summary():
+def test_no_rows_make_an_empty_summary():
     nothing = summaries([0, 1], [None, None], 10)
     assert plain(nothing) == [[], []]
     assert plain(merge_summaries(group_cells(np.array([0, 0]), 1), nothing, 10)) == [[]]

@@ -64,7 +64,7 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
     assert result == {group: by_definition(codes, precision) for group, codes in expected.items()}
 
 
-def test_a_register_is_kept_once_with_its_largest_rank():
+def test_a_register_stores_its_largest_rank():
     schema = pa.schema([("slice", pa.int64()), ("registers", pa.list_(pa.int32()))])
     buffer = WindowBuffer(
         Tumble(10), (), "slice", (CollectRegisters(("registers",), 9),), schema, 1 << 20
@@ -86,5 +86,5 @@ def test_estimates_are_within_three_standard_errors(n, precision):
     assert abs(error) <= 3 * 1.04 / 2 ** (precision / 2)
 
 
-def test_nothing_is_estimated_as_nothing():
+def test_no_rows_are_estimated_as_zero():
     assert by_definition([], 9) == 0

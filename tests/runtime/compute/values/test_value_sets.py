@@ -136,7 +136,7 @@ def test_keys_that_hardly_repeat_keep_the_values_of_each_row():
     assert merge_tables(tables) == expected(rows, False)
 
 
-def test_a_value_that_repeats_in_a_slice_is_kept_once():
+def test_a_repeated_value_of_a_slice_is_stored_once():
     buffer = buffer_of("narrow", [pa.string()], 1 << 20)
     rng = np.random.default_rng(5)
     tables = []

@@ -87,7 +87,7 @@ def test_slices_are_shared_if_some_row_belongs_to_several_windows(window, ts):
     ],
     ids=str,
 )
-def test_sql_expressions_compute_what_the_arrays_do(window):
+def test_sql_expressions_equal_the_array_functions(window):
     assigner = slice_assigner(window)
     database = duckdb.connect()
     database.execute("CREATE MACRO pmod(a, n) AS ((a % n) + n) % n")

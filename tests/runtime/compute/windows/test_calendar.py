@@ -128,7 +128,7 @@ def test_slices_merge_to_the_windows_of_the_definition(window, ts, max_rows):
     assert result == expected_rows
 
 
-def test_months_before_year_1_are_those_of_the_proleptic_calendar():
+def test_months_before_year_1_follow_the_proleptic_calendar():
     # year 0 is a leap year, as are 400 and 2000
     leap_day = FIRST_US - 307 * DAY_US
     (bounds,) = windows_of(CalendarTumble(1), leap_day)
@@ -157,7 +157,7 @@ def test_month_to_date_by_day_in_a_leap_year_and_in_another():
     ],
     ids=str,
 )
-def test_sql_expressions_compute_what_the_arrays_do(window):
+def test_sql_expressions_equal_the_array_functions(window):
     assigner = slice_assigner(window)
     database = duckdb.connect()
     database.execute("CREATE MACRO pmod(a, n) AS ((a % n) + n) % n")

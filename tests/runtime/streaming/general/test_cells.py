@@ -53,7 +53,7 @@ def rows_of(random: Random, at: int, n_keys: int, n_rows: int = 40) -> list[tupl
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_group_whose_cells_are_cut_gives_what_one_of_few_cells_gives(name: str) -> None:
+def test_split_cells_give_the_same_results(name: str) -> None:
     few, cut, random = group(JOBS[name], 1 << 30), group(JOBS[name], 6_000), Random(3)
     most = 0
     for number in range(30):
@@ -73,7 +73,7 @@ def test_a_group_whose_cells_are_cut_gives_what_one_of_few_cells_gives(name: str
     assert set(cut.store.blobs) == {METADATA}
 
 
-def test_a_row_costs_the_same_however_many_keys_there_are() -> None:
+def test_a_row_costs_the_same_for_any_number_of_keys() -> None:
     cut = group(WindowJob(SessionAssigner(10_000 * MS), VALUES), 4_000)
     for start in range(0, 1_000, 100):
         cut.batch([(f"k{key}", 0, 1) for key in range(start, start + 100)])
@@ -134,7 +134,7 @@ def test_positions_stay_when_key_groups_are_cut(n_groups: int) -> None:
     assert n_positions(2 * n_groups) == every
 
 
-def test_timers_that_were_taken_back_leave_nothing() -> None:
+def test_deleted_timers_leave_no_state() -> None:
     timers = Timers()
     owners = [(f"k{number}", TimeWindow(0, 10)) for number in range(500)]
     for owner in owners:
@@ -150,7 +150,7 @@ def test_timers_that_were_taken_back_leave_nothing() -> None:
     assert list(timers.due(20)) == [(11, owners[0])]
 
 
-def test_a_timer_that_was_taken_back_and_set_again_comes_once() -> None:
+def test_a_timer_deleted_and_set_again_fires_once() -> None:
     timers = Timers()
     one, other = ("a", TimeWindow(0, 1)), ("b", TimeWindow(0, 1))
     for owner in (one, other):

@@ -98,7 +98,7 @@ def test_each_late_row_within_the_allowed_lateness_fires_again():
     assert script.state.n_late == 1
 
 
-def test_a_row_of_several_windows_is_late_only_if_all_of_them_are_gone():
+def test_a_row_is_late_only_if_all_its_windows_are_closed():
     script = Script(AlignedAssigner(Hop(5 * MS, 10 * MS)))
     script.watermark(9)
     assert script.row(1, 7) == []
@@ -123,7 +123,7 @@ def test_sessions_that_touch_merge_and_others_do_not():
     assert script.end() == [("a", 0, 20, [0, 1]), ("a", 21, 31, [2])]
 
 
-def test_a_late_row_is_taken_if_it_merges_with_an_open_session():
+def test_a_late_row_that_merges_with_an_open_session_is_accepted():
     script = Script(SessionAssigner(10 * MS))
     script.row(1, 20)
     script.watermark(25)
@@ -152,7 +152,7 @@ def test_a_count_trigger_fires_with_every_nth_row_and_keeps_the_rows():
     assert script.end() == []
 
 
-def test_a_purging_trigger_begins_anew():
+def test_a_purging_trigger_starts_over():
     script = Script(GlobalAssigner(), SUM, trigger=PurgingTrigger(CountTrigger(2)))
     results = [[result[3] for result in script.row(n, n)] for n in range(1, 6)]
     assert results == [[], [3], [], [7], []]
@@ -340,7 +340,7 @@ steps = st.lists(
 
 
 @given(st.sampled_from(KINDS), steps, st.sampled_from([0, 5, 30]))
-def test_the_operator_does_what_the_model_says(kind, script, lateness):
+def test_the_operator_equals_the_model(kind, script, lateness):
     assigner, windows_of = kind
     job = WindowJob(assigner, ROWS, EventTimeTrigger(), allowed_lateness_us=lateness * MS)
     operator = GeneralWindowOperator(job)

@@ -116,7 +116,7 @@ def test_slices_that_several_windows_share_and_late_rows(thresholds: Thresholds)
     check_blobs(cut.store)
 
 
-def test_a_key_group_that_is_small_enough_is_not_cut() -> None:
+def test_a_small_key_group_is_not_split() -> None:
     stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, 1 << 20))
     for rows, watermark in random_batches(1):
         stream.micro_batch(rows, watermark)
@@ -128,7 +128,7 @@ def test_a_key_group_that_is_small_enough_is_not_cut() -> None:
     assert n_buckets(stream) > 1
 
 
-def test_without_keys_there_is_nothing_to_be_cut() -> None:
+def test_a_stream_without_keys_is_not_split() -> None:
     stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(Place((), 1, 0), 1))
     for rows, watermark in random_batches(1):
         stream.micro_batch(rows, watermark)
@@ -161,7 +161,7 @@ def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     assert sum(part.n_late for part in parts) == stream.n_late
 
 
-def test_a_sub_bucket_that_is_missing_is_an_error() -> None:
+def test_a_missing_sub_bucket_is_an_error() -> None:
     stream = Stream(Tumble(10_000 * MS), bound=MemoryBound(ALONE, FEW_BYTES))
     for rows, watermark in random_batches(1)[:3]:
         stream.micro_batch(rows, watermark)

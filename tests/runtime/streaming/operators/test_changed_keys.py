@@ -29,7 +29,7 @@ def updates(stream: Stream) -> UpdateMetadata:
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
-def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
+def test_only_keys_with_new_rows_are_read_and_written(
     window: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"k{number}" for number in range(500)]
@@ -60,7 +60,7 @@ def test_a_key_that_gets_a_row_is_all_that_is_read_compared_and_written(
 @pytest.mark.parametrize("late", [None, FireRule(rows=2)], ids=["", "late"])
 @pytest.mark.parametrize("early", [AT_ONCE, SOME_ROWS], ids=["at once", "some rows"])
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
-def test_what_waits_to_be_emitted_again_is_emitted_when_it_is_due(
+def test_pending_updates_are_emitted_when_due(
     window: Any,
     early: FireRule,
     late: FireRule | None,
@@ -112,7 +112,7 @@ def test_keys_that_wait_are_in_state_by_themselves() -> None:
     assert not updates(stream).keys
 
 
-def test_results_of_few_keys_are_merged_before_there_are_many_runs() -> None:
+def test_runs_of_few_keys_are_merged_early() -> None:
     stream, log = Stream(Hop(5 * S, 60 * S), updates=rules(0, AT_ONCE)), Changelog()
     brute = Brute(Hop(5 * S, 60 * S), 0)
     random = np.random.default_rng(4)

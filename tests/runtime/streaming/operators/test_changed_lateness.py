@@ -21,7 +21,7 @@ def rules(lateness, late=None):
     return UpdateRules(lateness * MS, None, late)
 
 
-def test_a_window_that_was_closed_stays_so_with_more_lateness():
+def test_more_lateness_does_not_reopen_windows():
     run = stream(Tumble(10 * S), 1000)
     rows = [("a", at * 1000, 1) for at in range(10)]
     assert run.micro_batch(rows, 100_000) == [("+I", "a", 0, 10_000, 10, 10, 1)]
@@ -40,7 +40,7 @@ def test_a_window_that_was_closed_stays_so_with_more_lateness():
     assert run.status.closed_us == 99_001 * MS
 
 
-def test_what_came_late_is_emitted_before_less_lateness_closes_its_window():
+def test_late_rows_are_emitted_before_less_lateness_closes_their_window():
     run = stream(Tumble(10 * S), 100_000, LATE)
     run.micro_batch([("a", 1000, 1)], 20_000)
     # waits for more rows

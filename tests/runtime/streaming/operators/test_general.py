@@ -159,7 +159,7 @@ STEPS = st.lists(
     cuts=st.lists(st.integers(0, 25), max_size=4),
     delay=st.just(1) | st.integers(1, 30),
 )
-def test_rows_in_order_give_what_they_give_in_a_batch(
+def test_ordered_rows_give_the_batch_result(
     job: WindowJob, steps: list[tuple[str, int, int]], cuts: list[int], delay: int
 ) -> None:
     times = np.cumsum([step for _, step, _ in steps] or [0]) - 40
@@ -207,7 +207,7 @@ def test_a_row_is_late_by_the_watermark_of_the_micro_batch_before(
     assert set(group.store.blobs) == {"metadata"}
 
 
-def test_late_rows_within_the_allowed_lateness_put_a_window_out_again() -> None:
+def test_rows_within_the_lateness_emit_a_window_again() -> None:
     group = Group(WindowJob(JOBS["tumble"].assigner, VALUES, allowed_lateness_us=20 * MS))
     assert group.batch([("a", 3, 1), ("a", 15, 2)]) == [("a", 0, 10, [1])]
     assert group.batch([("a", 4, 3)]) == [("a", 0, 10, [1, 3])]
@@ -265,7 +265,7 @@ def test_a_continuous_trigger_ends_with_the_input() -> None:
 @pytest.mark.parametrize(
     "assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=["tumble", "session"]
 )
-def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for_longer(
+def test_more_lateness_extends_only_open_windows(
     assigner: Assigner,
 ) -> None:
     group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=5 * MS))
@@ -289,7 +289,7 @@ def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for
 @pytest.mark.parametrize(
     "assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=["tumble", "session"]
 )
-def test_less_lateness_closes_what_was_open_and_leaves_nothing(assigner: Assigner) -> None:
+def test_less_lateness_closes_open_windows(assigner: Assigner) -> None:
     group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))
     group.batch([("a", 0, 1), ("b", 0, 2), ("c", 60, 3), ("a", 100, 4)])
     group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=50 * MS))

@@ -164,7 +164,7 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-def test_windows_come_once_and_whole(kind: str) -> None:
+def test_windows_are_emitted_once_and_complete(kind: str) -> None:
     window, oracle = WINDOWS[kind]
     victim = Victim(1)
     stream = Stream(window, store=victim.state, thresholds=SPANS_FROM_THE_START)
@@ -187,7 +187,7 @@ def test_windows_come_once_and_whole(kind: str) -> None:
     ("kind", "rules"),
     pairs(WINDOWS, RULES, long=[each for each in product(WINDOWS, RULES) if each not in QUICK]),
 )
-def test_results_that_change_are_taken_back_once(kind: str, rules: str) -> None:
+def test_changed_results_are_retracted_once(kind: str, rules: str) -> None:
     window, oracle = WINDOWS[kind]
     victim, log = Victim(3), Changelog()
     updates = RULES[rules]
@@ -234,7 +234,7 @@ def test_readers_of_shared_slices_get_their_windows_once() -> None:
     assert n_running > N_BATCHES // 2
 
 
-def test_sessions_come_once_and_whole() -> None:
+def test_sessions_are_emitted_once_and_complete() -> None:
     victim = Victim(7)
     stream, other = SessionStream(store=victim.state), SessionStream()
     random = np.random.default_rng(8)
@@ -274,7 +274,7 @@ def sessions(rows: list[tuple[str, str, int, int]]) -> Iterator[tuple[Any, ...]]
             yield key, "p", min(times), max(times) + GAP, len(item), max(values)
 
 
-def test_other_windows_go_on_from_what_is_committed() -> None:
+def test_other_windows_resume_from_committed_state() -> None:
     wide, narrow = WINDOWS["running"][0], Hop(5 * S, 40 * S)
     victim = Victim(9)
     stream = Stream(wide, store=victim.state, thresholds=SPANS_FROM_THE_START)

@@ -116,7 +116,7 @@ def _batch(rows):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_a_late_row_comes_out_with_the_watermark_at_the_end_of_the_micro_batch_before():
+def test_a_late_row_has_the_previous_watermark():
     stream = Stream(Tumble(10 * S))
     assert stream.micro_batch([("a", 1000, 1)], 9000) == []
     # its window is open, although the watermark passes it in this micro-batch
@@ -174,7 +174,7 @@ def test_only_rows_that_are_late_go_to_the_operator_where_the_watermark_is_known
         max_size=6,
     ),
 )
-def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, knows, script):
+def test_rows_are_late_if_all_their_windows_are_closed(window, lateness, knows, script):
     stream = Stream(window, lateness, knows=knows)
     watermark = None
     n_late = 0

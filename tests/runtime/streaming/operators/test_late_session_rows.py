@@ -111,7 +111,7 @@ def _batch(rows):
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_a_row_that_no_open_session_takes_in_comes_out_with_the_watermark_that_it_missed():
+def test_a_row_without_an_open_session_has_the_missed_watermark():
     stream = Stream()
     assert stream.micro_batch([("a", 1.0, 20, 1)], 25) == []
     # the rows at 5 and 12 reach no open session; the session of 16 would end at 26
@@ -120,7 +120,7 @@ def test_a_row_that_no_open_session_takes_in_comes_out_with_the_watermark_that_i
     assert stream.n_late == 2
 
 
-def test_a_late_row_that_reaches_an_open_session_itself_or_through_others_is_kept_in_it():
+def test_a_late_row_near_an_open_session_joins_it():
     stream = Stream()
     stream.micro_batch([("a", 1.0, 30, 1)], 32)
     assert stream.micro_batch([("a", 1.0, 20, 2), ("a", 1.0, 10, 3)], 40) == []
@@ -146,7 +146,7 @@ def test_rows_of_other_keys_of_a_partition_take_a_late_row_in():
 
 
 @pytest.mark.parametrize("page", [-0.0, float("nan"), None])
-def test_a_late_row_meets_its_session_whatever_its_key_is(page):
+def test_late_rows_join_sessions_for_any_key_type(page):
     stream = Stream(("key", "page"))
     stream.micro_batch([("a", 0.0 if page == 0 else page, 20, 1)], 25)
     assert stream.micro_batch([("a", page, 12, 2)], 25) == []
@@ -215,9 +215,7 @@ def _split_rows(rows):
     st.sampled_from([("key",), ("key", "page"), ("page",), ()]),
     st.booleans(),
 )  # fmt: skip
-def test_late_rows_are_those_whose_session_was_over_and_as_many_as_are_counted(
-    script, partition, knows
-):
+def test_late_rows_equal_the_counted_rows_of_closed_sessions(script, partition, knows):
     stream, model = Stream(partition, knows=knows), Model(partition)
     n_late = 0
     for rows, watermark in script:

@@ -26,7 +26,7 @@ def test_each_equal_row_cancels_one():
     assert of(("-D", None), ("+I", None)) == []
 
 
-def test_windows_that_are_new_or_gone_have_one_kind():
+def test_new_and_deleted_windows_have_one_row_kind():
     assert of(("+I", 1), ("+I", 2)) == [("+I", 1), ("+I", 2)]
     assert of(("-D", 1)) == [("-D", 1)]
 

@@ -96,14 +96,14 @@ def _ms(time):
     return int(np.datetime64(time, "ms").astype(int))
 
 
-def test_a_session_comes_out_when_the_watermark_reaches_its_end():
+def test_a_session_is_emitted_when_the_watermark_reaches_its_end():
     stream = Stream()
     assert stream.micro_batch([("a", "x", 0, 1), ("a", "x", 8, 5)], 17) == set()
     assert stream.micro_batch([], 18) == {("a", "x", 0, 18, 2, 5)}
     assert (stream.status.n_rows, len(stream.store.blobs)) == (0, 1)
 
 
-def test_a_row_at_the_very_end_of_a_session_is_part_of_it_until_the_watermark_is_there():
+def test_a_row_at_the_end_of_an_open_session_joins_it():
     stream = Stream()
     assert stream.micro_batch([("a", "x", 0, 1), ("b", "x", 0, 1)], 9) == set()
     assert stream.micro_batch([("a", "x", 10, 2)], 10) == {("b", "x", 0, 10, 1, 1)}
@@ -144,7 +144,7 @@ def test_a_late_row_that_reaches_an_open_session_is_part_of_it():
     assert stream.n_late == 0
 
 
-def test_a_clock_that_is_set_back_makes_no_row_late():
+def test_a_clock_set_back_makes_no_row_late():
     stream = Stream(is_processing_time=True)
     assert stream.micro_batch([("a", "x", 20, 1)], 19) == set()
     assert stream.micro_batch([], 40) == {("a", "x", 20, 30, 1, 1)}
@@ -153,7 +153,7 @@ def test_a_clock_that_is_set_back_makes_no_row_late():
     assert stream.n_late == 0
 
 
-def test_a_late_row_that_reaches_none_is_dropped_and_counted():
+def test_a_late_row_without_an_open_session_is_counted():
     stream = Stream()
     stream.micro_batch([("a", "x", 20, 1)], 25)
     assert stream.micro_batch([("a", "x", 5, 9), ("b", "x", 12, 9), ("b", "x", 13, 9)], 30) == {
@@ -162,7 +162,7 @@ def test_a_late_row_that_reaches_none_is_dropped_and_counted():
     assert stream.n_late == 3
 
 
-def test_late_rows_reach_an_open_session_through_each_other():
+def test_late_rows_join_an_open_session_through_each_other():
     stream = Stream()
     stream.micro_batch([("a", "x", 30, 1)], 32)
     assert stream.micro_batch([("a", "x", 20, 1), ("a", "x", 10, 1)], 40) == {
@@ -171,7 +171,7 @@ def test_late_rows_reach_an_open_session_through_each_other():
     assert stream.n_late == 0
 
 
-def test_a_row_behind_a_session_that_is_out_opens_one_of_its_own():
+def test_a_row_after_an_emitted_session_opens_a_new_one():
     stream = Stream()
     assert stream.micro_batch([("a", "x", 0, 1)], 10) == {("a", "x", 0, 10, 1, 1)}
     assert stream.micro_batch([("a", "x", 5, 2)], 15) == {("a", "x", 5, 15, 1, 2)}
@@ -262,7 +262,7 @@ batches = st.lists(
 
 
 @given(batches, st.sampled_from([("key",), ("key", "page"), ()]))
-def test_the_operator_does_what_the_model_says(script, partition):
+def test_the_operator_equals_the_model(script, partition):
     stream, model = Stream(partition), Model(partition)
     for rows, watermark in script:
         assert stream.micro_batch(rows, watermark) == model.micro_batch(rows, watermark)
@@ -324,7 +324,7 @@ def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs):
     assert set(stream.store.blobs) == {"metadata"}
 
 
-def test_what_is_written_goes_by_the_sessions_that_may_end():
+def test_writes_depend_on_the_sessions_that_may_end():
     written = {}
     for n_open in (200, 20_000):
         stream = Stream()

@@ -134,7 +134,7 @@ watermarks = st.one_of(st.none(), st.integers(-220_000, 220_000))
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=8))
 @settings(max_examples=20, deadline=None)
-def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
+def test_every_reader_equals_the_row_by_row_model(windows, batches):
     shared, models = Shared(*windows), [Model(window) for window in windows]
     late, before = [[] for _ in windows], None
     for some, watermark in batches:
@@ -157,7 +157,7 @@ def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
 
 
 @pytest.mark.parametrize("windows", SETS, ids=str)
-def test_every_reader_gives_what_it_gives_alone(windows):
+def test_every_reader_gives_the_same_as_without_others(windows):
     shared, alone = Shared(*windows), [Stream(window) for window in windows]
     random = np.random.default_rng(7)
     for time in range(0, 400_000, 8_000):
@@ -182,7 +182,7 @@ def live_blobs(shared):
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), min_size=4, max_size=10))
 @settings(max_examples=6, deadline=None)
-def test_readers_with_running_aggregates_do_what_the_rules_say(windows, batches):
+def test_readers_with_running_aggregates_equal_the_model(windows, batches):
     shared = Shared(*windows, thresholds=SPANS_FROM_THE_START)
     models = [Model(window) for window in windows]
     for some, watermark in batches:
@@ -246,7 +246,7 @@ def test_a_fire_of_a_reader_reads_as_much_however_many_windows_overlap():
     assert max(np.median(item) for item in n_gets.values()) <= 12
 
 
-def test_readers_read_what_they_need_alone_in_running_aggregates():
+def test_readers_read_only_their_columns_in_running_aggregates():
     """Under the readers' names; one column serves two aggregates."""
     few = reader("few", Hop(10 * S, 60 * S), (2,))
     twice = replace(
@@ -270,7 +270,7 @@ def test_readers_read_what_they_need_alone_in_running_aggregates():
     assert live_blobs(shared)[1] == {0, 1}
 
 
-def test_the_state_is_that_of_the_finest_reader_alone_while_that_needs_all_of_it():
+def test_shared_state_is_as_large_as_the_finest_readers():
     minute = 60 * S
     windows = (Hop(minute, 5 * minute), Cumulate(minute, 60 * minute), Tumble(minute))
     shared, alone = Shared(*windows), Stream(windows[0])
@@ -281,7 +281,7 @@ def test_the_state_is_that_of_the_finest_reader_alone_while_that_needs_all_of_it
         assert shared.n_rows == alone.status.n_rows
 
 
-def test_slices_that_are_left_to_wide_windows_become_wide():
+def test_slices_used_only_by_wide_windows_are_merged():
     minute = 60 * S
     hour, day = 60 * minute, 1440 * minute
     shared = Shared(Tumble(minute), Tumble(hour), Tumble(day))
@@ -295,7 +295,7 @@ def test_slices_that_are_left_to_wide_windows_become_wide():
     assert [row[3] for row in days] == [24, 24]
 
 
-def test_what_cumulating_windows_hold_is_one_slice_each():
+def test_cumulate_windows_store_one_slice_each():
     shared = Shared(Cumulate(10 * S, 3600 * S), Cumulate(5 * S, 600 * S), Hop(10 * S, 30 * S))
     for time in range(0, 590_000, 2000):
         shared.micro_batch([("a", time, 1)], time - 1)
@@ -303,7 +303,7 @@ def test_what_cumulating_windows_hold_is_one_slice_each():
     assert shared.n_rows <= 2 + 7 + 8 * 2
 
 
-def test_readers_keep_the_columns_alone_that_they_read():
+def test_readers_store_only_the_columns_they_read():
     readers = (
         reader("few", Tumble(10 * S), (0,)),
         reader("all", Tumble(60 * S), (1, 2)),

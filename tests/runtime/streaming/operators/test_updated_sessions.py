@@ -176,7 +176,7 @@ def test_rows_of_closed_sessions_are_late():
     assert len(stream.store.blobs) == 1
 
 
-def test_early_results_are_those_of_the_rows_so_far():
+def test_early_results_contain_the_rows_so_far():
     stream = Stream(rules(0, EVERY_BATCH))
     assert stream.micro_batch([("a", "x", 0, 1)]) == [("+I", "a", "x", 0, 10, 1, 1)]
     assert stream.micro_batch([("a", "x", 8, 1)], 9) == [

@@ -65,7 +65,7 @@ steps = st.one_of(st.just(0), st.integers(0, 12_000), st.integers(0, 60_000))
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
 @given(batches=st.lists(st.tuples(rows, steps), min_size=4, max_size=12))
 @settings(max_examples=4, deadline=None)
-def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
+def test_changes_add_up_to_the_windows(window, early, batches):
     add_up(window, early, batches)
 
 
@@ -136,7 +136,7 @@ def test_running_aggregates_add_up_at_length(window, early, batches):
 
 
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
-def test_totals_serve_steps_that_are_emitted_where_rows_came_alone(early):
+def test_totals_give_the_same_steps_with_emitonlyonupdate(early):
     """Steps without rows are omitted, as without totals."""
     window = Cumulate(5 * S, 100 * S, emit_only_on_update=True)
     stream, other = (
@@ -183,7 +183,7 @@ def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
     ]
 
 
-def test_late_rows_alone_count_for_the_late_rule_and_anew_after_each_time():
+def test_the_late_rule_counts_only_late_rows():
     stream = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(rows=2)))
     assert len(stream.micro_batch([("a", n, 1) for n in range(9)], 10_000)) == 1
     for _ in range(3):

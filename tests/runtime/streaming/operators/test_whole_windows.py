@@ -44,7 +44,7 @@ def place(value: Any, descending: bool, nulls_first: bool) -> tuple[int, float, 
 
 
 @given(ROWS, st.booleans(), st.booleans(), st.sampled_from(["ROW_NUMBER", "RANK", "DENSE_RANK"]))
-def test_ranks_are_those_of_sorted_rows(
+def test_ranks_equal_those_of_sorted_rows(
     rows: list[tuple[int, Any, Any]], descending: bool, nulls_first: bool, function: str
 ) -> None:
     window, number, real = (list(column) for column in zip(*rows, strict=True))
@@ -124,7 +124,7 @@ VALUES = st.lists(st.tuples(st.integers(0, 1), SMALL), max_size=12)
 
 
 @given(VALUES, VALUES, st.sampled_from(["LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"]), st.sampled_from(["a < b", "a = b OR (a = b) IS NULL", "a > 0", "1 = 1"]))  # fmt: skip
-def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
+def test_outer_joins_keep_rows_without_a_match(
     left: list[tuple[int, Any]], right: list[tuple[int, Any]], join_type: str, condition: str
 ) -> None:
     n_left, n_right = len(left), len(right)
@@ -226,7 +226,7 @@ def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
     assert [(row["v"], row["rn"]) for row in rows if row[KEEP]] == [(2, 1), (1, 2)][:n_kept]
 
 
-def test_late_rows_pass_and_count_in_nothing() -> None:
+def test_late_rows_pass_without_being_counted() -> None:
     late = pa.struct([("v", pa.int64())])
     table = pa.table(
         {

@@ -73,14 +73,14 @@ def test_a_late_row_counts_in_a_cumulating_window_from_the_first_open_step_on():
     ]
 
 
-def test_cumulating_windows_repeat_what_they_hold_until_they_are_full():
+def test_cumulate_windows_repeat_their_content_until_the_end():
     stream = Stream(Cumulate(10 * S, 60 * S))
     stream.micro_batch([("a", 1000, 5)], 1000)
     ends = [row[2] for row in stream.micro_batch([], 60_000)]
     assert ends == [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]
 
 
-def test_steps_without_rows_stay_away_if_only_updates_are_asked_for():
+def test_steps_without_rows_are_not_emitted_with_emitonlyonupdate():
     stream = Stream(Cumulate(10 * S, 60 * S, emit_only_on_update=True))
     assert stream.micro_batch([("a", 1000, 5)], 25_000) == [("a", 0, 10_000, 1, 5, 5)]
     # a late row changes the first step that is still open
@@ -93,7 +93,7 @@ def test_the_first_hopping_windows_are_partial():
     assert ends == [(-15_000, 5000), (-10_000, 10_000), (-5000, 15_000), (0, 20_000)]
 
 
-def test_nothing_is_late_before_there_is_a_watermark():
+def test_no_row_is_late_before_the_first_watermark():
     stream = Stream(Tumble(10 * S))
     stream.micro_batch([("a", -50_000, 5)])
     stream.micro_batch([("a", -90_000, 5)])
@@ -117,7 +117,7 @@ def test_the_end_of_input_closes_every_window():
     assert stream.status.watermarks.has_ended
 
 
-def test_the_slowest_source_holds_the_watermark_back():
+def test_the_slowest_source_determines_the_watermark():
     stream = Stream(Tumble(10 * S), n_sources=2)
     assert stream.micro_batch([("a", 1000, 5)], progress=[(0, 90_000, 90_000)]) == []
     assert stream.status.watermarks.combined_us is None
@@ -125,12 +125,12 @@ def test_the_slowest_source_holds_the_watermark_back():
     assert len(stream.micro_batch([], progress=[(1, 10_000, 10_000)])) == 1
 
 
-def test_the_fastest_source_decides_if_the_maximum_is_asked_for():
+def test_the_fastest_source_determines_the_watermark_under_max():
     stream = Stream(Tumble(10 * S), WatermarkRules("max"), n_sources=2)
     assert len(stream.micro_batch([("a", 1000, 5)], progress=[(0, 90_000, 90_000)])) == 1
 
 
-def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
+def test_an_idle_source_is_ignored_until_it_has_rows():
     rules = WatermarkRules(idle_timeout_us=30 * S)
     stream = Stream(Tumble(10 * S), rules, n_sources=2)
     row = ("a", 1000, 5)
@@ -143,7 +143,7 @@ def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
     assert stream.status.watermarks.combined_us == 70_000 * MS
 
 
-def test_silent_sources_hold_nothing_back_though_no_rows_come_at_all():
+def test_silent_sources_do_not_hold_back_the_watermark():
     stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
     stream.micro_batch([("a", 1000, 5)], progress=[(0, 15_000, 15_000)], clock=1_000_000)
     assert stream.micro_batch(clock=1_029_999) == []
@@ -165,7 +165,7 @@ def test_a_pause_between_two_runs_is_not_silence():
     assert len(stream.micro_batch(clock=9_030_000)) == 1
 
 
-def test_a_clock_that_is_set_back_makes_no_row_late():
+def test_a_clock_set_back_makes_no_row_late():
     stream = Stream(Tumble(10 * S), is_processing_time=True)
     stream.micro_batch([("a", 25_000, 5)], 24_999)
     assert stream.micro_batch([("a", 31_000, 1)], 30_999) == [("a", 20_000, 30_000, 1, 5, 5)]
@@ -198,7 +198,7 @@ def test_state_is_bounded_by_keys_and_live_slices_and_then_freed(window):
     assert set(stream.store.blobs) == {"metadata"}
 
 
-def test_a_cumulating_window_keeps_one_slice_of_what_is_closed():
+def test_a_cumulate_window_keeps_one_slice_of_closed_steps():
     stream = Stream(Cumulate(1 * S, 200 * S))
     for time in range(0, 150_000, 1000):
         stream.micro_batch([("a", time, 1)], time - 1)
@@ -236,7 +236,7 @@ watermarks = st.one_of(st.none(), st.integers(-120_000, 120_000))
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=6))
-def test_it_does_what_the_rules_say_row_by_row(window, batches):
+def test_the_operator_equals_the_row_by_row_model(window, batches):
     stream, model = Stream(window), Model(window)
     for some, watermark in batches:
         assert sorted(stream.micro_batch(some, watermark)) == sorted(
@@ -249,7 +249,7 @@ def test_it_does_what_the_rules_say_row_by_row(window, batches):
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_rows_in_time_come_to_the_batch_result_however_they_are_split(window, data):
+def test_rows_in_time_give_the_batch_result_for_any_split(window, data):
     some = sorted(data.draw(rows), key=lambda row: row[1])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(some)), max_size=4)))
     stream, result = Stream(window), []

@@ -73,7 +73,7 @@ batches_of_rows = st.lists(st.tuples(rows, steps), min_size=10, max_size=25)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @given(batches=batches_of_rows)
 @settings(max_examples=4, deadline=None)
-def test_windows_are_what_the_rules_say_row_by_row(window, batches):
+def test_windows_equal_the_row_by_row_model(window, batches):
     compare(window, batches)
 
 
@@ -81,7 +81,7 @@ def test_windows_are_what_the_rules_say_row_by_row(window, batches):
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @given(batches=batches_of_rows)
 @settings(max_examples=100, deadline=None)
-def test_windows_are_what_the_rules_say_row_by_row_at_length(window, batches):
+def test_windows_equal_the_row_by_row_model_in_long_runs(window, batches):
     compare(window, batches)
 
 
@@ -136,7 +136,7 @@ def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():
     assert max(n_puts for _, n_puts in medians) <= 4
 
 
-def test_what_is_remembered_grows_with_the_root_of_how_many_windows_overlap():
+def test_state_grows_with_the_square_root_of_the_overlap():
     for n_slides in (36, 144):
         stream, most = Stream(Hop(10 * S, n_slides * 10 * S)), 0
         for number in range(1, 3 * n_slides // 2):
@@ -145,7 +145,7 @@ def test_what_is_remembered_grows_with_the_root_of_how_many_windows_overlap():
         assert n_slides**0.5 < most <= 3 * n_slides**0.5 + 4
 
 
-def test_a_checkpoint_without_them_gets_them_and_one_with_them_goes_on_without():
+def test_spans_can_be_switched_on_and_off_at_a_restart():
     window = Hop(10 * S, 120 * S)
     stream, model = Stream(window), Model(window)
     random = np.random.default_rng(3)
@@ -243,7 +243,7 @@ def emitted_windows(window, ends, thresholds):
     ],
     ids=["hop", "calendar"],
 )
-def test_everything_that_merges_does_so_in_spans(window, ends):
+def test_all_accumulators_merge_in_spans(window, ends):
     expected, had_none = emitted_windows(window, ends, NO_SPANS)
     result, had = emitted_windows(window, ends, SPANS_FROM_THE_START)
     assert had_none == 0

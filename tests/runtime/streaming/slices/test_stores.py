@@ -251,16 +251,14 @@ def check(window: Window, script: list[MicroBatch]) -> None:
 
 @given(window=windows, script=scripts)
 @settings(max_examples=40, deadline=None)
-def test_stores_give_what_brute_force_gives(window: Window, script: list[MicroBatch]) -> None:
+def test_stores_equal_brute_force(window: Window, script: list[MicroBatch]) -> None:
     check(window, script)
 
 
 @pytest.mark.slow
 @given(window=windows, script=scripts)
 @settings(max_examples=2_000, deadline=None)
-def test_stores_give_what_brute_force_gives_at_length(
-    window: Window, script: list[MicroBatch]
-) -> None:
+def test_stores_equal_brute_force_in_long_runs(window: Window, script: list[MicroBatch]) -> None:
     check(window, script)
 
 
@@ -289,7 +287,7 @@ def test_steady_streams_are_read_from_spans_where_the_store_has_them(
 
 
 @pytest.mark.parametrize("window", [Hop(2 * S, 24 * S), Cumulate(2 * S, 60 * S)], ids=str)
-def test_a_stream_that_goes_on_with_another_store_leaves_no_spans_behind(window: Window) -> None:
+def test_a_change_of_the_store_removes_its_spans(window: Window) -> None:
     run, had_spans = Script(window), []
     for number in range(60):
         rows = [(key, behind, 1) for key in "abc" for behind in (-500, 3_000)]

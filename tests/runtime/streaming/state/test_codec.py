@@ -132,7 +132,7 @@ def test_times_at_the_ends_of_int64_stay() -> None:
     assert decode_metadata(encode_metadata(metadata)) == metadata
 
 
-def test_the_format_is_what_this_version_of_state_says() -> None:
+def test_the_format_matches_the_version_of_state() -> None:
     blob = encode_metadata(METADATA)
     assert blob[1:].decode() == WRITTEN
     assert encode_metadata(decode_metadata(blob)) == blob

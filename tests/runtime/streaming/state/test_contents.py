@@ -102,6 +102,6 @@ def test_without_a_description_columns_have_the_names_of_the_state() -> None:
         CalendarCumulate(1, step_us=86_400_000_000),
     ],
 )
-def test_a_description_comes_back_as_it_was_written(window: Window) -> None:
+def test_a_description_is_read_as_it_was_written(window: Window) -> None:
     operator = drive_stream(window)
     assert round_trip(operator) == operator

@@ -28,7 +28,7 @@ def test_no_task_has_two_groups_more_than_another(n_groups, partitions):
 
 
 @pytest.mark.parametrize(("n_groups", "partitions"), [(1, 4), (8, 2), (7, 3), (3, 8), (128, 50)])
-def test_the_head_of_a_task_is_the_key_group_that_comes_first_in_it(n_groups, partitions):
+def test_the_head_of_a_task_is_its_first_key_group(n_groups, partitions):
     numbers = key_group_numbers(n_groups, partitions)
     by_task = {}
     for number in numbers:
@@ -36,7 +36,7 @@ def test_the_head_of_a_task_is_the_key_group_that_comes_first_in_it(n_groups, pa
     assert head_groups(numbers, partitions) == sorted(min(some) for some in by_task.values())
 
 
-def test_of_a_stream_that_others_start_each_key_group_may_be_alone_in_its_task():
+def test_key_groups_of_foreign_streams_may_be_alone_in_a_task():
     numbers, heads = StreamOptions(8, 2).numbers_of_groups(has_keys=True)
     assert (len(numbers), len(heads)) == (8, 2)
     # it may start with another number of tasks than planned

@@ -29,7 +29,7 @@ COLUMNS: dict[str, Any] = {
     [*([name] for name in COLUMNS), ["int", "string"], ["string", "null"], ["double", "decimal"]],
     ids="-".join,
 )
-def test_the_rows_of_some_keys_are_there(types: list[str]) -> None:
+def test_rows_of_the_selected_keys_are_returned(types: list[str]) -> None:
     random = np.random.default_rng(len(types))
     rows, some = random.integers(0, 900, 5000).tolist(), random.integers(0, 900, 20).tolist()
     names = [str(number) for number in range(len(types))]

@@ -129,7 +129,7 @@ def test_keys_that_wait_to_be_emitted_again() -> None:
     assert sorted(result) == sorted(expected)
 
 
-def test_running_aggregates_are_made_again() -> None:
+def test_running_aggregates_are_rebuilt() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS), thresholds=SPANS)
     for rows, watermark in random_batches(1, n_keys=3):
         stream.micro_batch(rows, watermark)
@@ -145,7 +145,7 @@ def test_running_aggregates_are_made_again() -> None:
         assert not decode_metadata(blobs[METADATA]).contents.slices.spans  # type: ignore[union-attr]
 
 
-def test_the_chunks_of_a_slab_are_put_together() -> None:
+def test_chunks_of_a_slab_are_concatenated() -> None:
     stream = Stream(Hop(10_000 * MS, 120_000 * MS))
     for number in range(6):
         stream.micro_batch([(key, 500_000 + number, number) for key in KEYS], 1000)
@@ -189,7 +189,7 @@ def _n_rows(metadata: GroupMetadata) -> int:
     return sum(chunk.n_rows for slab in slabs for chunk in slab.chunks)
 
 
-def test_what_is_not_by_keys_stays_as_it_is() -> None:
+def test_state_without_keys_is_unchanged() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
     assert key_columns(signed_blobs(stream.store, ())) == []
@@ -207,7 +207,7 @@ def test_state_that_cannot_be_cut_is_refused() -> None:
         split_group({METADATA: metadata}, 0, Split(1, INTO))
 
 
-def test_operators_write_what_their_keys_are() -> None:
+def test_operators_store_their_key_columns() -> None:
     stream = Stream(Tumble(10_000 * MS))
     stream.micro_batch([("a", 1, 1)], 0)
     assert stream.store.metadata.by is None

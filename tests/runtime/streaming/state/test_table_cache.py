@@ -28,7 +28,7 @@ def table(n_rows):
     return pa.table({"v": pa.array(range(n_rows), pa.int64())})
 
 
-def test_the_tables_used_last_are_kept():
+def test_recently_used_tables_stay_cached():
     cache = TableCache(max_bytes=3 * 80)
     for name in "abc":
         cache.put(name, table(10))
@@ -38,7 +38,7 @@ def test_the_tables_used_last_are_kept():
     assert cache.n_bytes == 240
 
 
-def test_a_table_that_is_too_large_is_not_kept_and_drives_none_out():
+def test_a_large_table_is_not_cached_and_evicts_none():
     cache = TableCache(max_bytes=100)
     cache.put("a", table(10))
     cache.put("b", table(100))
@@ -49,7 +49,7 @@ def test_a_table_that_is_too_large_is_not_kept_and_drives_none_out():
     assert cache.n_bytes == 0
 
 
-def test_what_is_read_for_the_last_time_makes_room_first():
+def test_tables_read_for_the_last_time_are_evicted_first():
     cache = TableCache(max_bytes=2 * 80)
     cache.put("a", table(10))
     cache.put("b", table(10))
@@ -58,7 +58,7 @@ def test_what_is_read_for_the_last_time_makes_room_first():
     assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
 
 
-def test_a_blob_that_is_read_for_the_last_time_takes_no_room():
+def test_a_blob_read_for_the_last_time_is_not_cached():
     name, store = unique_name(), Store()
     store.put(name, encode_table(table(1000)))
     CACHE.clear()
@@ -88,7 +88,7 @@ def test_a_large_table_that_one_worker_wrote_is_another_ones_too(tmp_path):
     assert one.get("large") is None
 
 
-def test_a_table_that_is_in_use_outlives_its_file(tmp_path):
+def test_a_table_in_use_survives_its_file(tmp_path):
     cache = shared_tables(tmp_path)
     cache.put("large", LARGE)
     result = cache.get("large")
@@ -104,7 +104,7 @@ def test_a_part_of_a_table_takes_no_more_room_than_it_has_rows(tmp_path):
     assert cache.get("part")["v"].to_pylist()[:2] == [5, 6]
 
 
-def test_files_used_least_recently_are_deleted_when_there_are_too_many(tmp_path):
+def test_least_recently_used_files_are_deleted_first(tmp_path):
     one, other = (
         shared_tables(tmp_path, 8 * LARGE.nbytes),
         shared_tables(tmp_path, 8 * LARGE.nbytes),
@@ -137,7 +137,7 @@ def test_where_no_file_can_be_written_tables_are_in_memory(tmp_path, obstacle):
     assert cache.get("large") is None
 
 
-def test_a_directory_that_is_deleted_is_made_again_or_done_without(tmp_path):
+def test_a_deleted_directory_is_recreated_or_ignored(tmp_path):
     place = tmp_path / "executor"
     place.mkdir()
     cache = shared_tables(place, 1)
@@ -160,7 +160,7 @@ def test_the_workers_of_an_executor_share_a_directory_of_spark(spark):
 
 
 @pytest.mark.parametrize("directories", ["", "local", "local,blockmgr-1", "blockmgr-gone"])
-def test_a_process_that_is_no_worker_has_no_directory(tmp_path, directories):
+def test_other_processes_than_workers_have_no_directory(tmp_path, directories):
     (tmp_path / "local").mkdir()
     (tmp_path / "blockmgr-1").mkdir()
     places = ",".join(f"{tmp_path}/{part}" for part in directories.split(",") if part)
@@ -204,7 +204,7 @@ def every(state):
     return np.ones(len(first), np.bool_)
 
 
-def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
+def test_a_failed_task_leaves_no_tables_for_its_retry():
     committed = Store()
     state = slices(committed, ())
     state.append(partials((1, 10, 5), (2, 10, 7)))
@@ -220,7 +220,7 @@ def test_a_task_that_failed_leaves_nothing_that_its_retry_reads():
     assert cached_tables(again) == [(1, 10, 5), (1, 20, 3), (2, 10, 7)]
 
 
-def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
+def test_cached_tables_are_not_read_from_state(monkeypatch):
     store = Store()
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
@@ -228,7 +228,7 @@ def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
     assert cached_tables(slices(store, state.metadata())) == [(1, 10, 5)]
 
 
-def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
+def test_a_worker_with_an_empty_cache_reads_the_state():
     store = Store()
     state = slices(store, ())
     state.append(partials((1, 10, 5)))
