@@ -42,6 +42,7 @@ TUMBLE = "TUMBLE({}, {}, INTERVAL '1' MINUTE)"
 FIVE_MINUTES = "TUMBLE({}, {}, INTERVAL '5' MINUTES)"
 HOP = "HOP({}, {}, INTERVAL '1' MINUTE, INTERVAL '%s' MINUTES)"
 CUMULATE = "CUMULATE({}, {}, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)"
+FILLED_TO = "1970-01-01 00:09:00"
 SESSION = "SESSION({} PARTITION BY k, {}, INTERVAL '5' SECONDS)"
 
 
@@ -89,6 +90,14 @@ KINDS = {
         f"({totals(TUMBLE)}) a JOIN ({totals(TUMBLE, 'MAX(v) AS most')}) b ON a.k = b.k "
         "AND a.window_start = b.window_start AND a.window_end = b.window_end"
     ),
+    "versions": Kind(
+        "SELECT a.k, b.ts AS window_start, a.ts AS window_end, a.v AS n, b.v AS total "
+        "FROM readings AS a JOIN rates FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"
+    ),
+    "fill": Kind(
+        totals(TUMBLE).replace("TABLE readings", "(SELECT * FROM readings WHERE v > 900)")
+        + f" FILL (n = 0, total = LOCF) TO TIMESTAMP '{FILLED_TO}'"
+    ),
 }
 
 
@@ -135,9 +144,11 @@ class Place:
     settings: dict[str, str]
 
     def tables(self, directory: Path) -> str:
-        """Return the tables `readings` and `late_readings`."""
+        """Return the tables `readings`, `late_readings` and `rates`, which has versions."""
         late = readings(directory / "late").replace("TABLE readings", "TABLE late_readings")
-        return readings(directory) + late
+        rates = readings(directory / "rates").replace("TABLE readings", "TABLE rates")
+        key = "PRIMARY KEY (k) NOT ENFORCED, WATERMARK"
+        return readings(directory) + late + rates.replace("WATERMARK", key)
 
     def query(self, text: str) -> str:
         """Return a query as spelled in this environment."""

@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sqlwin
 from runtime.files import LocalFiles
 from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.stored_state import open_state
-from tests.end_to_end.recovery.killed_operators import KINDS, pipeline
+from tests.end_to_end.recovery.killed_operators import FILLED_TO, KINDS, pipeline
 from tests.end_to_end.recovery.kills import WRITES, kill, wait_for_writes
 from tests.end_to_end.stream_files import write_next
 from tests.oracle import MINUTE_US, OracleWindow, expected
@@ -57,6 +59,7 @@ TOGETHER = {
     "once": ["tumble", "hop", "cumulate", "session"],
     "again": ["early", "hop early", "late", "cumulate late"],
     "above": ["general", "rank", "join"],
+    "keys": ["versions", "fill"],
 }
 
 
@@ -169,6 +172,8 @@ def expected_rows(kind: str, data: pa.Table) -> Rows:
     """Return the rows of a kind by brute force."""
     if kind == "session":
         return _sessions(data)
+    if kind == "fill":
+        return _filled(expected(data.filter(pc.field("v") > 900), WINDOWS["tumble"], ["k"], SUMS))
     if kind not in ("rank", "join"):
         return expected(data, WINDOWS[kind], ["k"], SUMS)
     last = "SUM(v)" if kind == "rank" else "MAX(v)"
@@ -179,6 +184,33 @@ def expected_rows(kind: str, data: pa.Table) -> Rows:
     for row in sorted(rows, key=lambda row: (-row[4], row[0])):
         best.setdefault(row[2], []).append(row)
     return [row for result in best.values() for row in result[:3]]
+
+
+def _filled(rows: Rows) -> Rows:
+    """Return the windows of each key and, up to FILLED_TO, a row for each missing one."""
+    by_key: dict[int, Rows] = defaultdict(list)
+    for row in rows:
+        by_key[row[0]].append(row)
+    for key, own in by_key.items():
+        own.sort()
+        number, total = 0, None
+        for end in range(own[0][2], _time_us(FILLED_TO) + 1, MINUTE_US):
+            if number < len(own) and own[number][2] == end:
+                total, number = own[number][4], number + 1
+            else:
+                rows = [*rows, (key, end - MINUTE_US, end, 0, total)]
+    return rows
+
+
+def _joined_with_versions(data: pa.Table, rates: pa.Table) -> Rows:
+    """Return each row with the last version of its key up to its time, if there is one."""
+    con = duckdb.connect()
+    con.register("data", data)
+    con.register("rates", rates)
+    return con.execute("""
+        SELECT a.k, epoch_us(b.ts), epoch_us(a.ts), a.v, b.v
+        FROM data AS a ASOF JOIN rates AS b ON a.k = b.k AND a.ts >= b.ts
+    """).fetchall()
 
 
 def _sessions(data: pa.Table) -> Rows:
@@ -215,14 +247,17 @@ def test_operators_killed_at_state_writes_emit_the_rows_of_duckdb(
     kinds = TOGETHER[together]
     data = write_input(tmp_path, n_files, 600, 20)
     late = write_input(tmp_path / "late", n_files, 600, 20, late_s=200)
+    rates = write_input(tmp_path / "rates", n_files, 60, 20)
     assert [runs.killed(*kinds) for _ in range(n_kills)] == [True] * n_kills
     assert runs.ended(*kinds) == 0, runs.outputs()[-1]
     for kind in kinds:
         is_updated = KINDS[kind].is_updated
         result = apply_updates(runs.outputs(), kind) if is_updated else written_rows(tmp_path, kind)
-        assert sorted(result) == sorted(
-            expected_rows(kind, late if "late" in kind.split() else data)
-        ), kind
+        if kind == "versions":
+            rows = _joined_with_versions(data, rates)
+        else:
+            rows = expected_rows(kind, late if "late" in kind.split() else data)
+        assert sorted(result) == sorted(rows), kind
 
 
 @pytest.mark.slow
