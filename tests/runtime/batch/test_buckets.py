@@ -38,7 +38,7 @@ def local_files(tmp_path, monkeypatch):
 
 
 @given(BLOBS, st.integers(1, 400))
-def test_buckets_are_taken_whole_and_no_more_of_them_than_needed(pairs, enough):
+def test_only_the_needed_buckets_are_fetched_whole(pairs, enough):
     tables = list(bucket_tables(blobs_of(pairs), ("k",), enough, 1 << 30))
     assert rows_in(tables) == rows_in([table_of(*pair) for pair in pairs])
     buckets = [{key[1:] for key in table["k"].to_pylist()} for table in tables]
@@ -54,7 +54,7 @@ def test_buckets_are_taken_whole_and_no_more_of_them_than_needed(pairs, enough):
 
 @pytest.mark.parametrize("most", [0, 60, 300])
 @given(pairs=BLOBS)
-def test_a_bucket_that_is_too_large_is_cut_between_keys(most, pairs):
+def test_a_large_bucket_is_split_between_keys(most, pairs):
     tables = list(bucket_tables(blobs_of(pairs), ("k",), 1, most))
     assert rows_in(tables) == rows_in([table_of(*pair) for pair in pairs])
     keys = [set(table["k"].to_pylist()) for table in tables]
@@ -75,7 +75,7 @@ def test_parts_are_small_and_their_files_go(tmp_path, monkeypatch):
     assert files() == []
 
 
-def test_a_key_that_is_too_large_is_not_cut(tmp_path, monkeypatch):
+def test_a_large_key_is_not_split(tmp_path, monkeypatch):
     files = local_files(tmp_path, monkeypatch)
     blobs = blobs_of([(0, [("a", n)]) for n in range(100)])
     (table,) = bucket_tables(blobs, ("k",), 1, 50)
@@ -97,7 +97,7 @@ def test_the_files_go_where_the_reader_stops_early(tmp_path, monkeypatch):
     assert files() == []
 
 
-def test_a_local_directory_that_is_not_there_is_one_line(tmp_path, monkeypatch):
+def test_a_missing_local_directory_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "missing"))
     with pytest.raises(
         ExecutionError, match=r"cannot be spilled to disk: No such.*spark.local.dir"

@@ -18,7 +18,7 @@ SECOND = 1_000_000
 COUNT = Merge(("n",), MergeOp.COUNT)
 
 
-def test_windows_read_partials_from_one_cache_that_is_given_back(spark, tmp_path):
+def test_windows_share_a_cache_of_partials_that_is_released(spark, tmp_path):
     path = str(tmp_path / "events")
     rows = "SELECT timestamp_ntz'2026-01-01' + make_interval(0,0,0,0,0,0,id) AS ts, id % 3 AS k"
     spark.sql(f"{rows} FROM range(600)").write.parquet(path)

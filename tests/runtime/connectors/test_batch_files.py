@@ -54,7 +54,7 @@ def settle(*directories: Path) -> None:
         os.utime(directory, (time.time() - 60, time.time() - 60))
 
 
-def test_what_a_killed_job_of_sparks_has_left_is_no_part_of_the_next_insert(
+def test_leftovers_of_a_killed_job_are_not_in_the_next_insert(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spec = numbers(tmp_path / "t")
@@ -66,9 +66,7 @@ def test_what_a_killed_job_of_sparks_has_left_is_no_part_of_the_next_insert(
     assert rows(spark, spec) == [0, 1]
 
 
-def test_inserts_beside_each_other_write_all_their_rows(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_concurrent_inserts_write_all_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     spec = numbers(tmp_path / "t")
     failures: list[Exception] = []
 
@@ -136,7 +134,7 @@ def test_an_insert_that_was_killed_while_it_moved_files_counts_in_whole_or_not_a
     assert sum(pq.read_metadata(file).num_rows for file in files) == len(rows(spark, spec))
 
 
-def test_what_an_insert_is_writing_is_left_alone(tmp_path: Path) -> None:
+def test_files_of_a_running_insert_are_not_removed(tmp_path: Path) -> None:
     writer = killed_insert(tmp_path / "t", 1)
     with lock_directory(writer.hidden) as is_ours:
         assert is_ours
@@ -167,7 +165,7 @@ def test_a_first_insert_that_fails_leaves_no_directory(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize("point", ["written", "moved away", "replaced"])
-def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
+def test_a_killed_overwrite_is_finished_or_reverted(
     spark: SparkSession, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = numbers(tmp_path / "t")
@@ -192,7 +190,7 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) -> None:
+def test_a_directory_recreated_by_tasks_is_removed(tmp_path: Path) -> None:
     new = tmp_path / ".t.0"
 
     class Recreated(LocalFiles):
@@ -229,7 +227,7 @@ def test_an_overwrite_that_was_killed_behind_a_link_is_finished_by_who_reads(
     assert [path.name for path in target.iterdir()] == ["t"]
 
 
-def test_an_overwrite_beside_another_one_is_left_alone(tmp_path: Path) -> None:
+def test_a_running_overwrite_is_not_disturbed(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     new = tmp_path / f".t.{DEAD[1:]}"
     new.mkdir()

@@ -170,7 +170,7 @@ def test_killed_anywhere_a_stream_shows_each_row_once(
     assert [p.name for p in out.iterdir() if p.is_dir()] == []
 
 
-def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
+def test_a_restored_checkpoint_older_than_compacted_files_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     spec = compacting_table(tmp_path / "out")
@@ -186,7 +186,7 @@ def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
     assert visible_rows(tmp_path / "out") == list(range(30))
 
 
-def test_a_micro_batch_that_is_published_stays_when_it_is_computed_again(
+def test_a_published_micro_batch_stays_when_it_is_repeated(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"

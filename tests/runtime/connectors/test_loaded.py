@@ -45,7 +45,7 @@ def test_files_that_are_the_same_are_looked_at_once(
     assert n_jobs(fresh_session) == before
 
 
-def test_a_file_that_comes_or_goes_is_seen(files: Path, fresh_session: sqlwin.Session) -> None:
+def test_added_and_removed_files_are_detected(files: Path, fresh_session: sqlwin.Session) -> None:
     write(files / "b.parquet", n=[3])
     assert rows(fresh_session) == [(1,), (2,), (3,)]
     (files / "a.parquet").unlink()

@@ -21,11 +21,11 @@ from tests.runtime.connectors.tables import table
 
 
 @pytest.mark.parametrize("name", CONNECTORS)
-def test_a_connector_has_the_name_that_it_is_found_by(name: str) -> None:
+def test_a_connector_has_the_name_of_its_entry(name: str) -> None:
     assert CONNECTORS[name].name == name
 
 
-def test_what_there_is_is_known_without_importing_any() -> None:
+def test_connectors_are_listed_without_importing_them() -> None:
     code = (
         "import sys\n"
         "from runtime.connectors.registry import CONNECTORS, connector_of\n"

@@ -121,7 +121,7 @@ def killed_at(path: Path, number: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def test_partitions_are_replaced_all_or_none_whenever_that_is_killed(tmp_path: Path) -> None:
+def test_a_kill_replaces_all_partitions_or_none(tmp_path: Path) -> None:
     paths = []
     is_killed = True
     while is_killed:
@@ -159,7 +159,7 @@ def stop() -> None:
 # before the last file is moved, and before the last one is deleted
 @pytest.mark.parametrize("number", [7, 10])
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
-def test_a_query_beside_it_sees_all_new_rows_or_all_old_ones(
+def test_a_concurrent_query_sees_all_new_rows_or_all_old_ones(
     fresh_session: sqlwin.Session, tmp_path: Path, number: int, scan: str
 ) -> None:
     write_old(tmp_path / "t")
@@ -292,7 +292,7 @@ def test_an_overwrite_reads_the_partitions_that_it_replaces(
     assert rows(spark, spec) == [(0, 1), (10, 2), (10, 3), (10, 4)]
 
 
-def test_old_files_that_cannot_be_deleted_are_told_and_do_not_count(
+def test_undeletable_old_files_are_reported_and_ignored(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = days(tmp_path / "t")
@@ -314,9 +314,7 @@ def test_old_files_that_cannot_be_deleted_are_told_and_do_not_count(
     assert pairs(on_disk(tmp_path / "t")) == [(0, 2), (0, 3), (7, 1), (8, 1)]
 
 
-def test_of_overwrites_beside_each_other_the_last_one_counts(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_last_concurrent_overwrite_wins(spark: SparkSession, tmp_path: Path) -> None:
     spec = days(tmp_path / "t")
     write_old(tmp_path / "t")
     failures: list[Exception] = []
@@ -340,9 +338,7 @@ def test_of_overwrites_beside_each_other_the_last_one_counts(
     assert pairs(on_disk(tmp_path / "t")) == result
 
 
-def test_a_whole_table_is_replaced_where_it_is_asked_for(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_whole_table_is_replaced_if_requested(spark: SparkSession, tmp_path: Path) -> None:
     write_old(tmp_path / "t")
     spec = days(tmp_path / "t", partitionOverwriteMode="static")
     write_table(spark.sql("SELECT 7L, 2L"), spec, overwrite=True)

@@ -7,7 +7,7 @@ from runtime.connectors.generated.row_numbers import MOST_SECONDS, Pace, RowNumb
 SECOND = 1_000_000
 
 
-def test_unbounded_rows_come_at_their_pace() -> None:
+def test_unbounded_rows_arrive_at_their_rate() -> None:
     pace = Pace(per_second=100, per_batch=7, n_rows=None)
     assert pace.due(0, 0, 0) == 0
     assert pace.due(0, 0, SECOND // 2) == 50
@@ -15,12 +15,12 @@ def test_unbounded_rows_come_at_their_pace() -> None:
     assert pace.due(0, 50, SECOND // 10) == 50, "the clock never takes rows back"
 
 
-def test_whoever_is_slow_gets_no_more_than_some_seconds_worth_at_once() -> None:
+def test_a_slow_reader_gets_at_most_some_seconds_of_rows() -> None:
     pace = Pace(per_second=100, per_batch=7, n_rows=None)
     assert pace.due(0, 20, 3_600 * SECOND) == 20 + MOST_SECONDS * 100
 
 
-def test_rows_with_an_end_come_by_the_micro_batch() -> None:
+def test_bounded_rows_arrive_by_micro_batch() -> None:
     pace = Pace(per_second=None, per_batch=300, n_rows=1_000)
     assert [pace.due(0, start, 0) for start in (0, 300, 900, 1_000)] == [300, 600, 1_000, 1_000]
 

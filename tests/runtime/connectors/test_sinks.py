@@ -29,7 +29,7 @@ def rows(spark: SparkSession, spec) -> list[tuple]:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "json", "orc"])
-def test_what_is_written_is_read_again(spark: SparkSession, tmp_path: Path, file_format: str):
+def test_written_messages_are_read_again(spark: SparkSession, tmp_path: Path, file_format: str):
     spec = table(
         "filesystem",
         "n BIGINT; s STRING; ts TIMESTAMP_NTZ",
@@ -142,7 +142,7 @@ def test_print_writes_times_of_any_year(spark: SparkSession, capsys):
     )
 
 
-def test_print_goes_to_standard_error_if_its_option_says_so(spark: SparkSession, capsys):
+def test_print_writes_to_standard_error_with_its_option(spark: SparkSession, capsys):
     write_table(spark.range(1), table("print", standard_error="true"), overwrite=False)
     write_table(spark.range(5, 6), table("print"), overwrite=False)
     captured = capsys.readouterr()
@@ -162,7 +162,7 @@ def test_any_source_of_spark_can_be_written(spark: SparkSession, tmp_path: Path)
     assert rows(spark, spec) == [(0,), (1,), (2,)]
 
 
-def test_the_latest_rows_are_fetched_whatever_their_columns_are_called(spark: SparkSession):
+def test_the_latest_rows_are_fetched_with_any_column_names(spark: SparkSession):
     latest = LatestRows()
     rows = spark.sql(
         "SELECT TIMESTAMP '2024-01-01 00:00:00' + MAKE_INTERVAL(id) AS `a``t` FROM range(3)"

@@ -50,7 +50,7 @@ def error_text(error: SqlwinError) -> str:
         (table("blackhole", x="y"), "unknown option 'x'"),
     ],
 )  # fmt: skip
-def test_a_wrong_declaration_is_named_with_what_would_be_right(spec, message):
+def test_an_invalid_declaration_is_named_with_a_valid_one(spec, message):
     with pytest.raises(CatalogError) as caught:
         validate_table(spec)
     assert message in error_text(caught.value)
@@ -69,7 +69,7 @@ def test_options_of_streaming_runs_and_of_spark_are_known():
     )
 
 
-def test_a_column_is_processing_time_if_it_is_the_call_and_nothing_else():
+def test_a_column_is_processing_time_only_as_the_plain_call():
     spec = table("datagen", "a INT; P = Proctime ( ); q = 'PROCTIME()'")
     assert spec.proctime_columns == {"p"}
 
@@ -122,7 +122,7 @@ def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
     assert rows(spark, lenient) == [(1, "x"), (None, "z"), (None, None)]
 
 
-def test_json_fields_are_found_in_any_case_and_may_be_missing(spark: SparkSession, tmp_path: Path):
+def test_json_fields_match_in_any_case_and_may_be_missing(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.json").write_text(
         '{"Price": 1, "ts": "2024-01-01T10:00:00"}\n{"ts": "2024-01-01 11:00:00.5"}\n'
     )
@@ -266,7 +266,7 @@ def test_paths_start_at_the_current_directory_and_may_be_globs(
     }
 
 
-def test_a_missing_path_is_named_in_full_with_the_nearest_that_is_there(
+def test_a_missing_path_is_named_with_the_nearest_existing_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -327,7 +327,7 @@ def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: S
     assert len(set(map(str, first))) == 50
 
 
-def test_every_type_can_be_made_and_is_what_was_declared(spark: SparkSession):
+def test_every_type_can_be_generated_as_declared(spark: SparkSession):
     result = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
     row = result.first()
     assert result.schema["o"].dataType.simpleString() == "array<int>"

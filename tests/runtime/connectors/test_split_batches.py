@@ -89,7 +89,7 @@ def test_files_that_have_not_moved_yet_are_missing(reading: Reading) -> None:
 # column names may begin like hidden directories
 @pytest.mark.parametrize("directory", ["", "_day=1/"])
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_so_are_those_of_a_micro_batch_that_is_no_longer_the_last(
+def test_files_of_an_earlier_micro_batch_are_missing_too(
     is_batch: bool, directory: str, reading: Reading
 ) -> None:
     first = name(0, 0, directory)
@@ -103,7 +103,7 @@ def test_so_are_those_of_a_micro_batch_that_is_no_longer_the_last(
     assert not reading.reads(first)
 
 
-def test_files_that_somebody_has_deleted_or_that_are_nobodys_are_not(reading: Reading) -> None:
+def test_deleted_and_foreign_files_are_not_missing(reading: Reading) -> None:
     reading.there(name(0, 0), "part-00000-of-another-program.json", ".sqlwin-abcd1234/part-0.json")
     reading.commits(0, name(0, 0), name(0, 1))
     assert not reading.reads(name(0, 0), "part-00000-of-another-program.json")

@@ -70,9 +70,7 @@ def test_files_move_to_where_readers_see_them_with_their_partition_directories(
 
 
 @pytest.mark.parametrize("has_commit", [True, False])
-def test_a_micro_batch_that_is_computed_again_replaces_what_it_had_published(
-    tmp_path: Path, has_commit: bool
-) -> None:
+def test_a_repeated_micro_batch_replaces_its_files(tmp_path: Path, has_commit: bool) -> None:
     hidden = tmp_path / ".sqlwin-w"
     for batch in (6, 7):
         write_file(hidden, "part-00000-a-c000.json", "k=1/part-00001-b.c000.json")
@@ -90,7 +88,7 @@ def test_a_micro_batch_that_is_computed_again_replaces_what_it_had_published(
     assert below(tmp_path) == visible_files(tmp_path) == left
 
 
-def test_a_checkpoint_that_was_put_back_replaces_all_that_came_behind_it(tmp_path: Path) -> None:
+def test_a_restored_checkpoint_replaces_later_files(tmp_path: Path) -> None:
     hidden = tmp_path / ".sqlwin-w"
     for batch in range(5):
         write_file(hidden, "part-00000-a-c000.json")
@@ -112,7 +110,7 @@ class Watched(LocalFiles):
         self.seen.append(len(visible_files(self.path)))
 
 
-def test_a_reader_beside_a_publish_sees_all_of_a_micro_batch_or_nothing(tmp_path: Path) -> None:
+def test_a_concurrent_reader_sees_all_of_a_micro_batch_or_nothing(tmp_path: Path) -> None:
     hidden, watched = tmp_path / ".sqlwin-w", Watched(tmp_path)
     for batch in range(2):
         write_file(hidden, *(f"k={k}/part-00000-a.c000.json" for k in range(5)))
@@ -183,7 +181,7 @@ def test_a_move_that_was_cut_short_is_finished_with_the_same_files(
     assert all((tmp_path / name).stat().st_ino == number for name, number in inodes.items())
 
 
-def test_a_move_whose_files_are_gone_is_not_finished(tmp_path: Path) -> None:
+def test_a_move_with_missing_files_is_not_finished(tmp_path: Path) -> None:
     hidden = tmp_path / ".sqlwin-w"
     write_file(hidden, "part-00000-a.c000.json", "part-00001-b.c000.json")
     with pytest.raises(KeyboardInterrupt):

@@ -25,7 +25,7 @@ def create(db: sqlwin.Session, path: Path, format_: str = "parquet", partitioned
 
 
 @pytest.mark.parametrize("format_", ["parquet", "orc", "csv", "json"])
-def test_it_is_empty_in_batch_and_then_has_what_is_written(
+def test_a_table_without_files_is_empty_until_written_in_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, format_: str
 ) -> None:
     create(fresh_session, tmp_path / "not" / "there", format_)
@@ -69,9 +69,7 @@ def test_a_missing_file_is_an_error_as_before(
         fresh_session.sql("SELECT * FROM sink")
 
 
-def test_columns_that_nobody_declares_need_a_file(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
+def test_undeclared_columns_need_a_file(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     with pytest.raises(sqlwin.SqlwinError, match="does not exist"):
         fresh_session.execute(f"""
             CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/there',

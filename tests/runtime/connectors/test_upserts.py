@@ -31,13 +31,13 @@ def folded(*rows: tuple[str, str | None, int, int]) -> tuple[set[tuple], set[tup
     )
 
 
-def test_a_row_that_is_taken_back_and_brought_again_is_an_upsert() -> None:
+def test_a_row_retracted_and_added_again_is_an_upsert() -> None:
     # the order of the two does not matter
     for rows in ([("-U", "a", 1, 1), ("+U", "a", 1, 2)], [("+U", "a", 1, 2), ("-U", "a", 1, 1)]):
         assert folded(*rows) == ({("a", 1, 2)}, set())
 
 
-def test_a_row_that_is_only_taken_back_is_a_delete() -> None:
+def test_a_row_that_is_only_retracted_is_a_delete() -> None:
     """A condition such as HAVING no longer holds for it."""
     assert folded(("-U", "a", 1, 1), ("+I", "a", 2, 1)) == ({("a", 2, 1)}, {("a", 1)})
     assert folded(("-D", "a", 1, 1)) == (set(), {("a", 1)})

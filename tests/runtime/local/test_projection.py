@@ -36,7 +36,7 @@ def test_an_argument_is_evaluated_only_where_its_filter_is_true():
     assert result.conditions == ("$if2", "$if2")
 
 
-def test_nothing_is_evaluated_in_rows_that_do_not_count():
+def test_expressions_are_not_evaluated_for_dropped_rows():
     result = sql_projection(step_of((("`v`",), "a OR b")), "`$keep`")
     assert [sql for _, sql in result.items] == [
         f"CASE WHEN `$keep` THEN {TIME} END",

@@ -46,7 +46,7 @@ def read_all(store: Store, source: ScanSource, *filters: Call) -> list[int]:
     return sorted(k for batch in batches for k in batch.column("k").to_pylist())
 
 
-def test_files_of_a_container_are_read_as_those_of_a_disk(store: AzureStore) -> None:
+def test_files_of_a_container_are_read_like_local_ones(store: AzureStore) -> None:
     opened = store.store()
     source = find_source("x", [store.uri("logs")], [K, Column("day", "int")], opened)
     assert isinstance(source, ScanSource), source
@@ -63,7 +63,7 @@ def test_files_of_a_container_are_read_as_those_of_a_disk(store: AzureStore) -> 
     }
 
 
-def test_a_sas_token_opens_what_the_key_does(store: AzureStore) -> None:
+def test_a_sas_token_works_like_the_key(store: AzureStore) -> None:
     for token in (SAS, f"?{SAS}"):
         opened = store.store(sas=token)
         source = find_source("x", [store.uri("logs")], [K], opened)
@@ -71,7 +71,7 @@ def test_a_sas_token_opens_what_the_key_does(store: AzureStore) -> None:
         assert len(read_all(opened, source)) == 2 * N_ROWS
 
 
-def test_paths_with_wildcards_are_those_of_the_container(store: AzureStore) -> None:
+def test_wildcards_match_paths_of_the_container(store: AzureStore) -> None:
     store.put("logs/_temporary/part-9.parquet", rows(0, 1))
     files = StoredFiles(store.store())
     assert files.expand(store.uri("l*/day={2,3}/*.parquet")) == [
@@ -92,7 +92,7 @@ def test_a_listing_of_several_pages_is_whole(flat: AzureStore) -> None:
     assert [info.path for info in result] == [f"lake/pages/{n}.parquet" for n in range(7)]
 
 
-def test_a_directory_is_seen_beside_one_whose_name_begins_so(store: AzureStore) -> None:
+def test_directories_with_a_common_prefix_are_separate(store: AzureStore) -> None:
     store.put("logs-of-old/part-0.parquet", rows(0, 1))
     store.put("logs/day=1.parquet", rows(0, 1))
     files = StoredFiles(store.store())
@@ -101,7 +101,7 @@ def test_a_directory_is_seen_beside_one_whose_name_begins_so(store: AzureStore) 
     assert not files.exists(store.uri("log"))
 
 
-def test_what_hadoop_makes_for_a_directory_is_no_file(store: AzureStore) -> None:
+def test_directory_markers_of_hadoop_are_not_files(store: AzureStore) -> None:
     for path in ("logs", "logs/day=1", "logs/day=3"):
         store.blobs[path] = Blob(b"", is_directory=True)
     files = StoredFiles(store.store())
@@ -121,7 +121,7 @@ def error_of(store: Store) -> str:
     return raised.value.strerror
 
 
-def test_what_a_store_refuses_names_the_setting(flat: AzureStore) -> None:
+def test_a_refused_request_names_the_setting(flat: AzureStore) -> None:
     assert error_of(flat.store(account_key=WRONG_KEY)) == (
         f"the store rejected the account key; check spark.hadoop.fs.azure.account.key.{HOST}"
     )
@@ -140,7 +140,7 @@ def test_what_a_store_refuses_names_the_setting(flat: AzureStore) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_is_not_there_or_fails_names_the_setting(flat: AzureStore) -> None:
+def test_an_unreachable_or_failing_store_names_the_setting(flat: AzureStore) -> None:
     assert "spark.hadoop.fs.azure.abfs.endpoint where it is" in error_of(
         flat.store(abfs_endpoint="127.0.0.1:1")
     )
@@ -251,5 +251,5 @@ def test_settings_that_do_not_go_together_are_named(
         options(uri or f"abfss://box@{HOST}/dir", **settings)
 
 
-def test_keys_are_not_in_what_is_printed(flat: AzureStore) -> None:
+def test_keys_are_not_printed(flat: AzureStore) -> None:
     assert KEY not in repr(flat.store()) and SAS not in repr(flat.store(sas=SAS))

@@ -19,12 +19,12 @@ def holds(function: str, values: ValueRange, literal: float) -> bool:
 
 @pytest.mark.parametrize("function", OPERATORS)
 @pytest.mark.parametrize(("low", "high"), [(math.nan, math.nan), (1.0, math.nan), (math.nan, 1.0)])
-def test_bounds_of_nan_exclude_nothing(function: str, low: float, high: float) -> None:
+def test_nan_bounds_prune_no_row_group(function: str, low: float, high: float) -> None:
     assert holds(function, ValueRange(low, high, 0, 2), 5.0)
 
 
 @pytest.mark.parametrize("function", OPERATORS)
-def test_nan_in_the_condition_excludes_nothing(function: str) -> None:
+def test_nan_in_a_condition_prunes_no_row_group(function: str) -> None:
     assert holds(function, ValueRange(1.0, 2.0, 0, 2), math.nan)
 
 

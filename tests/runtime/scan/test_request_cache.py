@@ -18,7 +18,7 @@ def counting() -> tuple[list[int], Callable[[], int]]:
     return calls, ask
 
 
-def test_within_a_block_an_answer_is_given_again() -> None:
+def test_a_block_reuses_answers() -> None:
     _, ask = counting()
     assert [get_or_request("x", ask), get_or_request("x", ask)] == [1, 2], "without a block"
     with cache_requests():

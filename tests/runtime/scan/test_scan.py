@@ -413,7 +413,7 @@ def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
         list(partials_of(step, ScanRows(step), split))
 
 
-def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):
+def test_a_stream_of_files_is_scanned_if_existing_files_fit(tmp_path):
     number = Column("i", "int")
     directory = tmp_path / "in"
     directory.mkdir()

@@ -58,7 +58,7 @@ def test_files_of_different_types_or_columns_are_left_to_spark(tmp_path):
     assert "column i does not exist or has a dot in its name" in reason_for(tmp_path, TS, NUMBER)
 
 
-def test_columns_are_found_whatever_their_case_unless_two_differ_in_case_alone(tmp_path):
+def test_columns_match_in_any_case_unless_ambiguous(tmp_path):
     write(tmp_path / "1", I=pa.array([7], pa.int32()))
     source = source_of(tmp_path, TS, NUMBER)
     (batch,) = read_batches(plan_splits(source, [], 1)[0], source, frozenset())
@@ -79,7 +79,7 @@ def test_files_from_before_the_calendar_of_today_are_left_to_spark(tmp_path):
     assert source_of(tmp_path / "new", TS)
 
 
-def test_directories_that_spark_reads_in_its_own_way_are_left_to_spark(tmp_path):
+def test_directories_with_other_rules_are_left_to_spark(tmp_path):
     (tmp_path / "plain").mkdir()
     write(tmp_path / "plain" / "f")
     assert "is not named column=value" in reason_for(tmp_path, TS)
@@ -97,7 +97,7 @@ def test_partition_values_without_a_certain_value_are_left_to_spark(tmp_path, va
     assert "partition" in reason_for(tmp_path, TS, Column("p", type_))
 
 
-def test_what_is_not_parquet_is_left_to_spark(tmp_path):
+def test_other_formats_are_left_to_spark(tmp_path):
     (tmp_path / "f").write_text("ts\n1\n")
     assert f"cannot read {tmp_path}/f" in reason_for(tmp_path, TS)
 

@@ -70,7 +70,7 @@ def error_of(store: ObjectStore, **changed: str) -> str:
     return raised.value.strerror
 
 
-def test_files_of_a_bucket_are_read_as_those_of_a_disk(store: ObjectStore) -> None:
+def test_files_of_a_bucket_are_read_like_local_ones(store: ObjectStore) -> None:
     source = source_of(store, K, Column("day", "int"))
     assert [file.path for file in source.files] == [
         store.uri(f"logs/day={day}/part-0.parquet") for day in (1, 2)
@@ -80,7 +80,7 @@ def test_files_of_a_bucket_are_read_as_those_of_a_disk(store: ObjectStore) -> No
     assert sorted(read_all(store, source)) == list(range(N_ROWS, 3 * N_ROWS))
 
 
-def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: ObjectStore) -> None:
+def test_unneeded_row_groups_and_columns_are_not_requested(store: ObjectStore) -> None:
     source = source_of(store, K)
     late = Call(">=", (ColumnRef("k", "bigint"), Constant(3 * N_ROWS - 5, "bigint")), "boolean")
     store.requests.clear()
@@ -92,7 +92,7 @@ def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: Obj
     assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
 
 
-def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -> None:
+def test_row_groups_are_requested_ahead(store: ObjectStore) -> None:
     source = source_of(store, K)
     opened = store.store()
     (split,) = plan_splits(source, (), 1, store=opened)
@@ -107,7 +107,7 @@ def test_row_groups_are_asked_for_while_others_are_awaited(store: ObjectStore) -
     assert result == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
 
 
-def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> None:
+def test_wildcards_match_paths_of_the_bucket(store: ObjectStore) -> None:
     files = StoredFiles(store.store())
     assert files.expand(store.uri("logs/day=*")) == [store.uri(f"logs/day={d}") for d in (1, 2)]
     assert files.expand(store.uri("logs/{day=2,none}/*.parquet")) == [
@@ -122,7 +122,7 @@ def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> Non
         files.delete(store.uri("logs"))
 
 
-def test_files_that_a_wildcard_names_are_not_asked_for_one_by_one(store: ObjectStore) -> None:
+def test_a_wildcard_needs_no_request_per_file(store: ObjectStore) -> None:
     for number in range(20):
         store.put(f"globs/day={number % 2}/{number}.parquet", rows(0, 10))
     pattern, opened = store.uri("globs/day=*/*.parquet"), store.store()
@@ -157,7 +157,7 @@ def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: Obj
         ("AccessDenied", "permission denied: check spark.hadoop.fs.s3a.access.key"),
     ],
 )
-def test_a_store_that_goes_on_failing_is_an_error(
+def test_a_store_that_keeps_failing_is_an_error(
     store: ObjectStore, fault: str, message: str
 ) -> None:
     source = source_of(store, K)
@@ -177,15 +177,13 @@ def test_a_store_that_goes_on_failing_is_an_error(
         ("PermanentRedirect", "another region: check spark.hadoop.fs.s3a.endpoint.region"),
     ],
 )
-def test_what_a_store_refuses_names_the_setting(
-    store: ObjectStore, fault: str, message: str
-) -> None:
+def test_a_refused_request_names_the_setting(store: ObjectStore, fault: str, message: str) -> None:
     with store.failing(fault):
         assert message in error_of(store)
 
 
 @pytest.mark.slow
-def test_a_store_that_is_not_there_names_the_setting(store: ObjectStore) -> None:
+def test_an_unreachable_store_names_the_setting(store: ObjectStore) -> None:
     assert "spark.hadoop.fs.s3a.endpoint says where" in error_of(
         store, endpoint="http://127.0.0.1:1"
     )
@@ -197,7 +195,7 @@ def test_a_store_that_is_not_there_names_the_setting(store: ObjectStore) -> None
         assert "spark.hadoop.fs.s3a.connection.timeout" in message
 
 
-def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
+def test_a_missing_bucket_is_named(store: ObjectStore) -> None:
     with pytest.raises(FileNotFoundError, match="bucket nothing does not exist"):
         StoredFiles(store.store("s3a://nothing/x")).exists("s3a://nothing/x")
     result = find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
@@ -287,7 +285,7 @@ def test_a_bucket_has_settings_of_its_own() -> None:
         store_of("s3a://d", {"fs.s3a.access.key": "x", "fs.s3a.endpoint": "h:1"}.get)
 
 
-def test_keys_are_not_in_what_is_printed() -> None:
+def test_keys_are_not_printed() -> None:
     settings = {
         "fs.s3a.access.key": "AKIA1",
         "fs.s3a.secret.key": "hidden9",

@@ -30,7 +30,7 @@ def test_a_deleted_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.99])
-def test_a_file_that_is_cut_short_is_named(tmp_path: Path, kept: float) -> None:
+def test_a_truncated_file_is_named(tmp_path: Path, kept: float) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": list(range(1000))}), path)
     data = path.read_bytes()

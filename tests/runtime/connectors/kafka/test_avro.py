@@ -109,7 +109,7 @@ def expected(name: str, value: Any) -> Any:
 
 
 @given(st.data())
-def test_columns_are_what_was_written(data: st.DataObject) -> None:
+def test_columns_equal_the_written_values(data: st.DataObject) -> None:
     parts = [*PARTS, *NESTED]
     row = st.fixed_dictionaries({name: values for name, _, _, values in parts})
     rows = data.draw(st.lists(row, min_size=1, max_size=6))
@@ -122,7 +122,7 @@ def test_columns_are_what_was_written(data: st.DataObject) -> None:
         assert result[name] == [expected(name, row[name]) for row in rows], name
 
 
-def test_a_message_without_a_value_is_a_row_of_nulls_and_so_is_a_field_that_is_not_there() -> None:
+def test_missing_values_and_fields_are_null() -> None:
     writer_schema = schema([("i", "int", "", None)])
     first, second = encode(writer_schema, {"i": 1}, {"i": 2})
     assert read([first, None, second], writer_schema, i="int", later="string") == {
@@ -131,7 +131,7 @@ def test_a_message_without_a_value_is_a_row_of_nulls_and_so_is_a_field_that_is_n
     assert read([None], writer_schema, i="int") == {"i": [None]}
 
 
-def test_columns_are_found_in_another_case_and_may_be_wider() -> None:
+def test_columns_match_in_any_case_and_may_be_wider() -> None:
     writer_schema = schema([("Id", "int", "", None), ("v", "long", "", None)])
     (value,) = encode(writer_schema, {"Id": 7, "v": 2})
     assert read([value], writer_schema, id="bigint", v="double") == {"id": [7], "v": [2.0]}
@@ -197,7 +197,7 @@ def test_a_schema_of_the_columns_is_flinks() -> None:
     }  # fmt: skip
 
 
-def test_what_is_no_schema_of_a_record_is_refused() -> None:
+def test_schemas_that_are_no_records_are_refused() -> None:
     with pytest.raises(ExecutionError, match="the writer schema is not a valid Avro schema"):
         read([b""], {"type": "recrod"}, i="int")
     with pytest.raises(ExecutionError, match="the writer schema must be a record, not string"):

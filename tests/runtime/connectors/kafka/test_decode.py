@@ -77,7 +77,7 @@ def some_csv(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("file_format", ["json", "csv"])
-def test_what_arrow_decodes_is_what_spark_decodes(file_format: str, spark: SparkSession) -> None:
+def test_arrow_decodes_the_same_values_as_spark(file_format: str, spark: SparkSession) -> None:
     rng = random.Random(5)
     how = decoding_of(table(format=file_format))
     assert how is not None

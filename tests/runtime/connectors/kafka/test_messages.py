@@ -39,7 +39,7 @@ def table(**options: str) -> TableSpec:
     ],
     ids=["json", "csv", "raw key", "json key"],
 )  # fmt: skip
-def test_rows_come_back_from_messages(options: dict[str, str], spark: SparkSession) -> None:
+def test_rows_are_restored_from_messages(options: dict[str, str], spark: SparkSession) -> None:
     spec = table(**options)
     rows = spark.createDataFrame(
         [(1, "a", AT), (2, None, AT)], "id bigint, name string, at timestamp_ntz"

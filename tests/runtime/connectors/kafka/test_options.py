@@ -30,7 +30,7 @@ def read(is_stream: bool = True, **options: str) -> Reading:
     return reading_of(spec, is_stream=is_stream)
 
 
-def test_properties_go_to_librdkafka_and_topics_are_taken_apart() -> None:
+def test_properties_go_to_librdkafka_and_topics_are_split() -> None:
     reading = read(topic="a; b", properties__group__id="g", maxOffsetsPerTrigger="5")
     assert reading.config["bootstrap.servers"] == "host:9092"
     assert reading.config["group.id"] == "g"
@@ -70,7 +70,7 @@ def test_a_stream_starts_where_the_startup_mode_says(
     assert {name: getattr(reading, name) for name in options} == options
 
 
-def test_a_batch_reads_all_there_is_up_to_the_bound() -> None:
+def test_a_batch_reads_all_messages_up_to_the_bound() -> None:
     reading = read(is_stream=False)
     assert (reading.start, reading.end_ms) == ("earliest", None)
     bounded = {"scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": "9"}
@@ -134,13 +134,13 @@ def test_a_missing_package_is_named_before_anything_is_read(
         (kafka(format="jsno", json__ignore_parse_errors="true"), "unknown format 'jsno'"),
     ],
 )  # fmt: skip
-def test_a_wrong_option_is_named_with_what_would_be_right(spec: TableSpec, message: str) -> None:
+def test_an_invalid_option_is_named_with_a_valid_one(spec: TableSpec, message: str) -> None:
     with pytest.raises(CatalogError) as caught:
         validate_table(spec)
     assert message in str(caught.value)
 
 
-def test_options_of_flinks_that_change_nothing_are_let_pass_and_known() -> None:
+def test_ineffective_options_of_flink_are_accepted() -> None:
     spec = kafka(sink__delivery_guarantee="at-least-once", sink__partitioner="fixed")
     validate_table(spec)
     assert idle_options(spec) == ("sink.partitioner",)

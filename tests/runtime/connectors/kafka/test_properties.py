@@ -30,7 +30,7 @@ def consumer_settings(**properties: str) -> dict[str, str]:
     return {name: value for name, value in result.items() if always.get(name) != value}
 
 
-def test_user_and_password_come_out_of_the_login_module() -> None:
+def test_user_and_password_are_read_from_the_login_module() -> None:
     config = f'{SCRAM} required username="reader" password="a\\"b;c";'
     result = consumer_settings(**{
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": config,
@@ -43,7 +43,7 @@ def test_user_and_password_come_out_of_the_login_module() -> None:
     }
 
 
-def test_stores_and_names_become_those_of_librdkafka() -> None:
+def test_names_of_stores_and_properties_are_translated() -> None:
     assert consumer_config(
         kafka(
             **{
@@ -88,7 +88,9 @@ def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
         ("sasl.jaas.config", f'{PLAIN} required serviceName="x";', "sets serviceName"),
     ],
 )
-def test_what_has_no_match_is_refused_by_name(property_: str, value: str, message: str) -> None:
+def test_properties_without_an_equivalent_are_refused(
+    property_: str, value: str, message: str
+) -> None:
     with pytest.raises(CatalogError, match=message):
         validate_table(kafka(**{property_: value}))
 

@@ -62,7 +62,7 @@ def values(client: Client, asked: Reading, *ranges: Range) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
-def test_a_batch_reads_what_is_there_and_each_message_once(broker: Broker, client: Client) -> None:
+def test_a_batch_reads_each_message_once(broker: Broker, client: Client) -> None:
     for partition in range(2):
         broker.send("batch", [b"%d-%d" % (partition, i) for i in range(2500)], partition)
     asked = reading(broker, "batch", min_partitions=5)
@@ -73,9 +73,7 @@ def test_a_batch_reads_what_is_there_and_each_message_once(broker: Broker, clien
     assert sorted(result) == sorted(b"%d-%d" % (p, i) for p in range(2) for i in range(2500))
 
 
-def test_ranges_of_a_task_come_in_their_order_and_each_message_once(
-    broker: Broker, client: Client
-) -> None:
+def test_ranges_of_a_task_are_read_in_order_and_once(broker: Broker, client: Client) -> None:
     sent = {}
     for topic in ("turn-a", "turn-b"):
         for partition in range(3):
@@ -154,7 +152,7 @@ def test_tasks_share_messages_evenly(sizes: list[int], n_tasks: int, least: int)
         assert len(shares) == min(total, 1)
 
 
-def test_a_message_comes_with_all_that_kafka_knows_of_it(broker: Broker, client: Client) -> None:
+def test_a_message_has_kafkas_metadata(broker: Broker, client: Client) -> None:
     headers = [("trace", b"1"), ("empty", None)]
     broker.producer.produce("known", b"v", b"k", 1, timestamp=1700000000123, headers=headers)
     broker.producer.produce("known", None, None, 1, timestamp=5)
@@ -185,7 +183,7 @@ def test_values_are_decoded_or_left_to_spark_a_record_batch_at_a_time(
     ]
 
 
-def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: Client) -> None:
+def test_a_stream_resumes_at_its_offset_within_its_limit(broker: Broker, client: Client) -> None:
     asked = reading(broker, "going", most=3)
     broker.send("going", [b"%d" % i for i in range(7)])
     existing = client.partitions(("going",), "")
@@ -222,7 +220,7 @@ def test_each_partition_gets_on_within_the_limit() -> None:
         ({"start": "offsets", "start_offsets": {"0": 2}}, 2),
     ],
 )
-def test_reading_begins_where_it_is_said(
+def test_reading_begins_at_the_given_offset(
     broker: Broker, client: Client, more: dict[str, Any], begins: int
 ) -> None:
     topic = "begins" + str(time.time_ns())
@@ -251,7 +249,7 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(
     assert values(client, asked, *planned_ranges(asked, offset, result)) == [b"b"]
 
 
-def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
+def test_deleted_messages_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
     broker.send("short", [b"a", b"b"])
     with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages were lost"):
         values(client, reading(broker, "short"), Range("short", 0, 7, 9))
@@ -269,7 +267,7 @@ def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: 
         next_offset(client, reading(broker, "short"), gone, existing, None)
 
 
-def test_what_is_wrong_is_one_line(broker: Broker, client: Client) -> None:
+def test_errors_of_kafka_are_one_line(broker: Broker, client: Client) -> None:
     broker.send("clicks", [b"a"])
     with pytest.raises(ExecutionError, match=r"topic 'click' does not exist in Kafka") as error:
         find_start(client, reading(broker, "click"))
@@ -305,7 +303,7 @@ def test_the_timeout_for_a_missing_broker_is_that_of_the_socket() -> None:
     assert 1 < n_asked <= 6
 
 
-def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Client) -> None:
+def test_messages_are_stored_when_sending_returns(broker: Broker, client: Client) -> None:
     broker.send("sent", [b"before"])
     rows = pa.record_batch({"key": [b"k", None], "value": ["v", None]})
     assert send(config(broker), "sent", [rows, rows.slice(0, 0)]) == 2

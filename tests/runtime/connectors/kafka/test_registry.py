@@ -53,7 +53,7 @@ def requests_to(registry: Registry, **more: str) -> dict[str, str]:
     return {"url": registry.url, "user_info": registry.login, **more}
 
 
-def test_messages_of_several_schemas_come_in_their_order(registry: Registry) -> None:
+def test_messages_of_several_schemas_keep_their_order(registry: Registry) -> None:
     def headed(number: int, *values: bytes) -> list[bytes]:
         return [b"\0" + number.to_bytes(4, "big") + value for value in values]
 
@@ -86,7 +86,7 @@ def struct(name: str, type_: object) -> dict[str, object]:
     return {"type": "struct", "fields": fields}
 
 
-def test_no_id_of_a_schema_is_taken_for_a_message_without_a_value(registry: Registry) -> None:
+def test_a_message_without_a_value_has_no_schema_id(registry: Registry) -> None:
     how = decoding(columns(k="int"), registry=requests_to(registry))
     with pytest.raises(ExecutionError, match="has no schema 4294967295"):
         decode_avro([None, b"\0\xff\xff\xff\xff\x02"], how)
@@ -135,7 +135,7 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     ],
     ids=["id", "login", "kind"],
 )
-def test_what_is_wrong_is_said(
+def test_errors_of_the_registry_are_one_line(
     registry: Registry, number: int, more: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ExecutionError) as caught:
@@ -151,7 +151,7 @@ def test_a_registry_that_does_not_answer_is_named() -> None:
         schema_texts({"url": "http://127.0.0.1:1"}, 7)
 
 
-def test_a_registry_that_keeps_failing_is_asked_four_times(registry: Registry) -> None:
+def test_a_failing_registry_gets_four_requests(registry: Registry) -> None:
     registry.n_failures = 1_000
     with pytest.raises(ExecutionError, match="rejected the request for schema 7: 503"):
         schema_texts(requests_to(registry), 7)
@@ -170,7 +170,7 @@ def test_a_token_is_sent_and_another_login_is_not(registry: Registry) -> None:
     assert "wrong" not in caught.value.message
 
 
-def test_a_registry_that_has_no_leader_yet_is_asked_again(registry: Registry) -> None:
+def test_a_registry_without_a_leader_is_asked_again(registry: Registry) -> None:
     registry.n_failures = 2
     url = registry.url.replace("://", "://reader:secret-of-mine@")
     assert '"row"' in schema_texts({"url": url}, 7)[-1]
@@ -194,7 +194,7 @@ def test_options_are_flinks() -> None:
         registry_of(kafka(format="avro-confluent"))
 
 
-def test_a_registry_with_a_certificate_of_its_own_is_asked_where_that_is_trusted(
+def test_a_trusted_self_signed_registry_is_accepted(
     tmp_path: Path,
 ) -> None:
     own = self_signed(tmp_path / "own.pem")

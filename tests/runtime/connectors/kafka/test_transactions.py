@@ -81,7 +81,7 @@ def test_a_micro_batch_that_was_committed_is_not_sent_again(broker: Broker) -> N
     assert read(broker, "once") == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_task_of_spark_s_sends_what_its_option_says(broker: Broker) -> None:
+def test_a_task_of_spark_sends_as_its_options_say(broker: Broker) -> None:
     broker.send("by-task", [b"before"])
     writing = Writing(config(broker), "by-task", config_of_reader(broker), "sqlwin-by-task", 3)
     source = KafkaSource({OPTION: json.dumps(asdict(writing))})
@@ -89,7 +89,7 @@ def test_a_task_of_spark_s_sends_what_its_option_says(broker: Broker) -> None:
     assert read(broker, "by-task") == [b"a", b"b", b"before"]
 
 
-def test_nothing_is_sent_of_rows_that_fail(broker: Broker) -> None:
+def test_failing_rows_send_no_message(broker: Broker) -> None:
     broker.send("failing", [b"before"])
 
     def failing() -> Iterator[pa.RecordBatch]:

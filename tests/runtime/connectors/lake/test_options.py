@@ -65,7 +65,7 @@ def test_these_are_refused(spec, message):
         validate_table(spec)
 
 
-def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
+def test_a_missing_package_is_named_with_its_extra(monkeypatch, tmp_path):
     for name in [
         module for module in sys.modules if module.split(".")[0] in ("deltalake", "pyiceberg")
     ]:

@@ -313,7 +313,7 @@ def test_columns_from_the_database_have_a_watermark_and_a_key(
         ("", {"create-table": "true"}, "columns are required with 'create-table'"),
     ],
 )
-def test_a_table_without_columns_that_cannot_be_found_is_one_line(
+def test_a_missing_table_without_columns_is_one_line(
     session: Session, numbers: str, items: str, options: dict[str, str], message: str
 ) -> None:
     sql = declare(numbers, items, **options)

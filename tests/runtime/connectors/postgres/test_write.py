@@ -252,7 +252,7 @@ def test_a_table_that_does_not_fit_is_refused_before_rows_are_computed(
         ("k text NOT NULL", None, 'column `k`: null value in column "k"'),
     ],
 )
-def test_a_value_that_does_not_fit_is_one_line_and_nothing_is_written(
+def test_a_value_that_does_not_fit_writes_nothing(
     database: str, column: str, value: str | None, message: str
 ) -> None:
     run(database, f"CREATE TABLE t ({column}, we int, n bigint)")
@@ -271,7 +271,7 @@ def test_a_null_in_the_key_is_refused(database: str) -> None:
         BatchWriter(table(database), COLUMNS, "w").write(changes, 0)
 
 
-def test_names_are_those_of_sql(database: str) -> None:
+def test_names_are_quoted_as_in_sql(database: str) -> None:
     run(
         database,
         'CREATE SCHEMA "My Schema"',
@@ -306,7 +306,7 @@ def test_a_jdbc_url_connects(postgres: Server) -> None:
         ({"tables": "x"}, "unknown option 'tables'"),
     ],
 )
-def test_wrong_options_are_found_without_a_connection(
+def test_invalid_options_are_refused_without_a_connection(
     options: dict[str, str], message: str
 ) -> None:
     spec = table(options.pop("url", "postgresql://h/d"), **options)
@@ -354,7 +354,7 @@ def test_a_restart_of_the_database_between_micro_batches_is_not_noticed() -> Non
         writer.close()
 
 
-def test_a_changed_table_ends_the_stream_with_the_column_and_goes_on_when_it_is_mended(
+def test_a_changed_table_stops_the_stream_until_it_is_repaired(
     database: str,
 ) -> None:
     writer = BatchWriter(table(database), COLUMNS, "w")

@@ -129,7 +129,7 @@ ROWS = st.lists(
 
 @given(files=st.lists(ROWS, min_size=1, max_size=3), window=st.sampled_from([HOP, GAP]))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Path) -> None:
+def test_files_are_weighted_by_their_rows(files, window: Window, tmp_path: Path) -> None:
     step = step_of(window)
     plan = plan_of(step)
     tables, paths = [], []

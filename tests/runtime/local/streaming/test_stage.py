@@ -83,7 +83,7 @@ def run(rows):
     return partials, control
 
 
-def test_rows_become_one_partial_for_each_key_and_slice():
+def test_rows_are_aggregated_to_one_partial_per_key_and_slice():
     partials, _ = run(
         [
             (True, 0, 1, 1, "a", 10, True),

@@ -91,7 +91,7 @@ def as_set(rows, names):
 @pytest.mark.parametrize(
     "partitions", [[], ["i"], ["d", "s"], ["n", "c", "b"], ["at"], ["x"]], ids="_".join
 )
-def test_the_rows_are_those_that_deltalake_reads(tmp_path, partitions):
+def test_the_rows_equal_those_of_deltalake(tmp_path, partitions):
     for start in (0, 12):
         write_deltalake(tmp_path, table_of(12, start), partition_by=partitions, mode="append")
     _, rows = scan_table(tmp_path, list(EVERY))
@@ -141,7 +141,7 @@ def test_partitions_rule_files_out(tmp_path, condition, values):
     assert len(source.files) == len(values)
 
 
-def test_a_file_that_is_ruled_out_may_be_gone(tmp_path):
+def test_a_pruned_file_may_be_missing(tmp_path):
     write_deltalake(tmp_path, table_of(12), partition_by=["i"])
     for file in tmp_path.glob("i=2/*"):
         file.unlink()
@@ -191,7 +191,7 @@ def test_older_versions_are_read_by_number_and_by_time(tmp_path):
     assert error.value.hint == "the newest version is 2"
 
 
-def test_a_version_whose_log_is_gone_says_so(tmp_path):
+def test_a_version_without_its_log_is_refused(tmp_path):
     for i in range(3):
         write_deltalake(tmp_path, pa.table({"k": [i]}), mode="append")
     DeltaTable(tmp_path).create_checkpoint()
@@ -285,7 +285,7 @@ def test_rows_that_are_marked_as_deleted_are_not_read(tmp_path):
         load(tmp_path)
 
 
-def test_the_feature_for_deleted_rows_alone_does_no_harm(tmp_path):
+def test_unused_deletion_vectors_are_accepted(tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"k": [1, 2, 3]}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}

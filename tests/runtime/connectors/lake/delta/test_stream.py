@@ -36,7 +36,7 @@ def read(reader, start, end):
 @pytest.mark.parametrize(
     "partitions", [[], ["i"], ["d", "s"], ["n", "c", "b"], ["at"]], ids="_".join
 )
-def test_each_row_comes_once_whatever_the_steps(tmp_path, partitions):
+def test_each_row_is_read_once_for_any_steps(tmp_path, partitions):
     for start in (0, 6, 12, 18):
         write_deltalake(tmp_path, table_of(6, start), partition_by=partitions, mode="append")
     expected = as_set(table_of(24).to_pylist(), EVERY)
@@ -63,7 +63,7 @@ def test_partitions_of_columns_that_are_mapped_have_their_values(tmp_path):
     assert read(reader_of(tmp_path), 0, 1) == expected
 
 
-def test_the_newest_version_is_found_and_a_bounded_stream_stays_where_it_was(tmp_path):
+def test_a_bounded_stream_stays_at_its_version(tmp_path):
     write_deltalake(tmp_path, table_of(3))
     bounded, unbounded = reader_of(tmp_path, until="0"), reader_of(tmp_path)
     for reader in (bounded, unbounded):
@@ -84,14 +84,14 @@ def test_a_version_that_takes_rows_away_stops_the_stream_or_is_passed_over(tmp_p
     assert len(read(reader_of(tmp_path), -1, 1)) == 5
 
 
-def test_files_that_are_only_put_together_do_not_come_again(tmp_path):
+def test_compacted_files_are_not_read_again(tmp_path):
     for start in (0, 3):
         write_deltalake(tmp_path, table_of(3, start), mode="append")
     DeltaTable(tmp_path).optimize.compact()
     assert read(reader_of(tmp_path), 1, 2) == []
 
 
-def test_a_log_that_is_gone_stops_the_stream(tmp_path):
+def test_a_missing_log_stops_the_stream(tmp_path):
     for start in (0, 3, 6):
         write_deltalake(tmp_path, table_of(3, start), mode="append")
     DeltaTable(tmp_path).create_checkpoint()
@@ -100,7 +100,7 @@ def test_a_log_that_is_gone_stops_the_stream(tmp_path):
         read(reader_of(tmp_path), 0, 2)
 
 
-def test_columns_may_come_but_not_go(tmp_path):
+def test_columns_may_be_added_but_not_removed(tmp_path):
     write_deltalake(tmp_path, pa.table({"k": [1]}))
     schema = delta_schema(DeltaTable(tmp_path))
     more = pa.table({"k": [2], "s": ["x"]})

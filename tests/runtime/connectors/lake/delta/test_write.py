@@ -69,7 +69,7 @@ def test_a_task_makes_a_file_for_each_partition(tmp_path):
     assert all(file.path.startswith(f"i={file.partition[0]}/part-mark-") for file in files)
 
 
-def test_what_is_written_says_its_ranges(tmp_path):
+def test_written_files_have_statistics(tmp_path):
     for start in (0, 12):
         put(tmp_path, table_of(12, start))
     for condition, n_files in [
@@ -107,7 +107,7 @@ def test_partitions_of_odd_texts_and_nulls_are_replaced_too(tmp_path):
     )
 
 
-def test_nothing_written_is_no_version_unless_it_replaces_all(tmp_path):
+def test_an_empty_write_is_a_version_only_if_it_overwrites(tmp_path):
     put(tmp_path, table_of(3))
     put(tmp_path, table_of(3).slice(0, 0))
     assert DeltaTable(tmp_path).version() == 0
@@ -133,12 +133,12 @@ def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
     assert len(list(tmp_path.glob("i=*/*.parquet"))) == 3
 
 
-def test_files_of_a_table_that_could_not_be_made_are_in_none(tmp_path):
+def test_files_of_a_failed_creation_belong_to_no_table(tmp_path):
     write_files(tmp_path, table_of(3))
     assert not is_committed(str(tmp_path), "mark")
 
 
-def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path):
+def test_a_table_can_be_created_after_a_killed_creation(tmp_path):
     write_files(tmp_path, table_of(4), ["i"], mark="0123456789abcdef" * 2)
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / "_delta_log" / "_commit_0c4e.json.tmp").write_text("{}")
@@ -157,7 +157,7 @@ def test_a_table_can_be_made_where_a_job_was_killed_that_was_making_it(tmp_path)
         existing_table(spec, str(other))
 
 
-def test_a_null_where_none_may_be_leaves_no_file(tmp_path):
+def test_a_forbidden_null_leaves_no_file(tmp_path):
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False)])
     rows = pa.table({"k": [1, None]})
     with pytest.raises(
@@ -167,7 +167,7 @@ def test_a_null_where_none_may_be_leaves_no_file(tmp_path):
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_a_table_is_made_with_the_columns_as_they_were_declared(tmp_path):
+def test_a_table_is_created_with_the_declared_columns(tmp_path):
     schema = StructType([StructField("k", SCHEMA["k"].dataType, False), SCHEMA["at"]])
     rows = table_of(2).select(["k", "at"])
     files = write_files(tmp_path, rows)

@@ -77,7 +77,7 @@ def scan_table(table, names, filters=(), types=TYPES, **options):
     "transforms",
     [[], [("i", IdentityTransform())], [("d", IdentityTransform()), ("s", IdentityTransform())]],
 )
-def test_the_rows_are_those_that_pyiceberg_reads(catalog, transforms):
+def test_the_rows_equal_those_of_pyiceberg(catalog, transforms):
     table = create_table(catalog, *transforms)
     for start in (0, 12):
         table.append(rows_of(12, start))
@@ -103,7 +103,7 @@ def test_manifests_rule_files_out(catalog, condition, n_files):
     assert len(source.files) == n_files
 
 
-def test_columns_are_found_by_their_number(catalog):
+def test_columns_match_by_their_field_id(catalog):
     table = create_table(catalog)
     table.append(rows_of(4))
     with table.update_schema() as update:
@@ -170,7 +170,7 @@ def test_a_table_without_a_snapshot_is_empty(catalog):
     assert rows == [] and source.files == ()
 
 
-def test_columns_that_are_only_in_the_manifest_are_not_taken_for_null(catalog, tmp_path):
+def test_columns_only_in_the_manifest_are_not_null(catalog, tmp_path):
     table = create_table(catalog)
     pq.write_table(rows_of(3).drop_columns(["i"]), tmp_path / "x.parquet")
     table.add_files([f"file://{tmp_path}/x.parquet"])

@@ -42,7 +42,7 @@ def read(reader, start, end):
 
 
 @pytest.mark.parametrize("partitions", [[], ["i"], ["d", "s"]], ids="_".join)
-def test_each_row_comes_once_whatever_the_steps(catalog, reader_of, partitions):
+def test_each_row_is_read_once_for_any_steps(catalog, reader_of, partitions):
     table = create_table(catalog, *((name, IdentityTransform()) for name in partitions))
     for start in (0, 6, 12, 18):
         table.append(rows_of(6, start))
@@ -70,7 +70,7 @@ def test_a_snapshot_that_takes_rows_away_stops_the_stream_or_is_passed_over(cata
     assert len(read(reader_of(table), 0, last)) == 6
 
 
-def test_a_snapshot_that_is_gone_stops_the_stream(catalog, reader_of):
+def test_a_missing_snapshot_stops_the_stream(catalog, reader_of):
     table = create_table(catalog)
     table.append(rows_of(6))
     with pytest.raises(ExecutionError, match="snapshot 7, the last one read, is not among"):
@@ -87,7 +87,7 @@ def test_a_bounded_stream_stays_where_it_was(catalog, reader_of):
     assert reader.latestOffset({"snapshot": first}, None) == {"snapshot": first}
 
 
-def test_columns_may_come_and_one_that_is_read_may_not_go(catalog, reader_of):
+def test_columns_may_be_added_but_not_removed_if_read(catalog, reader_of):
     table = create_table(catalog)
     table.append(rows_of(2))
     first = table.current_snapshot().snapshot_id
