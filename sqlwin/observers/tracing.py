@@ -6,10 +6,12 @@ streams outlive the statements that start them.
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from runtime.errors import MissingPackageError
@@ -31,10 +33,19 @@ if TYPE_CHECKING:
     from sqlwin.execution.runner import Runner
 
 _NANOSECONDS = 1_000_000_000
+# Seconds that the end of the process waits for spans to be exported
+_END_SECONDS = 2.0
 # Maximum characters of a statement in its span
 _MOST_TEXT = 10_000
 # Spark sessions whose micro-batches are traced
 _traced_sessions: WeakSet[SparkSession] = WeakSet()
+
+
+class ShutsDown(Protocol):
+    """A tracer provider of OpenTelemetry's SDK."""
+
+    def shutdown(self) -> None:
+        """Export the spans that wait, and stop."""
 
 
 def trace_statements(runner: Runner, spark: SparkSession) -> None:
@@ -184,10 +195,24 @@ def _set_up_provider() -> None:
             f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
         ) from error
     os.environ.setdefault("OTEL_SERVICE_NAME", "sqlwin")
-    provider = TracerProvider()
+    # the provider's own end of the process retries for up to ten seconds
+    provider = TracerProvider(shutdown_on_exit=False)
     # exports in the background, and drops spans while the collector is away
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+    atexit.register(shut_down_within, provider, _END_SECONDS)
+
+
+def shut_down_within(provider: ShutsDown, seconds: float) -> None:
+    """Export the spans that wait, and stop. After `seconds`, drop those that are left.
+
+    Args:
+        provider: Tracer provider of OpenTelemetry's SDK.
+        seconds: Maximum time to wait for a collector.
+    """
+    last_export = threading.Thread(target=provider.shutdown, name="sqlwin-spans", daemon=True)
+    last_export.start()
+    last_export.join(seconds)
 
 
 def _nanoseconds(seconds: float) -> int:

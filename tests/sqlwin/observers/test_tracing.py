@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,6 +195,30 @@ def test_console_spans_and_an_unreachable_collector_change_no_result() -> None:
     with absent_collector() as url:
         done = run_command({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
     assert (done.stdout, done.returncode) == ("answer\n42\n", 0)
+
+
+def test_the_end_of_a_process_does_not_wait_for_a_collector_that_hangs() -> None:
+    from sqlwin.observers.tracing import shut_down_within
+
+    begun, answers, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Hanging:
+        def shutdown(self) -> None:
+            begun.set()
+            answers.wait()
+            ended.set()
+
+    # returns although the last export does not
+    shut_down_within(Hanging(), 0.0)
+    begun.wait()
+    assert not ended.is_set()
+    answers.set()
+    ended.wait()
+
+    # a collector that answers gets the last spans
+    ended.clear()
+    shut_down_within(Hanging(), 60.0)
+    assert ended.is_set()
 
 
 @pytest.mark.long
