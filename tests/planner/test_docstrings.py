@@ -172,7 +172,7 @@ EXAMPLES = {test.name: test for module in modules() for test in examples(module)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_examples_print_what_they_say(name: str) -> None:
+def test_examples_print_the_documented_output(name: str) -> None:
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     failed, _ = runner.run(EXAMPLES[name], out=output.append)

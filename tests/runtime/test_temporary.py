@@ -86,7 +86,7 @@ def test_a_log_with_something_in_it_stays(tmp_path: Path) -> None:
     assert log.name.startswith("spark-") and "a trace" in log.read_text()
 
 
-def test_the_next_start_removes_what_a_killed_process_has_left(tmp_path: Path) -> None:
+def test_the_next_start_removes_leftovers_of_a_killed_process(tmp_path: Path) -> None:
     with process(tmp_path) as (killed, left):
         killed.send_signal(signal.SIGKILL)
     assert (left / "log").is_symlink()
@@ -109,7 +109,7 @@ def test_a_killed_process_leaves_the_log_that_says_something(tmp_path: Path) -> 
     assert log.name.startswith("spark-")
 
 
-def test_what_others_have_in_the_directory_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_in_the_directory_stay(tmp_path: Path) -> None:
     user = user_directory(str(tmp_path))
     with process(tmp_path) as (_, directory):
         _, host, _ = directory.name.split("-", 2)

@@ -214,7 +214,7 @@ TABLES = st.lists(
 @pytest.mark.long
 @settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=TABLES, slide=st.sampled_from([1, 5, 7]), n_slides=st.sampled_from([1, 2, 3]))
-def test_windows_are_those_of_spark_s_window_function(
+def test_windows_equal_those_of_sparks_window_function(
     fresh_session: sqlwin.Session, table: list[tuple[Any, ...]], slide: int, n_slides: int
 ) -> None:
     epoch = datetime(1970, 1, 1)  # noqa: DTZ001

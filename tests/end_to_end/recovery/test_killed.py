@@ -122,7 +122,7 @@ def test_kills_at_each_kind_of_write_keep_the_rows_of_the_batch(
 
 
 @pytest.mark.slow
-def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_killed_behind_each_table(
+def test_inserts_of_a_killed_shared_stream_write_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     late = write_input(tmp_path, 9)

@@ -306,7 +306,7 @@ def test_late_rows_pass_all_operators_and_change_no_result(
 
 
 @pytest.mark.slow
-def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_its(
+def test_each_insert_of_a_set_writes_and_reports_its_late_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", *BATCHES)

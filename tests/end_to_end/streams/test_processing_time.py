@@ -70,7 +70,7 @@ def at(second: int) -> dt.datetime:
 
 
 @pytest.mark.long
-def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows_come(
+def test_windows_on_processing_time_close_without_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
@@ -319,7 +319,7 @@ def test_early_and_late_firing_are_on_processing_time(
 
 
 @pytest.mark.long
-def test_the_windows_of_a_silent_stream_are_emitted_and_stay_emitted_after_a_restart(
+def test_windows_of_a_silent_stream_are_emitted_once_across_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write_keys(tmp_path / "in", (1, "a"), (12, "b"))

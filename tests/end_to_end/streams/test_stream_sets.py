@@ -187,7 +187,7 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
 
 
 @pytest.mark.long
-def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_to_both(
+def test_a_micro_batch_written_to_one_of_two_tables_is_written_once_to_both(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"

@@ -50,7 +50,7 @@ def test_auxiliaries_are_known_in_having_and_order_by_and_inside_expressions() -
     )
 
 
-def test_auxiliaries_without_a_name_are_called_as_the_columns_of_table_functions() -> None:
+def test_unnamed_auxiliaries_have_the_names_of_window_columns() -> None:
     text = rewritten(
         f"SELECT TUMBLE_START(ts, {HOUR}), TUMBLE_END(ts, {HOUR}), TUMBLE_ROWTIME(ts, {HOUR}) "
         f"FROM t GROUP BY TUMBLE(ts, {HOUR})"
@@ -88,7 +88,7 @@ def test_a_join_below_a_group_window_keeps_the_columns_that_are_read_above() -> 
     )
 
 
-def test_sessions_are_those_of_a_group() -> None:
+def test_group_window_sessions_are_partitioned_by_the_group_keys() -> None:
     text = rewritten(f"SELECT user FROM t GROUP BY SESSION(ts, {HOUR}), user, k % 2")
     assert text == (
         "SELECT user FROM TABLE(SESSION((SELECT *, k % 2 AS $rowtime2 FROM t) "

@@ -42,7 +42,7 @@ def test_a_common_grid_that_no_window_has_is_computed_but_not_read():
     assert widths(4, 6) == [(2, None, False), (4, 2, True), (6, 2, True)]
 
 
-def test_a_grid_in_between_is_added_where_it_saves_reading_the_finest_slices_twice():
+def test_an_intermediate_grid_is_added_if_it_saves_a_second_read():
     # Without it, slices of 1 s would be read for 10 s and for 15 s.
     assert widths(1, 10, 15) == [
         (1, None, True),
@@ -77,7 +77,7 @@ def test_the_grid_of_a_window_is_cut_where_it_starts_and_ends(window, grid):
     assert grid_of(window) == grid
 
 
-def test_windows_go_together_unless_their_common_slices_are_far_finer_than_their_own():
+def test_windows_share_slices_unless_these_are_far_finer():
     assert is_cheaper_together([Tumble(MINUTE), Tumble(5 * MINUTE), Hop(HOUR, DAY)])
     assert is_cheaper_together([Tumble(2 * MINUTE), Tumble(3 * MINUTE)])
     assert not is_cheaper_together([Tumble(60 * SECOND), Tumble(61 * SECOND)])

@@ -93,7 +93,7 @@ def test_other_unions_have_none(sql: str) -> None:
 
 
 @pytest.mark.parametrize(("second", "role"), [("window_end", "end"), ("k", None)])
-def test_columns_of_a_joined_side_are_of_windows_where_they_are_in_all_sides_of_a_union(
+def test_window_columns_of_a_union_are_window_columns_of_all_sides(
     second: str, role: str | None
 ) -> None:
     left, right = windowed_by(Tumble(60)), windowed_by(Tumble(60), "0")

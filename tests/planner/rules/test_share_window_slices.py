@@ -156,7 +156,7 @@ def test_keys_may_have_another_order():
     assert second.columns[:2] == (("j", "j"), ("k", "k"))
 
 
-def test_other_keys_conditions_or_times_keep_windows_apart_and_the_reason_says_so():
+def test_windows_with_other_keys_conditions_or_times_are_not_shared():
     plans = [
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(MINUTE), keys=("j",)),

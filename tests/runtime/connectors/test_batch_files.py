@@ -119,7 +119,7 @@ def killed_insert(path: Path, n_renames: int) -> Writer:
 
 
 @pytest.mark.parametrize("n_renames", range(4))
-def test_an_insert_that_was_killed_while_it_moved_files_counts_in_whole_or_not_at_all(
+def test_an_insert_killed_while_moving_files_counts_whole_or_not_at_all(
     spark: SparkSession, tmp_path: Path, n_renames: int
 ) -> None:
     spec = numbers(tmp_path / "t")

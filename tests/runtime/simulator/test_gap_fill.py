@@ -301,7 +301,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_a_stream_cannot_fill_is_refused(sql):
+def test_unsupported_fill_on_streams_is_refused(sql):
     with pytest.raises(AnalysisError, match=REFUSED[sql]) as refused:
         simulated(sql)
     assert refused.value.position is not None

@@ -171,9 +171,7 @@ def test_a_table_of_no_files_brings_no_columns() -> None:
         report_of("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
 
 
-def test_show_create_table_gives_a_statement_that_makes_the_table_with_names_of_any_letters() -> (
-    None
-):
+def test_show_create_table_quotes_names_of_any_letters() -> None:
     text = """
         CREATE TABLE `a``b` (
           `x``y` TIMESTAMP(3), `k``1` INT,

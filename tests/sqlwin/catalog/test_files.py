@@ -33,7 +33,7 @@ def options(files: FilesByName, name: str) -> dict[str, Any]:
     return table.option_map
 
 
-def test_a_name_in_quotes_is_a_path_and_another_one_is_none(files: FilesByName) -> None:
+def test_only_names_in_quotes_are_paths(files: FilesByName) -> None:
     assert options(files, "'a.csv'")["path"] == "a.csv"
     assert files.table("a.csv") is None
     assert files.view("t") is None

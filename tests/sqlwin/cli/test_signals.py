@@ -313,7 +313,7 @@ def test_a_prompt_is_terminated_while_a_statement_runs(tmp_path: Path) -> None:
     wait_for_end(below)
 
 
-def test_a_query_that_was_still_planned_when_jobs_were_cancelled_is_cancelled_too(
+def test_cancelling_jobs_also_cancels_queries_being_planned(
     fresh_session: sqlwin.Session,
 ) -> None:
     spark = fresh_session.spark

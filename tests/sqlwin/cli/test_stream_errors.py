@@ -75,7 +75,7 @@ def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.long
-def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run) -> None:
+def test_an_unwritable_checkpoint_names_its_setting(run: Run) -> None:
     Path("file").touch()
     result = run(EVENTS + CHECKPOINT.format("file/below") + COUNT)
     assert result.exit_code == 3
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run)
 
 
 @pytest.mark.long
-def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro_batch(
+def test_an_unreadable_row_fails_the_run_without_partial_output(
     run: Run,
 ) -> None:
     Path("in/2.json").write_text('{"k": "b", "v": 1, "ts": "2026-01-01 10:05:00"}\n{"k": \n')

@@ -200,7 +200,7 @@ def test_a_repeated_name_gets_a_number_that_no_other_name_has():
 # -- formats -----------------------------------------------------------------------------------
 
 
-def test_csv_quotes_what_it_must_and_tells_null_from_the_empty_string():
+def test_csv_distinguishes_null_from_the_empty_string():
     rows = batch(
         s=pa.array(['say "hi"', "a,b", "a\nb", "a\rb", "", None, " a "]), n=pa.array(range(7))
     )

@@ -185,7 +185,7 @@ def test_connecting_starts_no_java() -> None:
     assert run("-c", code).stdout == "<sqlwin Session on Spark, not started yet> None\n"
 
 
-def test_a_statement_starts_spark_or_needs_none() -> None:
+def test_statements_start_spark_only_if_needed() -> None:
     """PySpark functions that use the process's Spark fail without one."""
     code = (
         "from pathlib import Path\n"

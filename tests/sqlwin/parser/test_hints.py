@@ -60,7 +60,7 @@ def test_options_stand_behind_the_name_of_a_table(source: str) -> None:
     assert options(parse_query(f"SELECT * FROM {source}")) == [(("a.b", "x"),)]
 
 
-def test_options_are_of_the_table_before_them_and_comments_are_none() -> None:
+def test_options_belong_to_the_preceding_table_and_comments_are_ignored() -> None:
     sql = "SELECT * FROM t /*+ OPTIONS('a'='it''s', 'b' = 1) */, u /* OPTIONS('a'='comment') */"
     assert options(parse_query(sql)) == [(("a", "it's"), ("b", "1")), None]
 

@@ -66,7 +66,7 @@ def test_ctrl_d_leaves_and_so_does_backslash_q(terminal):
     assert prompt.leave("\\q\r") == 0
 
 
-def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(prompt):
+def test_an_error_shows_a_caret_and_returns_to_the_prompt(prompt):
     prompt.run("wrong here;")
     prompt.see("error: ", "no column nope", "at line 1, column 1")
     prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)

@@ -359,7 +359,7 @@ def test_columns_have_postgresql_s_names_and_types(client: Any) -> None:
     )  # fmt: skip
 
 
-def test_binary_values_are_those_of_text(client: Any) -> None:
+def test_binary_values_equal_those_of_text_format(client: Any) -> None:
     query = "SELECT oid, relname, relkind, relhasindex, relnatts FROM pg_class WHERE relname = %s"
     text, binary = (
         client.execute(query, ("late",), binary=is_binary).fetchall() for is_binary in (False, True)

@@ -41,7 +41,7 @@ def test_semicolons_split_a_script_unless_they_are_quoted_or_in_comments() -> No
 
 
 @pytest.mark.parametrize("script", ["", " ;\n; ", "-- nothing\n", "/* nothing */;"])
-def test_a_script_without_statements_has_none(script: str) -> None:
+def test_a_script_without_statements_is_empty(script: str) -> None:
     assert split_script(script) == []
 
 
@@ -191,7 +191,7 @@ def test_two_statements_at_once_are_refused() -> None:
     assert error_of("SELECT 1; SELECT 2").message == "expected a single statement"
 
 
-def test_insert_says_where_and_what() -> None:
+def test_insert_has_target_columns_and_query() -> None:
     insert = parse_statement(
         "INSERT OVERWRITE TABLE d.t PARTITION (dt = '2024') (a, `b c`) SELECT * FROM s;"
     )

@@ -217,7 +217,7 @@ def test_pieces_of_rows_are_one_span() -> None:
     assert run.record.spans[-1].ended is not None
 
 
-def test_rows_that_no_job_computes_mark_none() -> None:
+def test_rows_without_a_job_mark_no_job() -> None:
     marked: list[str] = []
 
     @contextmanager

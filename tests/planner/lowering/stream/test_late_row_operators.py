@@ -101,7 +101,7 @@ def test_an_operator_over_the_table_stores_late_rows_behind_a_filter(window):
     assert late_row_targets(windows(filter_node("x > 1", scan("t")), window)) == {0: "too_late"}
 
 
-def test_of_windows_over_windows_the_inner_ones_keep_raw_rows_and_the_outer_ones_let_them_pass():
+def test_inner_windows_store_late_rows_and_outer_ones_pass_them():
     inner = without_window(windows(scan("t")))
     assert late_row_targets(windows(inner, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: None}
 

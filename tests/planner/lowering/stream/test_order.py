@@ -100,7 +100,7 @@ def test_windows_that_are_emitted_again_have_no_order() -> None:
         ("SELECT a.x FROM t AS a JOIN t AS b ON a.k1 = b.k1", "join rows of the same window"),
     ],
 )
-def test_a_refusal_says_what_to_write_instead(sql: str, instead: str) -> None:
+def test_refusals_name_an_alternative(sql: str, instead: str) -> None:
     with pytest.raises(StreamRefusal) as raised:
         order(sql)
     assert instead in (raised.value.hint or "")

@@ -48,9 +48,7 @@ def test_a_slice_knows_its_first_and_last_window_and_a_window_its_start(window, 
 
 
 @given(windows, st.integers(-300, 300))
-def test_all_times_of_a_slice_belong_to_the_same_windows_and_a_slice_ends_as_late_as_it_can(
-    window, t
-):
+def test_slices_are_as_long_as_their_windows_allow(window, t):
     #     t'          t' + 1 = slice end of t'
     #  ---|-----------|---
     # windows differ across a slice end, unless neither side is in a window
@@ -118,7 +116,7 @@ def test_a_paired_hop_is_cut_where_windows_start_and_where_they_end():
     assert ends.tolist() == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
 
 
-def test_rows_in_a_gap_between_windows_belong_to_none():
+def test_rows_between_windows_are_in_no_window():
     # HOP(slide 30, size 10):  [0, 10)  gap  [30, 40)
     rows, ends = slice_assigner(Hop(30, 10)).window_ends(np.array([1, 21, 30]))
     assert (rows.tolist(), ends.tolist()) == ([0, 2], [10, 40])

@@ -259,7 +259,7 @@ def run_and_list_mapped_classes(directory: Path) -> set[str]:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_archive(
+def test_the_second_run_maps_classes_and_survives_a_damaged_archive(
     tmp_path: Path, cache: Path, outside_tests
 ):
     outside_tests()

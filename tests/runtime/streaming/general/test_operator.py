@@ -201,7 +201,7 @@ def test_early_results_then_the_result_then_late_ones():
     assert script.is_empty()
 
 
-def test_windows_on_processing_time_fire_when_it_is_time_and_at_the_end_of_input():
+def test_windows_on_processing_time_fire_by_the_clock_and_at_the_end():
     script = Script(tumble(), is_processing_time=True)
     script.row(1, 3)
     assert script.watermark(1000) == []

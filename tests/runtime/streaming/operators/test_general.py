@@ -217,7 +217,7 @@ def test_rows_within_the_lateness_emit_a_window_again() -> None:
     assert group.status.n_late == 1
 
 
-def test_windows_on_processing_time_close_when_it_is_time_rows_or_none() -> None:
+def test_windows_on_processing_time_close_with_or_without_rows() -> None:
     group = Group(WindowJob(AlignedAssigner(Tumble(10 * MS)), VALUES, is_processing_time=True))
     assert group.batch([("a", 500, 1), ("b", 0, 2)], clock=12) == []
     assert group.status is not None

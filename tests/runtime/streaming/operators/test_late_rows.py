@@ -137,7 +137,7 @@ def test_a_row_that_some_hopping_window_still_takes_is_not_late():
     assert stream.micro_batch([("a", 4999, 4), ("a", 5000, 5)], None) == [("a", 4999, 4, 19_999)]
 
 
-def test_a_row_in_a_gap_between_windows_is_late_for_none():
+def test_a_row_between_windows_is_never_late():
     stream = Stream(Hop(10 * S, 4 * S))
     stream.micro_batch([("a", 1000, 1)], 50_000)
     assert stream.micro_batch([("a", 5000, 2), ("a", 3000, 3)], None) == [("a", 3000, 3, 50_000)]
@@ -151,7 +151,7 @@ def test_a_row_within_the_allowed_lateness_is_not_late():
     assert stream.micro_batch([("a", 2000, 3)], None) == [("a", 2000, 3, 14_999)]
 
 
-def test_only_rows_that_are_late_go_to_the_operator_where_the_watermark_is_known():
+def test_only_late_rows_are_sent_raw_if_the_watermark_is_known():
     stream = Stream(Tumble(10 * S))
     for second in range(100):
         stream.micro_batch([("a", second * 1000, 1), ("a", 0, 1)], second * 1000)
@@ -191,7 +191,7 @@ def test_rows_are_late_if_all_their_windows_are_closed(window, lateness, knows, 
     assert stream.n_late == n_late
 
 
-def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark():
+def test_a_late_row_of_an_operator_below_passes_without_a_watermark():
     stream = Stream(Tumble(10 * S))
     plan = replace(stream.plan, keeps_late_rows=False, carries_late_rows=True)
     # a result, a row with the watermark of the operator below, two rows that were late for it

@@ -128,7 +128,7 @@ def test_a_late_row_near_an_open_session_joins_it():
     assert stream.micro_batch([("a", 1.0, 15, 4)], 41) == [("a", 1.0, 15, 4, 40)]
 
 
-def test_a_row_whose_session_ends_with_the_watermark_is_late_and_1_ms_later_it_is_not():
+def test_a_row_is_late_if_its_session_ends_at_the_watermark():
     stream = Stream()
     stream.micro_batch([], 30)
     rows = [("a", 1.0, 20, 1), ("b", 1.0, 21, 2)]
@@ -154,7 +154,7 @@ def test_late_rows_join_sessions_for_any_key_type(page):
     assert [row[2:] for row in result] == [(-5, 3, 25)]
 
 
-def test_only_rows_that_can_be_late_go_to_the_operator_where_the_watermark_is_known():
+def test_only_possibly_late_rows_are_sent_raw_if_the_watermark_is_known():
     stream = Stream()
     for second in range(0, 1000, 10):
         stream.micro_batch([("a", 1.0, second, 1), ("b", 1.0, -5, 1)], second)

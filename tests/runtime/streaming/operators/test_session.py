@@ -281,7 +281,7 @@ def test_the_operator_equals_the_model(script, partition):
     ),
     st.data(),
 )  # fmt: skip
-def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_same(rows, data):
+def test_sessions_of_ordered_rows_do_not_depend_on_micro_batches(rows, data):
     rows.sort(key=lambda row: row[2])
     whole = Stream().micro_batch(rows, "end")
     stream, actual = Stream(), set()

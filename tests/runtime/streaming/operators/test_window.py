@@ -174,7 +174,7 @@ def test_a_clock_set_back_makes_no_row_late():
     assert stream.micro_batch([], 39_999) == [("a", 30_000, 40_000, 2, 8, 7)]
 
 
-def test_one_row_from_a_broken_clock_moves_the_watermark_no_further_than_allowed():
+def test_one_row_moves_the_watermark_at_most_by_the_limit():
     rules = WatermarkRules(max_jump_us=60 * S)
     stream = Stream(Tumble(10 * S), rules)
     stream.micro_batch([("a", 1000, 5)], progress=[(0, 10**12, 1000)])

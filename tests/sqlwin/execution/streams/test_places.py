@@ -59,7 +59,7 @@ def test_streams_of_one_table_find_each_its_own_checkpoint_in_any_order(order: s
         assert kept[place.directory] == query and place.name == place.directory[4:]
 
 
-def test_a_stream_without_a_checkpoint_takes_the_first_directory_that_no_other_one_uses() -> None:
+def test_a_stream_without_a_checkpoint_uses_the_first_free_directory() -> None:
     used = {"/ck/totals", "/ck/totals-2"}
     free = lasting_place("/ck", "totals", (), lambda d: d not in used, used.__contains__)
     assert free.directory == "/ck/totals-3"

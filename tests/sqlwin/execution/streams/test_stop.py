@@ -169,7 +169,7 @@ def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:
     assert cancelled.state is StreamState.FAILED
 
 
-def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_micro_batch(
+def test_an_interrupted_stream_resumes_with_its_last_micro_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in").mkdir()
