@@ -284,3 +284,15 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     by_folded = {candidate.lower(): candidate for candidate in candidates}
     close = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
+
+
+def kind_in_words(error: BaseException) -> str:
+    """Return the kind of an exception in words, for reports of one that has no message.
+
+    Example:
+        >>> [kind_in_words(error) for error in (TimeoutError(), OSError(), KeyError())]
+        ['timeout error', 'os error', 'key error']
+    """
+    name = type(error).__name__
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", name)
+    return " ".join(words).lower() or name

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from runtime.errors import kind_in_words
 from runtime.redaction import remember
 from runtime.scan.azure import AZURE_REASONS, azure_options, credentials_text
 
@@ -430,4 +431,4 @@ def _why(store: Store, error: Exception) -> tuple[int, str]:
             who = credentials_text(dict(store.options), host) if store.kind == "abfs" else ""
             return number, why.format(store.top, s=_SPARKS, code=code_text, host=host, who=who)
     lines = text.splitlines()
-    return errno.EIO, lines[0] if lines else type(error).__name__
+    return errno.EIO, lines[0] if lines else kind_in_words(error)

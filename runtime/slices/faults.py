@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runtime.errors import ExecutionError, SetupError
+from runtime.errors import ExecutionError, SetupError, kind_in_words
 from runtime.lake.places import TablePlace
 
 
@@ -16,7 +16,7 @@ class UnknownOutcome(ExecutionError):
 def table_error(name: str, place: TablePlace, error: Exception) -> ExecutionError:
     """Return a one-line error for a table that the library cannot read or write."""
     error = place.explain_error(error)
-    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or kind_in_words(error)
     if place.store is not None and isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     path = place.path

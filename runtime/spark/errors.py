@@ -24,6 +24,7 @@ from runtime.errors import (
     QueryCancelled,
     SqlSyntaxError,
     SqlwinError,
+    kind_in_words,
     place_of_word,
 )
 from runtime.logs import append_trace, log_file
@@ -235,11 +236,11 @@ def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinErro
     texts = [first_sentence(failure.text).message for failure in chain]
     # "Job aborted" and the like are uninformative; take the innermost cause that is not
     informative = [text for text in texts if text and "aborted" not in text]
-    message = (informative or texts or [type(error).__name__])[-1]
+    message = (informative or texts or [kind_in_words(error)])[-1]
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
     hint = f"see the full report in {log_file()}"
-    return _to_error(ExecutionError, ErrorText(message or type(error).__name__, hint))
+    return _to_error(ExecutionError, ErrorText(message or kind_in_words(error), hint))
 
 
 # Errors of certain kinds -------------------------------------------------------------------------
@@ -537,7 +538,7 @@ def _chain(error: BaseException) -> list[Failure]:
         # the JVM that could explain the error may have died
         traces = [*traceback.format_exception(error), *traceback.format_exception(secondary)]
         append_trace("an error could not be explained", "".join(traces))
-    return [Failure(str(error) or type(error).__name__)]
+    return [Failure(str(error) or kind_in_words(error))]
 
 
 def _java_chain(throwable: object) -> list[Failure]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.compute.arrow.without_pandas import without_pandas
+from runtime.errors import kind_in_words
 from runtime.spec.figures import count_text
 from sqlwin.cli.options import connect
 from sqlwin.console.failures import raise_on_signals
@@ -344,7 +345,7 @@ def cancel_jobs(session: Session, group: str, is_over: Callable[[], bool]) -> No
             apart(context.cancelAllJobs)
     except (Py4JError, PySparkException, OSError) as error:
         # The session is closed next, which ends its jobs too.
-        click.echo(f"could not cancel the running jobs: {type(error).__name__}", err=True)
+        click.echo(f"could not cancel the running jobs: {kind_in_words(error)}", err=True)
         return
     threading.Thread(
         target=cancel_until, args=(session.spark, group, is_over), name="sqlwin-cancel", daemon=True

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from planner.plan import Plan
-from runtime.errors import SqlwinError
+from runtime.errors import SqlwinError, kind_in_words
 from runtime.frames.scan_counts import StatementCounts
 from runtime.spark.jobs import STATEMENT_TAG
 
@@ -166,7 +166,7 @@ class StatementRun:
         """Record that the statement failed or was cancelled."""
         text = error.message if isinstance(error, SqlwinError) else str(error)
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else text
-        message = message or type(error).__name__
+        message = message or kind_in_words(error)
         self._change(
             lambda record, now: replace(
                 record, state=StatementState.FAILED, message=message, ended=now

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import AnalysisError, CatalogError, ErrorKind, Position, SqlwinError
+from runtime.errors import (
+    AnalysisError,
+    CatalogError,
+    ErrorKind,
+    Position,
+    SqlwinError,
+    kind_in_words,
+)
 from runtime.spark.messages import ErrorText, error_text, names_in
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
@@ -134,3 +141,18 @@ def test_a_message_that_quotes_a_very_long_value_is_cut_in_the_middle() -> None:
     assert error.message.startswith("invalid value 'xxx")
     assert error.message.endswith("xxx' for 'key'")
     assert " … " in error.message
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "timeout error"),
+        (OSError(), "os error"),
+        (CatalogError("t"), "catalog error"),
+        (type("JSONDecodeError", (Exception,), {})(), "json decode error"),
+        (type("gaierror", (Exception,), {})(), "gaierror"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_error_without_a_message_is_named_in_words(error: Exception, words: str) -> None:
+    assert kind_in_words(error) == words

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, kind_in_words
 from runtime.redaction import DEFAULT
 
 # Short timeouts, so that a query fails within seconds if the registry does not respond
@@ -152,7 +152,7 @@ def _answer(registry: Registry, what: str, ask: Any) -> Any:
             ) from error
         reason = DEFAULT.text(" ".join(str(error).split()))[:_SHOWN_CHARACTERS]
         raise ExecutionError(
-            f"{place} is not reachable: {reason or type(error).__name__}",
+            f"{place} is not reachable: {reason or kind_in_words(error)}",
             hint="check 'avro-confluent.url' and 'avro-confluent.ssl.*'",
         ) from error
 

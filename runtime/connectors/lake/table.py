@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import pick
-from runtime.errors import ExecutionError, SetupError
+from runtime.errors import ExecutionError, SetupError, kind_in_words
 from runtime.frames.file_rows import (
     FILE_METADATA,
     METADATA_FIELD,
@@ -77,7 +77,7 @@ def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
     if isinstance(error, OSError) and error.strerror and error.filename:
         reason = f"{error.filename}: {error.strerror}"
     return ExecutionError(
-        f"table `{spec.name}`: {reason or type(error).__name__}", subjects=(spec.name,)
+        f"table `{spec.name}`: {reason or kind_in_words(error)}", subjects=(spec.name,)
     )
 
 

@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import CatalogError, ErrorKind, ExecutionError, SetupError, SqlwinError
+from runtime.errors import (
+    CatalogError,
+    ErrorKind,
+    ExecutionError,
+    SetupError,
+    SqlwinError,
+    kind_in_words,
+)
 from runtime.options.checks import bad_option, option_values
 from runtime.spec.table import TableSpec
 
@@ -180,7 +187,7 @@ def translate_error(spec: TableSpec, error: Any) -> SqlwinError:
         # libpq reports all addresses that it tried; the last line has the reason
         text = str(error).replace("Multiple connection attempts failed", "").strip()
         message = re.sub(r"^(?:- )?connection failed: ", "", text.splitlines()[-1] if text else "")
-    message = re.sub(r"^.*?(?:FATAL|ERROR):\s+", "", _one_line(message)) or type(error).__name__
+    message = re.sub(r"^.*?(?:FATAL|ERROR):\s+", "", _one_line(message)) or kind_in_words(error)
     if state in _LOGIN or "authentication failed" in message or "no password" in message:
         return ExecutionError(
             f"{table}: cannot log in to the database: {message}",
