@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pg_mimic
 from pg_mimic import PgError, ResultColumn
 from pg_mimic.middleware import set_show, transaction_control
-from pg_mimic.session import CallbackStatement
+from pg_mimic.session import CallbackStatement, StaticStatement
 
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_until
@@ -23,10 +23,11 @@ from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
 from sqlwin.server.catalog.database import CatalogDatabase
-from sqlwin.server.catalog.rewrite import CatalogQueryError
+from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.statement import SETTINGS, answer_catalogs, answer_settings
 from sqlwin.server.catalog.tables import ClientFacts, ServedObjects
 from sqlwin.server.objects import served_objects
+from sqlwin.server.parameters import parameter_values
 from sqlwin.server.translation import (
     READ_ONLY,
     SQLSTATES,
@@ -34,7 +35,6 @@ from sqlwin.server.translation import (
     UNSUPPORTED,
     ClientText,
     oid_of,
-    parameter_value,
     read_text,
     result_value,
     sample_value,
@@ -79,6 +79,13 @@ _SHOWN = re.compile(
     r"|CATALOGS|SCHEMAS|PARTITIONS)\b",
     re.IGNORECASE,
 )
+# Statements that only PostgreSQL has
+_MISSING = re.compile(
+    r"\s*(COPY|FETCH|MOVE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DECLARE(?=\s+\S+(\s+\w+)*?\s+CURSOR))\b",
+    re.IGNORECASE,
+)
+_EMPTY = re.compile(r"(\s|;|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+UNDEFINED_PARAMETER = "42P02"
 _numbers = count(1)
 # Seconds for which clients see the same tables in catalogs, unless a client changes them
 _SECONDS_OF_OBJECTS = 1.0
@@ -142,6 +149,8 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         Raises:
             PgError: The statement is invalid, or not allowed.
         """
+        if _EMPTY.fullmatch(sql):
+            return StaticStatement("", None, [])  # drivers ask so whether the connection works
         if not _SHOWN.match(sql):
             answered = await super().prepare(sql, param_oids)
             if not isinstance(answered, CallbackStatement):
@@ -259,6 +268,11 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
             PgError: It is not allowed.
         """
         self._text = read_text(self.sql)
+        if 0 in self._text.numbers:
+            raise PgError(UNDEFINED_PARAMETER, "there is no parameter $0")
+        missing = _MISSING.match(self.sql)
+        if missing:
+            raise PgError(UNSUPPORTED, f"the server has no {missing[1].upper()}")
         n_parameters = max(self._text.numbers, default=0)
         self.param_oids += [None] * (n_parameters - len(self.param_oids))
         self._script = script = read_script(self._text.text)
@@ -286,12 +300,8 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         Raises:
             PgError: A value is invalid for its type.
         """
-        with _postgres_errors():
-            values = [
-                parameter_value(value, oid)
-                for value, oid in zip(params, self.param_oids, strict=False)
-            ]
-            self._values = self._text.values(values)
+        values = parameter_values(params, self.param_oids)
+        self._values = self._text.values(values)
         self._result = None
         return ClientPortal(self, self._values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -114,6 +115,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
     """
 
     stream: ClientStream
+    tx_status: bytes
 
     async def _command_loop(self) -> None:
         reading = self.stream.read_ahead(self.request_cancel)
@@ -125,6 +127,13 @@ class ClientConnection(Connection):  # type: ignore[misc]
             await asyncio.gather(reading, return_exceptions=True)
 
     async def _dispatch(self, tag: bytes, payload: bytes) -> None:
+        try:
+            if tag in (messages.QUERY, messages.PARSE):
+                for text in payload.split(b"\0", 2)[:2]:  # names and types follow in PARSE
+                    text.decode()
+        except UnicodeDecodeError as error:
+            self._refuse(_encoding_error(error))
+            return
         await super()._dispatch(tag, payload)
         if tag == messages.SYNC and self.tx_status == b"I":
             self._close_portals()  # they live as long as their transaction
@@ -133,14 +142,14 @@ class ClientConnection(Connection):  # type: ignore[misc]
         self._check_transaction(sql)
         statement = await self.session.prepare(sql, [])
         columns = await statement.describe()
-        entry = PortalEntry(statement.bind([]), columns, sql)
+        entry = PortalEntry(statement.bind([]), columns, statement.sql)
         if columns is not None:
             self.stream.write(messages.make_row_description(_field_specs(columns)))
         try:
             await self._send_rows(entry, 0)
         finally:
             _close_portal(entry)
-        self.stream.write(messages.make_command_complete(command_tag(sql, entry.rows_returned)))
+        self._complete(entry)
 
     async def _handle_bind(self, parsed: messages.ParsedBind) -> None:
         self._close_portal(parsed.portal_name)
@@ -152,8 +161,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
         if await self._send_rows(entry, parsed.max_rows):
             self.stream.write(messages.make_portal_suspended())
         else:
-            tag = command_tag(entry.sql, entry.rows_returned)
-            self.stream.write(messages.make_command_complete(tag))
+            self._complete(entry)
 
     async def _handle_close(self, parsed: Any) -> None:
         if parsed.kind != messages.TARGET_STATEMENT:
@@ -185,6 +193,33 @@ class ClientConnection(Connection):  # type: ignore[misc]
             if not has_more or n_sent == max_rows > 0:
                 return bool(has_more)
 
+    def _complete(self, entry: PortalEntry) -> None:
+        """Tell the client that a statement is complete."""
+        if entry.sql:
+            tag = command_tag(entry.sql, entry.rows_returned)
+            self.stream.write(messages.make_command_complete(tag))
+        else:
+            self.stream.write(messages.make_empty_query_response())
+
+    def _decode_param(
+        self, value: bytes | None, format_code: int, param_oids: list[int | None], index: int
+    ) -> Any:
+        try:
+            return super()._decode_param(value, format_code, param_oids, index)
+        except UnicodeDecodeError as error:
+            raise _encoding_error(error) from error
+        except (struct.error, ValueError) as error:
+            kind = "22P03" if format_code else "22P02"
+            raise PgError(kind, f"the value of the parameter ${index + 1} is malformed") from error
+
+    def _refuse(self, error: PgError) -> None:
+        """Answer a message with an error, and ignore the messages up to the next Sync."""
+        fields = {"S": "ERROR", "V": "ERROR", "C": error.sqlstate, "M": error.message}
+        self.stream.write(messages.make_error_response(fields))
+        if self.tx_status != b"I":
+            self.tx_status = b"E"
+        self._ignore_until_sync = True
+
     def _check_transaction(self, sql: str) -> None:
         """Refuse a statement in a transaction that has failed.
 
@@ -208,6 +243,11 @@ class ClientConnection(Connection):  # type: ignore[misc]
     def _close_portals(self) -> None:
         for name in list(self.portals):
             self._close_portal(name)
+
+
+def _encoding_error(error: UnicodeDecodeError) -> PgError:
+    byte = error.object[error.start]
+    return PgError("22021", f'invalid byte sequence for encoding "UTF8": 0x{byte:02x}')
 
 
 def _encoded(column: ResultColumn) -> ResultColumn:

@@ -13,7 +13,7 @@ from typing import Any
 from runtime.errors import AnalysisError, ErrorKind
 
 # OIDs of PostgreSQL's types, from its pg_type
-BOOL, BYTEA, CHAR, INT8, INT2, INT4, TEXT = 16, 17, 18, 20, 21, 23, 25
+BOOL, BYTEA, CHAR, INT8, INT2, INT4, TEXT, OID = 16, 17, 18, 20, 21, 23, 25, 26
 JSON, FLOAT4, FLOAT8, VARCHAR, DATE, TIME = 114, 700, 701, 1043, 1082, 1083
 TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = 1114, 1184, 1186, 1700
 
@@ -115,15 +115,34 @@ def _bytes(text: str) -> bytes:
     return bytes.fromhex(text[2:])
 
 
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise ValueError
+    return word in _TRUE
+
+
+def _integer(n_bytes: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if not -(1 << (8 * n_bytes - 1)) <= value < 1 << (8 * n_bytes - 1):
+            raise ValueError
+        return value
+
+    return read
+
+
+_TRUE, _FALSE = ("t", "true", "1", "on", "yes", "y"), ("f", "false", "0", "off", "no", "n")
 _READERS: dict[int, Callable[[str], object]] = {
-    BOOL: lambda text: text.strip().lower() in ("t", "true", "1", "on", "yes"),
+    BOOL: _boolean,
     BYTEA: _bytes,
     DATE: date.fromisoformat,
     FLOAT4: float,
     FLOAT8: float,
-    INT2: int,
-    INT4: int,
-    INT8: int,
+    INT2: _integer(2),
+    INT4: _integer(4),
+    INT8: _integer(8),
+    OID: int,
     NUMERIC: Decimal,
     TIME: time.fromisoformat,
     TIMESTAMP: datetime.fromisoformat,

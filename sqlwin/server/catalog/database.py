@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 
 from sqlwin.server.catalog.columns import OutputColumn
+from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.functions import namespace_name, register
 from sqlwin.server.catalog.relations import (
     FLOATS,
@@ -15,7 +17,7 @@ from sqlwin.server.catalog.relations import (
     catalog_relations,
     types,
 )
-from sqlwin.server.catalog.rewrite import CatalogQuery, CatalogQueryError
+from sqlwin.server.catalog.rewrite import CatalogQuery
 from sqlwin.server.catalog.tables import (
     ClientFacts,
     ServedObjects,
@@ -60,10 +62,11 @@ class CatalogDatabase:
             f"p{number}": json.dumps(value) if isinstance(value, list) else value
             for number, value in enumerate(values, 1)
         }
+        self._names.error = None
         try:
             rows = self._sqlite.execute(query.sql, parameters).fetchall()
-        except sqlite3.Error as error:
-            raise _query_error(str(error)) from error
+        except (sqlite3.Error, OverflowError) as error:
+            raise _query_error(self._names.error or error) from error
         if not rows:
             return []
         if len(rows[0]) != len(query.columns):
@@ -107,8 +110,15 @@ def _affinity(type_: str) -> str:
     return "REAL" if type_ in FLOATS else "TEXT"
 
 
-def _query_error(message: str) -> CatalogQueryError:
-    """Return SQLite's error in PostgreSQL's words."""
+def _query_error(error: Exception) -> CatalogQueryError:
+    """Return an error of SQLite or of a function in PostgreSQL's words."""
+    if isinstance(error, CatalogQueryError):
+        return error
+    if isinstance(error, re.error):
+        return CatalogQueryError("2201B", f"invalid regular expression: {error}")
+    if not isinstance(error, sqlite3.Error):
+        return CatalogQueryError("22023", "a function of the catalog query has an invalid argument")
+    message = str(error)
     for start, sqlstate, text in (
         ("no such column: ", "42703", "column {} does not exist"),
         ("no such function: ", "42883", "function {} does not exist in catalog queries"),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.relations import NAMESPACES, PG_CATALOG, PUBLIC, types
 from sqlwin.server.catalog.tables import ClientFacts
 from sqlwin.server.catalog.type_names import format_type, type_named
@@ -279,6 +280,7 @@ class ObjectNames:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         classes = connection.execute("SELECT oid, relname, relnamespace, relkind FROM pg_class")
+        self.error: Exception | None = None
         self._classes = {oid: (name, space, kind) for oid, name, space, kind in classes}
         self._oids = {(space, name): oid for oid, (name, space, _) in self._classes.items()}
         self._functions = dict(connection.execute("SELECT oid, proname FROM pg_proc"))
@@ -324,6 +326,29 @@ class ObjectNames:
             (self._oids[space, parts[-1]] for space in spaces if (space, parts[-1]) in self._oids),
             None,
         )
+
+    def existing_class_oid(self, name: Any) -> int | None:
+        """Return the OID of a relation.
+
+        Raises:
+            CatalogQueryError: There is no such relation.
+        """
+        oid = self.class_oid(name)
+        if oid is None and name is not None:
+            raise CatalogQueryError("42P01", f'relation "{name}" does not exist')
+        return oid
+
+    def keep_error(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that keeps its error in `error`, because SQLite does not pass it on."""
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except Exception as error:
+                self.error = error
+                raise
+
+        return call
 
     def is_visible(self, oid: Any) -> bool | None:
         """Return whether a relation is in a schema of the search path."""
@@ -466,6 +491,7 @@ def register(connection: sqlite3.Connection, client: ClientFacts) -> ObjectNames
         "generate_series": _series,
         "generate_subscripts": _subscripts,
         "to_regclass": names.class_oid,
+        "regclass_in": names.existing_class_oid,
         "regclass_text": names.class_name,
         "to_regtype": _type_oid,
         "to_regnamespace": lambda name: NAMESPACES.get(name, name),
@@ -496,7 +522,7 @@ def register(connection: sqlite3.Connection, client: ClientFacts) -> ObjectNames
         "set_config": set_config,
     }  # fmt: skip
     for name, function in functions.items():
-        connection.create_function(name, -1, function)
+        connection.create_function(name, -1, names.keep_error(function))
     for n_arguments in (2, 3):
         connection.create_function("like", n_arguments, _like)
     aggregates: dict[str, Callable[[], Any]] = {

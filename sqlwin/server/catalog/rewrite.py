@@ -19,6 +19,7 @@ from sqlwin.server.catalog.columns import (
     relation_of,
     type_of,
 )
+from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.relations import (
     FLOATS,
     INFORMATION_SCHEMA,
@@ -81,20 +82,6 @@ _ONLY_POSTGRES = frozenset(
     "shobj_description to_regclass to_regtype txid_current current_database current_schema "
     "current_user version".split()
 )
-
-
-class CatalogQueryError(Exception):
-    """A catalog query is invalid, or has a part that SQLite lacks.
-
-    Attributes:
-        sqlstate: PostgreSQL's code.
-        message: Reason.
-    """
-
-    def __init__(self, sqlstate: str, message: str) -> None:
-        super().__init__(message)
-        self.sqlstate = sqlstate
-        self.message = message
 
 
 @dataclass(frozen=True)
@@ -365,7 +352,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
     target, source = type_named(node.to.sql("postgres")), node.meta["type"]
     sql_name = node.to.sql("postgres").lower().replace("pg_catalog.", "")
     match target or sql_name:
-        case "regclass" | "regtype" | "regnamespace" | "regproc" as name:
+        case "regclass":
+            return value if source == "regclass" else _call("regclass_in", value)
+        case "regtype" | "regnamespace" | "regproc" as name:
             return value if source == name else _call(f"to_{name}", value)
         case "regrole" | "regprocedure" | "regoper":
             return value

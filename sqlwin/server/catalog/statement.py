@@ -14,12 +14,10 @@ from pg_mimic.session import StaticStatement
 from sqlglot import exp
 
 from sqlwin.server.catalog.database import CatalogDatabase, type_oid
+from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.relations import types
-from sqlwin.server.catalog.rewrite import (
-    CatalogQueryError,
-    is_catalog_query,
-    rewrite_query,
-)
+from sqlwin.server.catalog.rewrite import is_catalog_query, rewrite_query
+from sqlwin.server.parameters import parameter_values
 from sqlwin.server.translation import TEXT
 
 # What clients ask for that pg-mimic does not know, as PostgreSQL 15 answers
@@ -151,17 +149,13 @@ class CatalogStatement(pg_mimic.Statement):  # type: ignore[misc]
         return [ResultColumn(column.name, type_oid(column)) for column in self._query.columns]
 
     def bind(self, params: Sequence[object]) -> CatalogPortal:
-        """Return the query with values for its parameters."""
-        values = [
-            int(value) if isinstance(value, str) and types_are_integers(oid) else value
-            for value, oid in zip(params, self.param_oids, strict=False)
-        ]
+        """Return the query with values for its parameters.
+
+        Raises:
+            PgError: A value is invalid for its type, or values are missing.
+        """
+        values = parameter_values(params, self.param_oids)
         return CatalogPortal(self._client, lambda database: database.run(self._query, values))
-
-
-def types_are_integers(oid: int) -> bool:
-    """Return whether a type has integers."""
-    return oid in (20, 21, 23, 26)
 
 
 class CatalogPortal(pg_mimic.Portal):  # type: ignore[misc]

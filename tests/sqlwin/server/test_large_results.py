@@ -175,7 +175,18 @@ class RawClient:
         """Return the kinds of the server's messages up to one of the kind `last`."""
         tags = b""
         while not tags.endswith(last):
-            header = self._file.read(5)
-            tags += header[:1]
-            self._file.read(struct.unpack("!i", header[1:])[0] - 4)
+            tags += self._read()[0]
         return tags.decode()
+
+    def error(self) -> dict[str, str]:
+        """Return the fields of the next error, and read on until the server is ready."""
+        tag = content = b""
+        while tag != b"E":
+            tag, content = self._read()
+            assert tag != b"Z", "the server has not refused"
+        self.tags_until(b"Z")
+        return {field[:1].decode(): field[1:].decode() for field in content.split(b"\0") if field}
+
+    def _read(self) -> tuple[bytes, bytes]:
+        header = self._file.read(5)
+        return header[:1], self._file.read(struct.unpack("!i", header[1:])[0] - 4)
