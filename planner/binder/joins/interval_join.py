@@ -19,6 +19,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from planner.binder.joins.sides import Side
+from planner.binder.joins.stream_rows import (
+    EXTRAS,
+    JoinWords,
+    check_times,
+    is_plain_relation,
+    side_of_rows,
+)
 from planner.binder.relations import Relations, Scope
 from planner.catalog import column_named
 from planner.nodes.logical import INTERVAL_COLUMNS as COLUMNS
@@ -26,18 +34,14 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
-    WindowAggregate,
-    WindowJoin,
     WindowTableFunction,
 )
 from planner.nodes.windows import join_words
-from planner.sql.build import alias, column, conjunction, conjuncts, identifier, select_all_from
+from planner.sql.build import alias, column, conjunction, conjuncts, identifier
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import span_of
-from planner.sql.parts import has_other_parts
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import stream_named, streams_of
-from planner.streams.time_columns import check_time
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble
@@ -48,12 +52,16 @@ _STEPS = 4
 _INNER = frozenset({"", "INNER", "CROSS"})
 _LEFT = frozenset({"LEFT", "SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI"})
 _RIGHT = frozenset({"RIGHT"})
-_EXTRAS = ("laterals", "match", "pivots", "sample")
 # The time of the core's rows, later by a constant
 _SHIFTED = "$interval_at"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
-# Time zones without clock changes, in lower case
-_FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
+_WORDS = JoinWords(
+    "a join of two streams within an interval",
+    "a join of two streams within an interval of TIMESTAMP_LTZ columns",
+    "an interval of",
+    "never ends",
+    "compare the columns of the watermarks",
+)
 # Comparisons after swapping their sides
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,
@@ -62,21 +70,6 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
     exp.EQ: exp.EQ,
 }
-
-
-@dataclass(frozen=True)
-class _Side:
-    """A stream of the join.
-
-    Attributes:
-        node: Its rows.
-        name: Its name in the query.
-        source: Its relation in FROM or JOIN.
-    """
-
-    node: Node
-    name: str
-    source: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ def bind_interval_join(
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
-    if source is None or not joins or any(select.args.get(key) for key in _EXTRAS):
+    if source is None or not joins or any(select.args.get(key) for key in EXTRAS):
         return None
     join = joins[0]
     words = join_words(join)
@@ -168,7 +161,7 @@ def _check(
     select: exp.Select,
     interval: _Interval,
     words: str,
-    sides: tuple[_Side, _Side],
+    sides: tuple[Side, Side],
     relations: Relations,
     time_zone: str,
 ) -> None:
@@ -189,50 +182,21 @@ def _check(
             "list the columns",
         )
     times = interval.left, interval.right
-    if times[0].type != times[1].type:
-        compared = " with ".join(f"`{time.name}` of type {time.type}" for time in times)
-        raise refuse(
-            f"a join of two streams within an interval compares {compared}",
-            "declare both columns as TIMESTAMP or both as TIMESTAMP_LTZ",
-        )
-    if times[0].type == "timestamp" and not time_zone.lower().startswith(_FIXED_ZONES):
-        raise refuse(
-            "a join of two streams within an interval of TIMESTAMP_LTZ columns is not supported "
-            f"in {time_zone}, where clocks change",
-            "SET 'table.local-time-zone' = 'UTC', or declare the columns as TIMESTAMP",
-        )
-    for side, time in zip(sides, times, strict=True):
-        try:
-            check_time(side.node, time.name, relations.catalog, span_of(interval.place))
-        except StreamRefusal as refusal:
-            reason = refusal.message.replace("windows on", "an interval of").replace(
-                "never close", "never ends"
-            )
-            raise refuse(reason, "compare the columns of the watermarks") from refusal
+    check_times(sides, times, relations.catalog, time_zone, refuse, _WORDS)
 
 
-def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> _Side | None:
+def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
     """Return a relation as a side if it consists of a stream's rows, else None."""
-    if source.alias_column_names or has_other_parts(source) or not source.alias_or_name:
-        return None
-    if not isinstance(source, exp.Table | exp.Subquery):
-        return None
-    if not _reads_stream(source, relations, scope):
+    if not is_plain_relation(source) or not _reads_stream(source, relations, scope):
         return None  # without the columns of the relation, which only Spark may know
     try:
-        node = relations.node_of(select_all_from(source.copy()), scope)
+        side = side_of_rows(source, relations, scope)
     except AnalysisError:
         return None  # Spark reports the error
-    has_windows = any(
-        any(node.find_all(kind)) for kind in (WindowTableFunction, WindowAggregate, WindowJoin)
-    )
-    names = {c.name.lower() for c in node.schema}
-    if has_windows or not streams_of(node, relations.catalog) or len(names) < len(node.schema):
-        return None
-    return _Side(node, source.alias_or_name, source)
+    return side if side is not None and streams_of(side.node, relations.catalog) else None
 
 
-def _column(side: _Side, name: str) -> exp.Column:
+def _column(side: Side, name: str) -> exp.Column:
     """Return a column of a side."""
     return exp.Column(this=identifier(name), table=identifier(side.name))
 
@@ -255,7 +219,7 @@ def _reads_stream(source: exp.Expr, relations: Relations, scope: Scope) -> bool:
 # -- the interval ----------------------------------------------------------------------------------
 
 
-def _interval_of(parts: Sequence[exp.Expr], left: _Side, right: _Side) -> _Interval | None:
+def _interval_of(parts: Sequence[exp.Expr], left: Side, right: Side) -> _Interval | None:
     """Return the interval that conditions require between times of both sides, or None."""
     bounds: dict[tuple[str, str], tuple[Column, Column, list[int], list[int], exp.Expr]] = {}
     for part in parts:
@@ -289,7 +253,7 @@ def _comparisons(part: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _bound(
-    comparison: exp.Expr, left: _Side, right: _Side
+    comparison: exp.Expr, left: Side, right: Side
 ) -> tuple[Column, Column, type[exp.Expr], int] | None:
     """Return the bound that a comparison sets: `left - right OPERATOR distance`, or None.
 
@@ -335,7 +299,7 @@ def _shifted_column(expr: exp.Expr) -> tuple[exp.Column, int] | None:
     return below[0], below[1] + (interval.us if isinstance(inner, exp.Add) else -interval.us)
 
 
-def _owner(col: exp.Column, left: _Side, right: _Side) -> tuple[_Side, Column] | None:
+def _owner(col: exp.Column, left: Side, right: Side) -> tuple[Side, Column] | None:
     """Return the side that a column belongs to and the column, or None."""
     owners = []
     for side in (left, right):
@@ -405,7 +369,7 @@ def _windows(
     )
 
 
-def _rows_of(node: WindowTableFunction, side: _Side, relations: Relations) -> exp.Subquery:
+def _rows_of(node: WindowTableFunction, side: Side, relations: Relations) -> exp.Subquery:
     """Return the rows of a side and the ends of their windows as a subquery."""
     items = [column(name) for name in (*(c.name for c in side.node.schema), COLUMNS.end)]
     rows = relations.select(items, node)
@@ -428,7 +392,7 @@ def _is_plain_star(item: exp.Expr) -> bool:
 
 
 def _without_windows(
-    select: exp.Select, left: _Side, right: _Side, using: Sequence[str], words: str
+    select: exp.Select, left: Side, right: Side, using: Sequence[str], words: str
 ) -> Iterator[exp.Expr]:
     """Yield the items of a SELECT, replacing `*` by the columns of both sides."""
     is_left_alone = words in ("SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI")

@@ -6,13 +6,14 @@ of both streams. A node above joins each row with the version that holds at its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from planner.binder.joins.changes import is_change_column, time_of_change
 from planner.binder.joins.sides import Side, Sides
+from planner.binder.joins.stream_rows import EXTRAS, JoinWords, Refuse, check_times, side_of_rows
 from planner.binder.joins.window_join import select_above
 from planner.binder.relations import NotBound, Relations, Scope
 from planner.catalog import Schema, VersionedTable, column_named
@@ -20,8 +21,6 @@ from planner.nodes.logical import (
     VERSION_COLUMNS,
     Node,
     VersionJoin,
-    WindowAggregate,
-    WindowJoin,
     WindowTableFunction,
 )
 from planner.sql.build import (
@@ -32,16 +31,13 @@ from planner.sql.build import (
     conjuncts,
     identifier,
     is_flat_type,
-    select_all_from,
     star_leaves_out,
     to_sql,
     union_all,
 )
 from planner.sql.nodes import span_of
-from planner.sql.parts import has_other_parts
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
-from planner.streams.time_columns import check_time
 from runtime.spec.steps import VersionJoining
 from runtime.spec.table import CHANGE_ORDER, IS_DELETED, Column
 from runtime.spec.windows import Tumble
@@ -50,12 +46,14 @@ from runtime.spec.windows import Tumble
 _WAIT = Tumble(1_000_000)
 _TIME, _IS_VERSION, _KEY = "$time", "$is_version", "$key"
 _MARK = "versions_at"
-_EXTRAS = ("laterals", "match", "pivots", "sample")
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
-# Returns an error with a message and a hint
-_Refuse = Callable[[str, str], StreamRefusal]
-# Time zones without clock changes, in lower case
-_FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
+_WORDS = JoinWords(
+    "a temporal join",
+    "a temporal join with a stream of versions by TIMESTAMP_LTZ columns",
+    "a temporal join by",
+    "never emits rows",
+    "use the columns of the watermarks",
+)
 
 
 @dataclass(frozen=True)
@@ -127,13 +125,13 @@ def bind_version_join(
             "a temporal join with a stream of versions must be the first join of its SELECT",
             "write it first, and put a second one into a view or a table of its own",
         )
-    if any(select.args.get(key) for key in _EXTRAS):
+    if any(select.args.get(key) for key in EXTRAS):
         raise refuse(
             "a SELECT with a temporal join with a stream of versions does not support LATERAL, "
             "PIVOT or TABLESAMPLE",
             "put it around the join",
         )
-    left, right = (_side_of(part, relations, scope) for part in (source.this, join.this))
+    left, right = (side_of_rows(part, relations, scope) for part in (source.this, join.this))
     if left is None or right is None or not streams_of(left.node, relations.catalog):
         raise refuse(
             "a temporal join with a stream of versions joins the rows of a stream, without windows "
@@ -150,7 +148,7 @@ def bind_version_join(
             f"use the column of the watermark of `{left.name}`",
         )
     assert since is not None, "the catalog has declared it"
-    _check_times((left, right), (time, since), relations, time_zone, refuse)
+    check_times((left, right), (time, since), relations.catalog, time_zone, refuse, _WORDS)
     sides = Sides(left, right, mark.join_type)
     parts = [sides.resolve(part) for part in conjuncts(join.args.get("on"))]
     resolved = [part for part in parts if part is not None]
@@ -197,53 +195,8 @@ def _columns_read(select: exp.Select) -> frozenset[str] | None:
     return frozenset(names.union(i.name.lower() for j in joins for i in j.args.get("using") or ()))
 
 
-def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | None:
-    """Return a relation whose rows arrive one by one, or None for any other."""
-    if source.alias_column_names or has_other_parts(source) or not source.alias_or_name:
-        return None
-    if not isinstance(source, exp.Table | exp.Subquery):
-        return None
-    node = relations.node_of(select_all_from(source.copy()), scope)
-    kinds = (WindowTableFunction, WindowAggregate, WindowJoin, VersionJoin)
-    names = {c.name.lower() for c in node.schema}
-    if any(any(node.find_all(kind)) for kind in kinds) or len(names) < len(node.schema):
-        return None
-    return Side(node, source.alias_or_name)
-
-
-def _check_times(
-    sides: tuple[Side, Side],
-    times: tuple[Column, Column],
-    relations: Relations,
-    time_zone: str,
-    refuse: _Refuse,
-) -> None:
-    """Refuse times that no watermark follows, or that are not ordered like the watermark."""
-    if times[0].type != times[1].type:
-        compared = " with ".join(f"`{time.name}` of type {time.type}" for time in times)
-        raise refuse(
-            f"a temporal join compares {compared}",
-            "declare both columns as TIMESTAMP or both as TIMESTAMP_LTZ",
-        )
-    if times[0].type == "timestamp" and not time_zone.lower().startswith(_FIXED_ZONES):
-        raise refuse(
-            "a temporal join with a stream of versions by TIMESTAMP_LTZ columns is not supported "
-            f"in {time_zone}, where clocks change",
-            "SET 'table.local-time-zone' = 'UTC', or declare the columns as TIMESTAMP",
-        )
-    for side, time in zip(sides, times, strict=True):
-        try:
-            check_time(side.node, time.name, relations.catalog)
-        except StreamRefusal as refusal:
-            reason = refusal.message.replace("windows on", "a temporal join by").replace(
-                "never close", "never emits rows"
-            )
-            reason = reason.replace("windows over it would never close", "it never emits rows")
-            raise refuse(reason, "use the columns of the watermarks") from refusal
-
-
 def _keys_of(
-    parts: Sequence[exp.Expr], sides: Sides, mark: _Mark, refuse: _Refuse
+    parts: Sequence[exp.Expr], sides: Sides, mark: _Mark, refuse: Refuse
 ) -> tuple[list[tuple[str, str]], list[exp.Expr]]:
     """Split ON into the equalities with the PRIMARY KEY and the other conditions.
 
