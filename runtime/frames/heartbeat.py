@@ -10,12 +10,16 @@ checkpoint, so a repeated micro-batch has the same one.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.frames.reports import SourceReport
 
 # Under `availableNow` the source has a single row, which lets the query end
 _OPTIONS = {"rowsPerBatch": "1", "numPartitions": "1", "advanceMillisPerBatch": "0"}
+# Option without effect that distinguishes the source from a user's
+_MARK = "sqlwin.clock"
 # Description of such a source in Spark's reports
 _DESCRIPTION = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "
@@ -25,7 +29,14 @@ _DESCRIPTION = (
 
 def heartbeats(spark: SparkSession) -> DataFrame:
     """Return a streaming DataFrame with one row per micro-batch. Its columns have no meaning."""
-    return spark.readStream.format("rate-micro-batch").options(**_OPTIONS).load()
+    return spark.readStream.format("rate-micro-batch").options(**_OPTIONS, **{_MARK: "true"}).load()
+
+
+def is_clock(leaf: Any) -> bool:
+    """Return whether a leaf of Spark's analysed plan that reads a stream is one of these."""
+    # only Spark's second source interface has these options
+    is_second = leaf.getClass().getSimpleName() == "StreamingRelationV2"
+    return is_second and bool(leaf.extraOptions().containsKey(_MARK))
 
 
 def is_heartbeat(source: SourceReport) -> bool:

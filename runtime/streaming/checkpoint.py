@@ -3,7 +3,7 @@
     sqlwin.json     identity of the stream, number of key groups, whether the input has ended; after
                     a start with other SQL also the new identity and its first micro-batch
     spark/          Spark's checkpoint: offsets, commits, state. `sqlwin.json` gives another name if
-                    it has been rescaled (`runtime.streaming.rescale`)
+                    it has been copied (`runtime.streaming.spark_part.copy`)
     end-of-input/   a file in this directory marks the end of the input
     runs.json       the last runs and the rules of their watermarks (`runtime.streaming.runs`)
 
@@ -20,6 +20,7 @@ state of each key group the `writer`.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import uuid
 from collections.abc import Callable
@@ -31,7 +32,13 @@ from runtime.records import OtherVersionError, from_text, to_text
 from runtime.redaction import DEFAULT, Mask
 from runtime.streaming.changes import ResumedOperator, StateNames
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
-from runtime.streaming.identity import Identity, change_hint, difference, without_secrets
+from runtime.streaming.identity import (
+    CLOCK,
+    Identity,
+    change_hint,
+    difference,
+    without_secrets,
+)
 from runtime.streaming.members import ANOTHER, FILE, part_of
 from runtime.streaming.source_log import SourceLog
 from runtime.streaming.state.blobs import Owner
@@ -94,6 +101,7 @@ class Checkpoint:
         spark_id: Id of the query in Spark's part of the checkpoint.
         spark_name: Name of Spark's directory in the checkpoint's.
         operators: Each operator with the existing state, by operator number.
+        has_clock: Whether the clock is one of the sources in Spark's part.
     """
 
     directory: str
@@ -104,6 +112,7 @@ class Checkpoint:
     has_ended: bool = False
     spark_name: str = _SPARK
     operators: tuple[ResumedOperator, ...] = ()
+    has_clock: bool = False
 
     @property
     def names(self) -> tuple[StateNames, ...]:
@@ -188,7 +197,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
     old = without_secrets(written, mask)
     change = difference(old, identity)
     if isinstance(change, str):
-        if not _has_begun(files, checkpoint):
+        if not has_begun(files, checkpoint):
             _check_spark_files(files, checkpoint)
             # Write in an order that leaves a usable checkpoint if the process is killed.
             for leftover in [
@@ -209,6 +218,7 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
         _check_spark_files(files, checkpoint)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
+    drop_other_parts(files, checkpoint)
     for_each_file(files.delete, SourceLog(files, checkpoint.spark_directory).unplanned_entries())
     _drop_unread_end(files, checkpoint)
     last = max(committed_batches(files, checkpoint), default=-1)
@@ -245,10 +255,10 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
         content.has_ended,
         content.spark,
     )
-    then = content.next
+    then, identity = content.next, content.identity
     if then is not None and max(committed_batches(files, checkpoint), default=-1) >= then.batch:
-        return checkpoint, then.identity
-    return checkpoint, content.identity
+        identity = then.identity
+    return replace(checkpoint, has_clock=CLOCK in identity.settings), identity
 
 
 def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
@@ -290,7 +300,7 @@ def preview_checkpoint(
         return None
     checkpoint, written = _read(files, directory)
     change = difference(without_secrets(written, mask), identity)
-    return None if isinstance(change, str) and not _has_begun(files, checkpoint) else change
+    return None if isinstance(change, str) and not has_begun(files, checkpoint) else change
 
 
 def committed_batches(files: Files, checkpoint: Checkpoint) -> list[int]:
@@ -314,7 +324,11 @@ def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:
 def replace_checkpoint(files: Files, new: Checkpoint) -> None:
     """Replace a checkpoint by another one of the same stream in the same directory."""
     _, identity = _read(files, new.directory)
-    _write(files, new, identity)
+    _write(files, new, _with_clock(identity) if new.has_clock else identity)
+
+
+def _with_clock(identity: Identity) -> Identity:
+    return replace(identity, settings={**identity.settings, CLOCK: "on"})
 
 
 def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
@@ -338,7 +352,7 @@ def _below_but_id(files: Files, checkpoint: Checkpoint) -> list[str]:
     return [path for path in below if METADATA not in path.rpartition("/")[2]]
 
 
-def _has_begun(files: Files, checkpoint: Checkpoint) -> bool:
+def has_begun(files: Files, checkpoint: Checkpoint) -> bool:
     """Return whether a first micro-batch has written its offsets."""
     return any(path.rpartition("/")[2].isdigit() for path in _offsets(files, checkpoint))
 
@@ -353,9 +367,16 @@ def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
     Nothing was processed then. But Spark starts no first micro-batch if there is any file among the
     offsets, even an unfinished one.
     """
-    if not _has_begun(files, checkpoint):
+    if not has_begun(files, checkpoint):
         for path in _offsets(files, checkpoint):
             files.delete(path)
+
+
+def drop_other_parts(files: Files, checkpoint: Checkpoint) -> None:
+    """Remove copies of Spark's part that a killed process left unfinished or did not remove."""
+    for name in files.names_in(checkpoint.directory):
+        if re.fullmatch(rf"{_SPARK}(-\d+)?", name) and name != checkpoint.spark_name:
+            files.delete(f"{checkpoint.directory}/{name}")
 
 
 def _drop_unread_end(files: Files, checkpoint: Checkpoint) -> None:
@@ -413,7 +434,7 @@ def begin_with(
         before = files.read_text(f"{checkpoint.directory}/{FILE}")
         _, written = _read(files, checkpoint.directory)
         begins = max(committed_batches(files, checkpoint), default=-1) + 1
-        if written != identity and _has_begun(files, checkpoint):
+        if written != identity and has_begun(files, checkpoint):
             old = without_secrets(written, mask)
             _write(files, checkpoint, old, None if old == identity else (begins, identity))
         elif written != identity or from_text(_Content, before, _VERSION).next is not None:
@@ -434,7 +455,9 @@ def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None
 
 
 def resume_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
-    """Return the identity of a stream with the operators as it resumes them from a checkpoint."""
+    """Return the identity of a stream with the operators and sources that it resumes."""
+    if checkpoint.has_clock:
+        identity = _with_clock(identity)
     if not checkpoint.operators:
         return identity
     return replace(

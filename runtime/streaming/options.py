@@ -40,6 +40,8 @@ class StreamOptions:
         early_fire: When windows are emitted before their end. None means never.
         late_fire: When windows with late rows are emitted again within the allowed lateness. None
             means with every micro-batch that brings some.
+        has_clock: Whether operators read the clock even if nothing waits for it, because the
+            checkpoint has it.
         thresholds: Sizes at which operators change how they store and compute.
         runs: This run and earlier ones whose micro-batches may be repeated, the oldest first. Empty
             if unknown.
@@ -58,6 +60,7 @@ class StreamOptions:
     bucket_bytes: int = BUCKET_BYTES
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None
+    has_clock: bool = False
     thresholds: Thresholds = field(default_factory=Thresholds)
     runs: tuple[RunStart, ...] = ()
 
@@ -65,6 +68,12 @@ class StreamOptions:
     def emits_updates(self) -> bool:
         """Whether a window can be emitted more than once. Rows then have a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire is not None
+
+    @property
+    def fires_after_delay(self) -> bool:
+        """Whether windows are emitted in intervals of processing time."""
+        rules = (self.early_fire, self.late_fire)
+        return self.emits_updates and any(rule.delay_us for rule in rules if rule is not None)
 
     def numbers_of_groups(self, has_keys: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the numbers of an operator's key groups, and of the head of each task.

@@ -7,10 +7,6 @@ groups move to other tasks as they are, or are split (`runtime.streaming.state.s
 task has some. The number of the micro-batch stays, so sinks know which rows they have, and a
 micro-batch that was interrupted runs again.
 
-The new part is valid once `sqlwin.json` names it; that file is replaced atomically after the new
-part is complete and checked. Until then the old part is unchanged. If the process is killed, the
-next rescale removes the unfinished directory.
-
 State is read and written by Spark's `StateRewriter`, which its own
 `StreamingCheckpointManager.repartition` uses. That method adds a micro-batch to the checkpoint,
 requires the last one to be committed, and moves groups without splitting them.
@@ -45,6 +41,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.streaming.checkpoint import Checkpoint, check_checkpoint, replace_checkpoint
 from runtime.streaming.damage import damage_error
 from runtime.streaming.processor import STATE_NAME
+from runtime.streaming.spark_part.copy import copy_part, with_next_part
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.state.split import Split, key_columns, split_group
 
@@ -55,9 +52,6 @@ _KEY_COLUMN = "partition_key"
 # Patterns to find in the logs and in the state metadata of Spark's part
 _PARTITIONS = re.compile(r'("spark\.sql\.shuffle\.partitions":")\d+(")')
 _STORE_PARTITIONS = re.compile(r'("numPartitions":)\d+')
-_SCHEMA_PATH = re.compile(r'"[^"]*(/state/\d+/_stateSchema/)')
-_STATE_OF_TASK = re.compile(r"state/\d+/\d+/")
-_ABOUT_STATE = re.compile(r"state/\d+/(_metadata/|metadata$)")
 # Bytes of state rows in one record batch
 _BATCH_BYTES = 16 << 20
 
@@ -138,16 +132,10 @@ def _rescale(
             hint="nothing to rescale: delete the directory, and set "
             "'sqlwin.exchange.partitions' for a new stream",
         )
-    for name in files.names_in(directory):
-        if re.fullmatch(r"spark(-\d+)?", name) and name != before.spark_name:
-            # left by a run that was killed
-            files.delete(f"{directory}/{name}")
-    number = int(before.spark_name.partition("-")[2] or 1) + 1
     after = replace(
-        before,
+        with_next_part(files, before),
         key_groups=before.key_groups * split.into,
         partitions=partitions,
-        spark_name=f"spark-{number}",
     )
     try:
         _copy_logs(spark, files, before, after)
@@ -165,41 +153,19 @@ def _rescale(
 
 def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Checkpoint) -> None:
     """Copy everything except the state, with the new number of tasks."""
-    root, new = f"{before.spark_directory}/", f"{after.spark_directory}/"
-    schemas = f'"{as_uri(after.spark_directory)}'
-    files.make_directory(after.spark_directory)
-    files.make_private(after.spark_directory)
-    for path in list(files.files_below(before.spark_directory)):
-        name = path.removeprefix(root)
-        # Hadoop's checksums: it writes them again or does without
-        if _STATE_OF_TASK.match(name) or name.rpartition("/")[2].startswith("."):
-            continue
-        files.make_directory(f"{new}{name}".rpartition("/")[0])
-        if name.startswith("offsets/"):
-            text = files.read_text(path)
-            text, n_replaced = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
-            if not n_replaced:
-                raise damage_error(before.directory, path, "has no number of tasks")
-            files.write_text(f"{new}{name}", text)
-        elif _ABOUT_STATE.match(name):
-            text = _STORE_PARTITIONS.sub(rf"\g<1>{after.partitions}", files.read_text(path))
-            text = _SCHEMA_PATH.sub(lambda match: f"{schemas}{match[1]}", text)
-            files.write_text(f"{new}{name}", text)
-        elif name.startswith("state/"):
-            _copy(spark, path, f"{new}{name}")
-        else:
-            files.write_text(f"{new}{name}", files.read_text(path))
 
+    def edit(name: str, text: str) -> str:
+        if name.startswith("state/"):
+            return _STORE_PARTITIONS.sub(rf"\g<1>{after.partitions}", text)
+        if not name.startswith("offsets/"):
+            return text
+        text, n_replaced = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
+        if not n_replaced:
+            path = f"{before.spark_directory}/{name}"
+            raise damage_error(before.directory, path, "has no number of tasks")
+        return text
 
-def _copy(spark: SparkSession, path: str, new: str) -> None:
-    """Copy a binary file."""
-    jvm: Any = spark._jvm
-    hadoop, conf = jvm.org.apache.hadoop.fs, hadoop_conf(spark)
-    old_path, new_path = (hadoop.Path(as_uri(location)) for location in (path, new))
-    old_system, new_system = (
-        hadoop_path.getFileSystem(conf) for hadoop_path in (old_path, new_path)
-    )
-    hadoop.FileUtil.copy(old_system, old_path, new_system, new_path, False, conf)
+    copy_part(spark, files, before, after, edit, has_state=False)
 
 
 def _rewrite_state(

@@ -48,10 +48,15 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
     )
 
 
-def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
+def stream_leaves(dataframe: DataFrame) -> list[Any]:
+    """Return the leaves of Spark's analysed plan that read streams, in order, as Java objects."""
     jvm_leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()
     all_leaves = [jvm_leaves.apply(position) for position in range(jvm_leaves.size())]
-    leaves = [leaf for leaf in all_leaves if leaf.getClass().getSimpleName() in _RELATIONS]
+    return [leaf for leaf in all_leaves if leaf.getClass().getSimpleName() in _RELATIONS]
+
+
+def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
+    leaves = stream_leaves(dataframe)
     jvm = dataframe.sparkSession._jvm
     assert jvm is not None, "streams are started where Spark's driver runs"
     behind = [jvm.java.lang.System.identityHashCode(_behind(leaf)) for leaf in leaves]

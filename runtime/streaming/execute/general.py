@@ -135,9 +135,9 @@ def _to_groups(
 
 
 def may_be_idle(step: StreamRowsStep, options: StreamOptions) -> bool:
-    """Return whether sources of an operator can be idle, so that it needs processing time."""
+    """Return whether sources of an operator can be idle, so that it reads the clock."""
     has_rule = options.idle_timeout_us is not None or bool(idle_advance(step.sources))
-    return has_rule and not step.is_cascade
+    return (has_rule or options.has_clock) and not step.is_cascade
 
 
 def check_general_key(name: str, type_: str) -> None:

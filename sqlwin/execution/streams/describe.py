@@ -15,7 +15,15 @@ from runtime.redaction import Mask
 from runtime.spec.state_schema import without_options
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
-from runtime.streaming.identity import KEPT, PLACE, Identity, may_differ, without_secrets
+from runtime.streaming.identity import (
+    CLOCK,
+    FIRING,
+    KEPT,
+    PLACE,
+    Identity,
+    may_differ,
+    without_secrets,
+)
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.entries import LoweredWindows, Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
@@ -65,7 +73,8 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
     stages = lowered.local_stages
     kinds = {
         "early firing or allowed lateness": options.emits_updates and bool(stages),
-        "idle timeout or firing after a delay": any(
+        FIRING: options.fires_after_delay and bool(stages),
+        CLOCK: any(
             needs_processing_time(stage, options)
             and all(source.time_type != "proctime" for source in stage.mode.sources)
             for stage in stages

@@ -191,14 +191,27 @@ def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
     return "".join(lines)
 
 
+@dataclass(frozen=True)
+class Writing:
+    """How the rows of a stream are written.
+
+    Attributes:
+        rows: Streaming DataFrame that reads all sources of the stream.
+        start: Starts the stream.
+    """
+
+    rows: DataFrame
+    start: Callable[[StreamRun], StreamingQuery]
+
+
 def write_stream(
     spark: SparkSession,
     lowered: LoweredStream,
     sink: StreamSink,
     late: Sequence[LateTable | None],
     options: StreamOptions,
-) -> Callable[[StreamRun], StreamingQuery]:
-    """Return a function that starts writing the rows of a stream to a sink.
+) -> Writing:
+    """Return how the rows of a stream are written to a sink.
 
     `late` has the table for late rows of each plan, see `late_tables`.
 
@@ -226,7 +239,7 @@ def write_stream(
             case Discard():
                 return start_discarding(rows, run)
 
-    return start
+    return Writing(rows, start)
 
 
 def _write_set(
@@ -235,7 +248,7 @@ def _write_set(
     sink: IntoTables,
     late: Sequence[LateTable | None],
     options: StreamOptions,
-) -> Callable[[StreamRun], StreamingQuery]:
+) -> Writing:
     steps = lowered.steps
     assert isinstance(steps, StreamSetSteps)
     shared = shared_windows(spark, steps.shared, options, dataframe)
@@ -248,7 +261,7 @@ def _write_set(
         run.reads = reads_of_sources(shared.rows)
         return start_writing_set(shared.rows, parts, run)
 
-    return start
+    return Writing(shared.rows, start)
 
 
 def _set_part(

@@ -20,16 +20,18 @@ from runtime.streaming.checkpoint import (
     Checkpoint,
     begin_with,
     find_checkpoint,
+    has_begun,
     preview_checkpoint,
     resume_identity,
 )
 from runtime.streaming.control_sources import ControlSources
 from runtime.streaming.current_watermark import watermark_before
-from runtime.streaming.identity import Identity
+from runtime.streaming.identity import CLOCK, Identity
 from runtime.streaming.members import FILE
 from runtime.streaming.operators.base import OperatorRun
 from runtime.streaming.runs import read_runs, record_run, watermark_changes
 from runtime.streaming.source_log import SourceLog
+from runtime.streaming.spark_part.clock import add_clock
 from runtime.temporary import process_directory
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -133,13 +135,17 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             control_sources=control_sources,
             owner=checkpoint.owner,
             names=checkpoint.names,
+            has_clock=CLOCK in identity.settings,
         )
         rules = lowered.watermarks(options)
         plans.add_notes(_changes_of_watermarks(files, checkpoint, lowered, rules))
         options = replace(options, runs=record_run(files, checkpoint, rules))
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         log = SourceLog(files, checkpoint.spark_directory)
-        start = write_stream(spark, lowered, sink, late, options)
+        writing = write_stream(spark, lowered, sink, late, options)
+        if options.has_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
+            checkpoint = add_clock(files, checkpoint, writing.rows)
+            log = SourceLog(files, checkpoint.spark_directory)
         number = plans.streams.next_number()
         run = StreamRun(
             name=f"{place.name} ({number})",
@@ -171,7 +177,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         is_on_disk = is_local_mode(spark) and place.directory.startswith("/")
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             put_back.callback(begin_with(files, checkpoint, identity, config.mask))
-            query = start(run)
+            query = writing.start(run)
             await_sources(query)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [control_sources.stop, in_use.close]
@@ -200,7 +206,12 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
         other = f" with changed SQL: {'; '.join(changes)}" if changes else ""
         checkpoint, _ = find_checkpoint(files, place.directory)
         rules = lowered.watermarks(options)
-        moved = _changes_of_watermarks(files, checkpoint, lowered, rules)
+        moved = [*_changes_of_watermarks(files, checkpoint, lowered, rules)]
+        needs_clock = CLOCK in identity.settings
+        if needs_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
+            moved.append("Spark's part of the checkpoint is copied once, with a clock as a source")
+        elif checkpoint.has_clock and not needs_clock:
+            moved.append("the clock stays in the checkpoint: micro-batches run without rows too")
         outlook = "\n  ".join([f"the stream resumes{other}", *moved])
     return f"== Checkpoint ==\n{place.directory}: {outlook}\n"
 

@@ -319,6 +319,28 @@ def test_early_and_late_firing_are_on_processing_time(
 
 
 @pytest.mark.long
+def test_the_clock_of_a_stream_that_began_without_one_emits_its_windows(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_keys(tmp_path / "in", (1, "a"), (12, "b"))
+    query = TUMBLE.format(table="events", column="ts", size=10)
+    script = (
+        table("events", tmp_path / "in", "WATERMARK FOR ts AS ts", ENDLESS)
+        + KEPT
+        + EVERY
+        + f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';"
+    )
+    with running(fresh_session, script + query):
+        assert wait_for_rows(fresh_session, 1) == [("a", at(0), at(10), 1)]
+    fresh_session.execute("SET 'sqlwin.watermark.idle-advance' = '1 s'")
+    with running(fresh_session, query) as stream:
+        # no row arrives: the clock advances the watermark from 12 s to 20 s
+        expected = [("a", at(0), at(10), 1), ("b", at(10), at(20), 1)]
+        assert wait_for_rows(fresh_session, 2) == expected
+        assert stream.status().operators[0].follows_clock
+
+
+@pytest.mark.long
 def test_windows_of_a_silent_stream_are_emitted_once_across_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

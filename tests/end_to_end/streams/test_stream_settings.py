@@ -57,10 +57,6 @@ def test_the_number_of_key_groups_is_fixed_at_the_first_start(
     assert rows_of_sink(fresh_session) == [(key, 10, 2) for key in keys]
     fresh_session.execute(CLOSE + count)
     assert rows_of_sink(fresh_session)[-1] == ("z", 20, 1)
-    with pytest.raises(
-        sqlwin.SqlwinError, match="'idle timeout or firing after a delay' has changed from 'off'"
-    ):
-        fresh_session.execute("SET 'table.exec.source.idle-timeout' = '5 s';" + count)
 
 
 def test_a_restart_changes_the_delay_of_a_watermark_and_emitted_windows_stay(

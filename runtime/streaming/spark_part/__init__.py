@@ -1,0 +1,1 @@
+"""Changes of Spark's part of a checkpoint: another copy of it takes its place."""
