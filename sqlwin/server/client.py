@@ -167,6 +167,7 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         """
         objects, catalogs = self.served.objects(), self._catalogs
         if catalogs is None or catalogs.objects != objects:
+            self._close_catalogs()
             connection = self._connection
             facts = ClientFacts(
                 connection.username,
@@ -183,7 +184,13 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
 
     async def close(self) -> None:
         """Let the thread end after its statement. Called when the client disconnects."""
+        self._thread.submit(self._close_catalogs)
         self._thread.shutdown(wait=False)
+
+    def _close_catalogs(self) -> None:
+        if self._catalogs is not None:
+            self._catalogs.close()
+            self._catalogs = None
 
     def close_rows(self, rows: FetchedRows) -> None:
         """Free rows that the client does not fetch, after the statement that runs now."""

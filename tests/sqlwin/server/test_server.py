@@ -138,6 +138,12 @@ def test_spark_s_rows_are_served_and_its_jobs_cancelled(fresh_session: sqlwin.Se
         with pytest.raises(psycopg.errors.QueryCanceled):
             running.result()
         wait_until(lambda: len(tracker.getActiveJobsIds()) == 0)
+        # a client that disconnects
+        leaving = connect(port)
+        leaving.pgconn.send_query(endless.encode())
+        wait_until(tracker.getActiveJobsIds)
+        leaving.close()
+        wait_until(lambda: len(tracker.getActiveJobsIds()) == 0)
         assert client.execute("SELECT 1").fetchone() == (1,)
 
 
