@@ -53,6 +53,8 @@ _OF_ARGUMENT = (
     exp.Order,
     exp.Collate,
     exp.Ordered,
+    exp.Filter,
+    exp.Window,
 )
 
 

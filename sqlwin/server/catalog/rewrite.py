@@ -17,6 +17,7 @@ from sqlwin.server.catalog.columns import (
     output_columns,
     output_name,
     relation_of,
+    sources,
     type_of,
 )
 from sqlwin.server.catalog.errors import CatalogQueryError
@@ -158,10 +159,32 @@ def _name_parts(query: exp.Expr) -> None:
     for collate in list(query.find_all(exp.Collate)):
         collate.replace(collate.this)
     for select in query.find_all(exp.Select):
+        _expand_star(select)
         for item in select.expressions:
             if not isinstance(item, exp.Alias | exp.Column | exp.Star):
                 name = exp.to_identifier(output_name(item), quoted=True)
                 item.replace(exp.Alias(this=item.copy(), alias=name))
+
+
+def _expand_star(select: exp.Select) -> None:
+    """Replace `*` by columns if FROM has a function, which has more columns in SQLite."""
+    has_function = any(
+        isinstance(part, exp.Unnest) or isinstance(part.this, exp.Func)
+        for part in select.find_all(exp.Unnest, exp.Lateral, exp.Table)
+        if part.find_ancestor(exp.Select) is select
+    )
+    if has_function and select.is_star:
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            is_star = isinstance(item, exp.Star) or isinstance(item.this, exp.Star)
+            wanted = item.table if isinstance(item, exp.Column) else ""
+            if not is_star:
+                items.append(item)
+                continue
+            for name, columns in sources(select):
+                if wanted.lower() in ("", name):
+                    items += [exp.column(column.name, name, quoted=True) for column in columns]
+        select.set("expressions", items)
 
 
 def _oid_of_table(column: exp.Column) -> int:

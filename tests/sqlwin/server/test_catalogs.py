@@ -359,6 +359,50 @@ def test_columns_have_postgresql_s_names_and_types(client: Any) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (
+            "SELECT * FROM unnest(ARRAY['a','b']) WITH ORDINALITY AS u(v, i), pg_namespace n "
+            "WHERE n.nspname = 'public'",
+            [("a", 1, 2200, "public", 10, None), ("b", 2, 2200, "public", 10, None)],
+        ),
+        (
+            "SELECT unnest(ARRAY[1, 2]) AS a, generate_series(4, 5) FROM pg_class "
+            "WHERE relname = 'late'",
+            [(1, 4), (2, 5)],
+        ),
+        (
+            "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x WHERE n < 3) "
+            "SELECT n, relname FROM x, pg_class WHERE relname = 'late' ORDER BY n",
+            [(1, "late"), (2, "late"), (3, "late")],
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE relkind = 'v'), "
+            "string_agg(relname, ', ' ORDER BY relname DESC) FROM pg_class "
+            "WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v')",
+            [(1, "late, flights, fares")],
+        ),
+        (
+            "SELECT typinput = 'pg_catalog.array_in'::regproc, format_type(oid, NULL), "
+            "typelem::regtype FROM pg_type WHERE typname IN ('_int4', 'int4') ORDER BY oid DESC",
+            [(True, "integer[]", "integer"), (False, "integer", "-")],
+        ),
+        (
+            "SELECT (current_schemas(true))[1], (current_schemas(false))[1], 'late'::regclass::oid "
+            "= (SELECT oid FROM pg_class WHERE relname = 'late'), relname ~* '^LA' FROM pg_class "
+            "WHERE oid::regclass::text = 'late'",
+            [("pg_catalog", "public", True, True)],
+        ),
+    ],
+    ids=["ordinality", "rows in select", "recursion", "aggregates", "types", "arrays"],
+)
+def test_functions_and_operators_are_those_of_postgresql(
+    client: Any, query: str, rows: list[tuple[Any, ...]]
+) -> None:
+    assert client.execute(query).fetchall() == rows
+
+
 def test_binary_values_equal_those_of_text_format(client: Any) -> None:
     query = "SELECT oid, relname, relkind, relhasindex, relnatts FROM pg_class WHERE relname = %s"
     text, binary = (
