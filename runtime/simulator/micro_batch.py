@@ -54,7 +54,7 @@ class RunningQuery:
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
             if isinstance(part, SimulatedOperator):
-                return RunningOperator(part, options)
+                return RunningOperator(part, options, batch_rows)
             return RunningWholeWindows(
                 part, options.partitions, emits_updates=options.emits_updates
             )

@@ -6,7 +6,7 @@ Spark's tasks evaluate, aggregate, encode and merge with the same functions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -70,9 +70,13 @@ class RunningOperator:
     Args:
         operator: Operator.
         options: Options of the stream, with the current number of tasks.
+        batch_rows: Rows of a record batch.
     """
 
-    def __init__(self, operator: SimulatedOperator, options: StreamOptions) -> None:
+    def __init__(
+        self, operator: SimulatedOperator, options: StreamOptions, batch_rows: int
+    ) -> None:
+        self._batch_rows = batch_rows
         self._operator = operator
         self.number = operator.step.number
         self.name = operator.name
@@ -156,8 +160,8 @@ class RunningOperator:
     def _send(self, task: TaskFlow, closed_us: int, by_group: dict[int, list[Message]]) -> None:
         """Run a task of the local stage and add its messages by key group."""
         local = LocalTask(self._plan, closed_us)
-        if task.marks:
-            local.progress.observe(self._marks(task.marks))
+        for marks in self._marks(task.marks):
+            local.progress.observe(marks)
         for encoded in local.messages(self._rows(task.rows, local)):
             _add_messages(encoded, by_group)
 
@@ -188,16 +192,18 @@ class RunningOperator:
                 columns[LATE_ROW] = rows.column(LATE_ROW)
             yield from local.timed_rows(columns)
 
-    def _marks(self, marks: Sequence[Mark]) -> pa.RecordBatch:
-        """Return rows that only carry watermarks."""
+    def _marks(self, marks: Sequence[Mark]) -> Iterator[pa.RecordBatch]:
+        """Yield rows that only carry watermarks."""
         numbers = {source.name: number for number, source in enumerate(self._sources)}
         numbers[""] = ALL_SOURCES
         # the clock is the watermark of a source on processing time
         clocks = {source.name for source in self._sources if source.time_type == "proctime"}
-        return _mark_rows(
+        pairs = [
             (numbers[mark.source], None if mark.source in clocks else mark.watermark_us)
             for mark in marks
-        )
+        ]
+        for start in range(0, len(pairs), self._batch_rows):
+            yield _mark_rows(pairs[start : start + self._batch_rows])
 
     def run(
         self, messages: Mapping[int, list[Message]], storage: Storage, number: int
@@ -281,7 +287,7 @@ def _control_rows(batch: Batch) -> pa.RecordBatch:
 
 
 def _mark_rows(
-    marks: Iterable[tuple[int, int | None]], clock_us: int | None = None
+    marks: Sequence[tuple[int, int | None]], clock_us: int | None = None
 ) -> pa.RecordBatch:
     """Return what the local stage observes of rows that only carry watermarks.
 
