@@ -25,7 +25,14 @@ from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.windows import SessionWindow, Tumble
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
-from tests.runtime.simulator.queries import ON_WHOLE_WINDOWS, START, WINDOWS, of_window, stream
+from tests.runtime.simulator.queries import (
+    ON_WHOLE_WINDOWS,
+    START,
+    WINDOWS,
+    of_window,
+    simulated,
+    stream,
+)
 
 KEYS = st.sampled_from(["a", "b", None])
 # the first two windows, edges of windows, and times before 1970
@@ -280,6 +287,18 @@ def test_a_seed_reproduces_its_history():
     assert len({of.history(seed) for seed in range(20)}) > 15
     one, other = of.run(of.history(7)), of.run(of.history(7))
     assert [b.rows for b in one.batches] == [b.rows for b in other.batches]
+
+
+@pytest.mark.parametrize("window", ["hop_uneven", "cumulate", "session"])
+def test_a_seed_gives_the_same_history_alone_and_after_others(window):
+    of = stream(of_window(window), SOME)
+    after_others = [of.run(of.history(seed)) for seed in range(12)]
+    for seed in (0, 5, 11):
+        # also a stream without the readers and columns that histories of a stream share
+        simulated.cache_clear()
+        alone = stream(of_window(window), SOME)
+        assert alone is not of and alone.history(seed) == of.history(seed)
+        assert alone.run(alone.history(seed)) == after_others[seed]
 
 
 def test_a_late_row_is_dropped_and_named():
