@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runtime.connectors.postgres.database import TableName, quote
-from runtime.errors import CatalogError, nearest
+from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ _NEW = {
 }
 _INTEGERS = ("smallint", "integer", "bigint", "numeric")
 _FLOATS = ("real", "double precision")
+# Kinds of relations into which rows are copied: tables, partitioned and foreign ones
+_TABLES = ("r", "p", "f")
+# Names of the others
+_KINDS = {"v": "a view", "m": "a materialized view", "S": "a sequence", "c": "a type"}
 # Database types that hold every value of a Spark type
 _WIDER: dict[str, Sequence[str]] = {
     "boolean": ("boolean",),
@@ -85,14 +89,68 @@ def new_type(type_: str) -> str | None:
 def columns_of(connection: Connection, table: TableName) -> list[DatabaseColumn] | None:
     """Return the columns of a table or view in the database, or None if it does not exist."""
     rows = connection.execute(
-        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull AND NOT a.atthasdef AND a.attidentity = '', "
-        "a.attgenerated <> '' OR a.attidentity = 'a' "
-        "FROM pg_attribute a WHERE a.attrelid = to_regclass(%s) "
+        # a domain is read and written as its base type
+        "SELECT a.attname, CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) "
+        "ELSE format_type(a.atttypid, a.atttypmod) END, "
+        "(a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND t.typdefault IS NULL "
+        "AND a.attidentity = '', a.attgenerated <> '' OR a.attidentity = 'a' "
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = to_regclass(%s) "
         "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
         (table.sql(),),
     ).fetchall()
     return [DatabaseColumn(*row) for row in rows] or None
+
+
+def check_kind(connection: Connection, spec: TableSpec, table: TableName) -> None:
+    """Check that rows can be copied into a relation.
+
+    Raises:
+        CatalogError: It is a view without a trigger for INSERT, or no table at all.
+    """
+    # bits 2 and 6 of a trigger's type: INSERT and INSTEAD OF
+    row = connection.execute(
+        "SELECT c.relkind, EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid "
+        "AND t.tgtype & 68 = 68) FROM pg_class c WHERE c.oid = to_regclass(%s)",
+        (table.sql(),),
+    ).fetchone()
+    kind, takes_inserts = row or ("r", False)
+    if kind in _TABLES or takes_inserts:
+        return
+    name = _KINDS.get(kind, "no table")
+    raise CatalogError(
+        f"table `{spec.name}`: {table.sql()} is {name} in the database and cannot be written",
+        subjects=(spec.name,),
+        hint="name a table in 'table-name'",
+    )
+
+
+def check_privileges(
+    connection: Connection, spec: TableSpec, table: TableName, privileges: Sequence[str]
+) -> None:
+    """Check that the user has privileges on a table, or on some of its columns.
+
+    Raises:
+        ExecutionError: One is missing.
+    """
+    lacking = []
+    for privilege in privileges:
+        # DELETE is a privilege of whole tables only
+        function = "has_table" if privilege == "DELETE" else "has_any_column"
+        row = connection.execute(
+            f"SELECT {function}_privilege(to_regclass(%s), %s)".encode(), (table.sql(), privilege)
+        ).fetchone()
+        if row is None or not row[0]:
+            lacking.append(privilege)
+    if lacking:
+        user = quote(connection.info.user)
+        listed = ", ".join(lacking)
+        raise ExecutionError(
+            f"table `{spec.name}`: user {user} lacks {listed} on {table.sql()} in the database",
+            subjects=(spec.name,),
+            hint=f"GRANT {listed} ON {table.sql()} TO {user} in the database, or use another "
+            "'username'",
+        )
 
 
 def unique_keys(connection: Connection, table: TableName) -> list[frozenset[str]]:

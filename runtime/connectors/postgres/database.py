@@ -32,6 +32,10 @@ _CONNECT_SECONDS = 10
 # SQLSTATEs of a server that stops, starts or has no free connection
 _AWAY = ("57P01", "57P02", "57P03", "53300")
 _LOGIN = ("28000", "28P01")
+# A refused connection has no SQLSTATE
+_LOGIN_MESSAGE = re.compile(
+    r'authentication failed|no password|^role ".*" (?:does not exist|is not)'
+)
 _COLUMN_OF_COPY = re.compile(r"column ([^:]+)(?:: (.*))?", re.DOTALL)
 
 
@@ -184,11 +188,9 @@ def translate_error(spec: TableSpec, error: Any) -> SqlwinError:
     state, message = error.sqlstate or "", diagnostics.message_primary or ""
     table = f"table `{spec.name}`"
     if not message:
-        # libpq reports all addresses that it tried; the last line has the reason
-        text = str(error).replace("Multiple connection attempts failed", "").strip()
-        message = re.sub(r"^(?:- )?connection failed: ", "", text.splitlines()[-1] if text else "")
+        message = _connection_failure(str(error))
     message = re.sub(r"^.*?(?:FATAL|ERROR):\s+", "", _one_line(message)) or kind_in_words(error)
-    if state in _LOGIN or "authentication failed" in message or "no password" in message:
+    if state in _LOGIN or _LOGIN_MESSAGE.search(message):
         return ExecutionError(
             f"{table}: cannot log in to the database: {message}",
             subjects=(spec.name,),
@@ -207,6 +209,21 @@ def translate_error(spec: TableSpec, error: Any) -> SqlwinError:
             hint="check the option 'url', and that the server is running",
         )
     return _statement_error(spec, state, message, diagnostics)
+
+
+def _connection_failure(text: str) -> str:
+    r"""Return the reason in libpq's report, which has lines for each address that it tried.
+
+    Example:
+        >>> _connection_failure(
+        ...     'connection failed: connection to server at "::1", port 1 failed: Connection '
+        ...     "refused\n\tIs the server running on that host and accepting TCP/IP connections?"
+        ... )
+        'connection to server at "::1", port 1 failed: Connection refused'
+    """
+    lines = text.replace("Multiple connection attempts failed", "").strip().splitlines()
+    reasons = [line for line in lines if " failed: " in line or " is bad: " in line] or lines[-1:]
+    return re.sub(r"^(?:- )?connection (?:failed|is bad): ", "", reasons[-1]) if reasons else ""
 
 
 def _statement_error(spec: TableSpec, state: str, message: str, diagnostics: Any) -> SqlwinError:

@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from runtime.connectors.postgres.columns import (
     DatabaseColumn,
+    check_kind,
+    check_privileges,
     columns_of,
     new_table,
     targets,
@@ -39,7 +41,7 @@ from runtime.connectors.postgres.database import (
     table_name,
 )
 from runtime.connectors.upserts import duplicate_key, fold_changes, key_columns
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, ExecutionError
 from runtime.options.checks import option_values
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import Column, TableSpec
@@ -75,12 +77,20 @@ class Target:
     key: tuple[str, ...]
 
 
-def open_target(connection: Connection, spec: TableSpec, columns: Sequence[Column]) -> Target:
+def open_target(
+    connection: Connection, spec: TableSpec, columns: Sequence[Column], *, overwrite: bool = False
+) -> Target:
     """Return the table to write, and create it if the option 'create-table' is true.
 
+    Args:
+        connection: Connection.
+        spec: Table specification.
+        columns: Columns of the rows.
+        overwrite: Whether existing rows will be deleted.
+
     Raises:
-        CatalogError: The table does not exist, or its columns or keys do not fit.
-        ExecutionError: The database refuses a statement.
+        CatalogError: The table does not exist or is a view, or its columns or keys do not fit.
+        ExecutionError: The user lacks a privilege, or the database refuses a statement.
     """
     table = table_name(spec)
     with errors_of(spec), connection.transaction():
@@ -94,8 +104,13 @@ def open_target(connection: Connection, spec: TableSpec, columns: Sequence[Colum
                 subjects=(spec.name,),
                 hint="create it, or add 'create-table' = 'true'",
             )
+        check_kind(connection, spec, table)
         fitting = targets(spec, table, columns, actual)
         key = _key_of(connection, spec, table, fitting)
+        needed = ["INSERT"]
+        if key:
+            needed += ["SELECT", "UPDATE"] if len(key) < len(fitting) else ["SELECT"]
+        check_privileges(connection, spec, table, needed + ["DELETE"] * overwrite)
     return Target(spec, table, tuple(columns), tuple(column.name for column in fitting), key)
 
 
@@ -249,7 +264,7 @@ def insert_rows(
         SqlwinError: The table cannot be written. None of the rows is in it.
     """
     with closing(connect(spec)) as connection:
-        target = open_target(connection, spec, columns)
+        target = open_target(connection, spec, columns, overwrite=overwrite)
         with errors_of(spec), connection.transaction():
             if overwrite:
                 connection.execute(f"DELETE FROM {target.table.sql()}".encode())
@@ -285,9 +300,7 @@ class BatchWriter:
         try:
             target = open_target(connection, self.spec, self.columns)
             with errors_of(self.spec), connection.transaction():
-                name = _batches_of(target.table)
-                if columns_of(connection, name) is None:
-                    _create(connection, batches_table(name))
+                _open_batches(connection, self.spec, _batches_of(target.table))
         except BaseException:
             connection.close()
             raise
@@ -356,6 +369,31 @@ class BatchWriter:
 
 def _batches_of(table: TableName) -> TableName:
     return TableName(table.schema, BATCHES)
+
+
+def _open_batches(connection: Connection, spec: TableSpec, name: TableName) -> None:
+    """Create the table of written micro-batches if it is missing, and check that it is writable.
+
+    Raises:
+        ExecutionError: The user may not create or write it.
+    """
+    from psycopg.errors import InsufficientPrivilege
+
+    if columns_of(connection, name) is not None:
+        check_privileges(connection, spec, name, ["INSERT", "SELECT", "UPDATE"])
+        return
+    statement = batches_table(name)
+    try:
+        _create(connection, statement)
+    except InsufficientPrivilege as error:
+        message = error.diag.message_primary
+        raise ExecutionError(
+            f"table `{spec.name}`: cannot create the table {name.sql()}, which records the "
+            f"micro-batches of streams: {message}",
+            subjects=(spec.name,),
+            hint=f"an administrator runs: {statement}; GRANT SELECT, INSERT, UPDATE ON "
+            f"{name.sql()} TO {quote(connection.info.user)}",
+        ) from error
 
 
 def batches_table(name: TableName) -> str:
