@@ -76,8 +76,8 @@ MAY_IMPORT = {
         "pyarrow pyiceberg pyspark"
     ),
     "runtime.sinks": (
-        "runtime runtime.connectors.registry runtime.frames runtime.spark "
-        "runtime.spec pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.spark "
+        "runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.slices": (
         "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.scan "

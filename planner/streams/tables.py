@@ -64,6 +64,19 @@ def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, 
                 yield table, stream
 
 
+def bounded_tables(plan: Node, catalog: Catalog) -> tuple[exp.Table, ...]:
+    """Return the references in a plan to tables that are no streams, in order."""
+    tables = [table for child in plan.inputs for table in bounded_tables(child, catalog)]
+    if isinstance(plan, TableScan | SqlQuery):
+        placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
+        tables += [
+            table
+            for table in plan.query.find_all(exp.Table)
+            if table.name not in placeholders and stream_named(table, catalog) is None
+        ]
+    return tuple(tables)
+
+
 def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
     """Rewrite a plan so that tasks and Spark never both read an exclusive table.
 

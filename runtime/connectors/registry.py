@@ -14,6 +14,7 @@ from runtime.connectors.declarations import is_known_type
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import bad_option, duration, option_values, wrong_value
+from runtime.options.lookup import lookup_reload
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.text import TextSource
@@ -23,9 +24,10 @@ from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource
 from runtime.spec.table import (
     IDLE_ADVANCE,
     LATE_ROWS,
-    LOOKUP_CACHE,
+    LOOKUP_OPTIONS,
     OPTIONS_OF_STREAMS,
     Column,
+    Reload,
     TableColumn,
     TableSpec,
 )
@@ -538,20 +540,27 @@ def translate_errors(spec: TableSpec) -> AbstractContextManager[None]:
     )
 
 
+def reload_of(spec: TableSpec) -> Reload | None:
+    """Return when a table that is joined to a stream is read again; None: in each micro-batch.
+
+    Raises:
+        CatalogError: An option of the cache is wrong.
+    """
+    return lookup_reload(spec)
+
+
 def _without_stream_options(spec: TableSpec) -> TableSpec:
     """Return the table without the options that do not belong to its connector."""
-    cache = option_values(spec).get(LOOKUP_CACHE, "NONE")
-    if cache.upper() != "NONE":
-        raise wrong_value(
-            spec,
-            LOOKUP_CACHE,
-            cache,
-            "it must be NONE: a bounded table that is joined to a stream is read again in each "
-            "micro-batch",
-        )
-    if connector_of(spec).stream is None:
-        others = (option for option in spec.options if option[0].lower() != LOOKUP_CACHE)
-        return replace(spec, options=tuple(others))
+    lookup_reload(spec)
+    foreign: tuple[str, ...] = LOOKUP_OPTIONS
+    if connector_of(spec).stream is not None:
+        _check_stream_options(spec)
+        foreign = OPTIONS_OF_STREAMS
+    others = (option for option in spec.options if option[0].lower() not in foreign)
+    return replace(spec, options=tuple(others))
+
+
+def _check_stream_options(spec: TableSpec) -> None:
     names = [name.lower() for name, _ in spec.options]
     for option in OPTIONS_OF_STREAMS:
         if names.count(option) > 1:
@@ -563,5 +572,3 @@ def _without_stream_options(spec: TableSpec) -> TableSpec:
         )
     if spec.idle_advance is not None and (expected := duration(spec.idle_advance)):
         raise wrong_value(spec, IDLE_ADVANCE, spec.idle_advance, f"it must be {expected}")
-    others = (option for option in spec.options if option[0].lower() not in OPTIONS_OF_STREAMS)
-    return replace(spec, options=tuple(others))

@@ -220,16 +220,18 @@ POSTGRES: Options = {
         "attempts to write a micro-batch again while the database is unavailable; default 3",
         integer(0),
     ),
-    # Flink's options for its driver, buffers and caches. Here a micro-batch is one transaction, and
-    # a stream that is joined with the table reads it again in each micro-batch.
+    "lookup.max-retries": Option(
+        "attempts of a stream to read the table again while the database is unavailable; default 3",
+        integer(0),
+    ),
+    # Flink's options for its driver, buffers and partial caches. Here a micro-batch is one
+    # transaction, and joins the whole table.
     **{
         f"lookup.{name}": without_effect()
         for name in (
-            "cache",
             "cache.max-rows",
             "cache.ttl",
             "cache.caching-missing-key",
-            "max-retries",
             "partial-cache.max-rows",
             "partial-cache.expire-after-write",
             "partial-cache.expire-after-access",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +59,8 @@ class StreamRun:
         checks: Checks of the input of a micro-batch before it runs. None without checks.
         find_watermark: Function that returns the watermark before a micro-batch in microseconds, or
             None before the first watermark. None if the query does not use it.
+        around_batch: Function that returns a context for the work on a micro-batch. None if the
+            stream needs none.
         incomplete: Tables with missing files as of the last micro-batch.
         latest: Latest rows.
     """
@@ -76,6 +79,7 @@ class StreamRun:
     at_end: list[Callable[[], None]] = field(default_factory=list)
     checks: InputChecks | None = None
     find_watermark: Callable[[int], int | None] | None = None
+    around_batch: Callable[[], AbstractContextManager[None]] | None = None
     incomplete: tuple[str, ...] = ()
     latest: LatestRows = field(default_factory=LatestRows)
 
@@ -172,7 +176,7 @@ def start_writing(
             hint=f"insert into a table of {sink_names(*SinkMode)}",
         )
     by_spark = spark_sink(spec)
-    needs_batches = run.late is not None or run.order or run.find_watermark is not None
+    needs_batches = run.late is not None or run.order or _calls_at_batches(run)
     if by_spark is not None and not needs_batches:
         run.n_rows = None
         with translate_errors(spec):
@@ -253,10 +257,15 @@ def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
     """Start a stream whose rows are discarded."""
     run.n_rows = None
-    if run.find_watermark is not None:
+    if _calls_at_batches(run):
         return start_for_each(dataframe, run, _discard)
     with translate_spark_errors():
         return _start(dataframe.writeStream.format("noop"), run)
+
+
+def _calls_at_batches(run: StreamRun) -> bool:
+    """Return whether this process has to act in each micro-batch, whatever the sink is."""
+    return run.find_watermark is not None or run.around_batch is not None
 
 
 def _discard(rows: DataFrame, batch: int) -> None:
@@ -342,7 +351,8 @@ def start_for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> S
                     hold_watermarks(rows.sparkSession.sparkContext, bool(incomplete))
             if run.find_watermark is not None:
                 set_current_watermark(rows.sparkSession.sparkContext, run.find_watermark(batch))
-            n_rows = write(rows, batch)
+            with nullcontext() if run.around_batch is None else run.around_batch():
+                n_rows = write(rows, batch)
         except BaseException as error:
             run.error = error
             raise

@@ -4,21 +4,63 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from datetime import time
+from typing import TypeAlias
 
 # Table option of all connectors: the side output for late rows
 LATE_ROWS = "late-rows"
 # Table option of all connectors, and setting: time without rows of all sources after which the
 # watermark advances with the clock
 IDLE_ADVANCE = "sqlwin.watermark.idle-advance"
-# Table option of all connectors: how a bounded table that is joined to a stream is cached
+# Table option of all connectors: how a bounded table that is joined to a stream is cached; and
+# options of the cache
 LOOKUP_CACHE = "lookup.cache"
+RELOAD_STRATEGY = "lookup.full-cache.reload-strategy"
+RELOAD_INTERVAL = "lookup.full-cache.periodic-reload.interval"
+RELOAD_SCHEDULE = "lookup.full-cache.periodic-reload.schedule-mode"
+RELOAD_TIME = "lookup.full-cache.timed-reload.iso-time"
+RELOAD_DAYS = "lookup.full-cache.timed-reload.interval-in-days"
+LOOKUP_OPTIONS = (
+    LOOKUP_CACHE,
+    RELOAD_STRATEGY,
+    RELOAD_INTERVAL,
+    RELOAD_SCHEDULE,
+    RELOAD_TIME,
+    RELOAD_DAYS,
+)
 # Table options that belong to the stream, not to the connector
-OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE, LOOKUP_CACHE)
+OPTIONS_OF_STREAMS = (LATE_ROWS, IDLE_ADVANCE, *LOOKUP_OPTIONS)
 # Columns of a table of changes: BIGINT, the order of a key's changes; BOOLEAN, whether a change
 # deletes the row; INT, the split of the change
 CHANGE_ORDER, IS_DELETED, CHANGE_SPLIT = "$order", "$is_deleted", "$split"
 CHANGE_COLUMNS = (CHANGE_ORDER, IS_DELETED, CHANGE_SPLIT)
 _PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PeriodicReload:
+    """A cached table is read again `interval_us` microseconds after its last reading.
+
+    `text` is the interval as the user wrote it.
+    """
+
+    interval_us: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TimedReload:
+    """A cached table is read again at a time of day, every `days` days.
+
+    `at` has no zone if it is in the session's time zone. `text` is the time as the user wrote it.
+    """
+
+    at: time
+    days: int
+    text: str
+
+
+Reload: TypeAlias = PeriodicReload | TimedReload
 
 
 @dataclass(frozen=True)

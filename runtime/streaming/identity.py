@@ -25,8 +25,10 @@ _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
     "minpartitions number-of-rows late-rows skip-change-commits "
-    "sqlwin.watermark.idle-advance lookup.cache".split()
+    "sqlwin.watermark.idle-advance".split()
 )
+# Prefix of the options of caches, which may change too
+_LOOKUP = "lookup."
 # Properties of Kafka clients that determine which messages are read
 _KAFKA_THAT_COUNT = frozenset(
     "properties.isolation.level kafka.isolation.level properties.auto.offset.reset".split()
@@ -315,7 +317,7 @@ def may_differ(option: str) -> bool:
     """Return whether an option of a table that a stream reads does not affect its rows."""
     name = option.lower()
     return name in _FREE_OPTIONS or (
-        name.startswith(("properties.", "kafka.")) and name not in _KAFKA_THAT_COUNT
+        name.startswith((_LOOKUP, "properties.", "kafka.")) and name not in _KAFKA_THAT_COUNT
     )
 
 

@@ -443,6 +443,12 @@ class SessionCatalog:
         self.show_statement_tables()
         return relation
 
+    def shown_rows(self, name: Name) -> tuple[str, DataFrame]:
+        """Return Spark's view of a session table and its rows, which do not depend on the view."""
+        view = self.shown_relation(name)
+        assert view is not None, "callers have looked up the table"
+        return view, self._views.rows(view)
+
     def _certain_columns(self, entry: Entry) -> Schema | None:
         """Return the columns with which Spark will read an entry; None if only Spark knows them."""
         if not isinstance(entry, TableSpec):

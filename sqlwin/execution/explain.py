@@ -221,6 +221,7 @@ class Explanations:
             Discard,
             StreamSink,
             check_tables,
+            explain_caches,
             explain_sink,
             into_table,
             replaces_rows,
@@ -242,7 +243,7 @@ class Explanations:
         is_taken = isinstance(statement, Query)
         lowered = plans.lower_stream(plan, measuring, is_taken=is_taken)
         options = planned_options(spark, plans.config)
-        section = lowered.explained(options)
+        section = lowered.explained(options) + explain_caches(lowered, plans.catalog)
         sink: StreamSink = Discard()
         if isinstance(statement, Insert):
             sink = into_table(statement, target_of(plans.catalog, statement))
@@ -345,23 +346,26 @@ class Explanations:
         )
         from sqlwin.execution.lowered import lower_set
         from sqlwin.execution.streams.options import planned_options
+        from sqlwin.execution.streams.sinks import explain_caches
 
         options = planned_options(self._plans.spark, self._plans.config)
         for numbers in shared_stream_groups([plan.physical for plan in plans], catalog):
             first = numbers[0]
             if len(numbers) == 1:
                 if self._plans.is_stream(plans[first]):
-                    sections[first] = self._plans.lower_stream(plans[first]).explained(options)
+                    lowered = self._plans.lower_stream(plans[first])
+                    sections[first] = lowered.explained(options) + explain_caches(lowered, catalog)
                 continue
             together = [plans[number] for number in numbers]
             shared = shared_below(together[0].physical, catalog)
             assert shared is not None
             tables = [names[number] for number in numbers]
-            steps = lower_set(together, tables, catalog, self._plans.time_zone).steps
+            lowered = lower_set(together, tables, catalog, self._plans.time_zone)
+            steps = lowered.steps
             assert isinstance(steps, StreamSetSteps)
             sections[first] = explain_shared(
                 steps.shared, shared.number, options.key_groups, options.watermark_policy
-            )
+            ) + explain_caches(lowered, catalog)
             for number in numbers[1:]:
                 sections[number] = explain_reader(shared.number, names[first])
         return sections

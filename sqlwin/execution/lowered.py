@@ -16,19 +16,20 @@ from planner.lowering.stream.steps import (
     window_steps,
 )
 from planner.nodes.logical import Node, Sink
-from planner.nodes.physical import with_rows_by_spark
+from planner.nodes.physical import ScanLocalWindowAggregate, with_rows_by_spark
 from planner.optimizer import Refusal
 from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
 from planner.streams.refusals import StreamRefusal
-from planner.streams.tables import sources_in_order, streams_of
-from runtime.connectors.registry import is_unbounded
+from planner.streams.tables import bounded_tables, sources_in_order, streams_of
+from runtime.connectors.registry import is_unbounded, reload_of
+from runtime.errors import AnalysisError
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import Streaming, StreamLocalStep
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
-from runtime.spec.table import TableSpec
+from runtime.spec.table import LOOKUP_CACHE, Reload, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
 
@@ -139,6 +140,22 @@ class LoweredStream:
         from runtime.streaming.watermarks import idle_advance
 
         return any(idle_advance(stage.mode.sources) for stage in self.local_stages)
+
+    def reloads(self, catalog: SessionCatalog) -> dict[tuple[str, ...], Reload]:
+        """Return when each cached table that is joined to the stream is read again, by its name.
+
+        Raises:
+            AnalysisError: Tasks read a cached table without its view.
+        """
+        reloads: dict[tuple[str, ...], Reload] = {}
+        for plan in self.plans:
+            for table in bounded_tables(plan.physical, catalog):
+                name = tuple(part.name for part in table.parts)
+                entry = catalog.readable(name)
+                if isinstance(entry, TableSpec) and (reload := reload_of(entry)) is not None:
+                    reloads[name] = reload
+            _refuse_scans(plan.physical, catalog)
+        return reloads
 
     @property
     def order(self) -> tuple[RankOrder, ...]:
@@ -321,6 +338,20 @@ def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
     modes = [step.input.mode for step in late_steps]
     sources = tuple(source for mode in modes for source in mode.sources)
     return LateOutput(str(modes[0].late_rows), sources, tuple(step.number for step in late_steps))
+
+
+def _refuse_scans(node: Node, catalog: SessionCatalog) -> None:
+    """Refuse windows over a cached table, which tasks read themselves in each micro-batch."""
+    if isinstance(node, ScanLocalWindowAggregate) and not streams_of(node, catalog):
+        entry = catalog.readable(tuple(node.table.split(".")))
+        if isinstance(entry, TableSpec) and reload_of(entry) is not None:
+            raise AnalysisError(
+                f"windows over `{entry.name}`, which are joined to a stream, do not use its cache",
+                subjects=(entry.name,),
+                hint=f"remove '{LOOKUP_CACHE}' = 'FULL' from `{entry.name}`",
+            )
+    for child in node.inputs:
+        _refuse_scans(child, catalog)
 
 
 def _refusals(plan: Plan) -> tuple[Refusal, ...]:

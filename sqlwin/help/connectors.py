@@ -14,7 +14,8 @@ from runtime.options import known
 from runtime.options.checks import switch
 from runtime.options.formats import FLINK_OPTIONS, FORMATS
 from runtime.options.known import Options
-from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, LOOKUP_CACHE
+from runtime.options.lookup import LOOKUP
+from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS
 
 # Abilities that tables of a connector may have
 ABILITIES = ("reads", "streams", "writes")
@@ -59,6 +60,15 @@ class ConnectorHelp:
     example: str
 
 
+def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
+    """Yield the options that have help. The others are alternative spellings."""
+    for name, option in options.items():
+        if option.doc:
+            yield OptionHelp(
+                prefix + name, option.doc, option.values, option.required, option.has_effect
+            )
+
+
 # Options of all tables that can be streams
 STREAM_OPTIONS_HELP = (
     OptionHelp(LATE_ROWS, "side output for late rows: a table, or drop (default)"),
@@ -67,21 +77,9 @@ STREAM_OPTIONS_HELP = (
         "time without rows of all sources after which the watermark advances with the clock; "
         "0: never",
     ),
-    OptionHelp(
-        LOOKUP_CACHE,
-        "cache of a bounded table that is joined to a stream; each micro-batch reads it again",
-        ("NONE",),
-    ),
 )
-
-
-def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
-    """Yield the options that have help. The others are alternative spellings."""
-    for name, option in options.items():
-        if option.doc:
-            yield OptionHelp(
-                prefix + name, option.doc, option.values, option.required, option.has_effect
-            )
+# Options of all tables that can be bounded
+LOOKUP_OPTIONS_HELP = tuple(_option_help(LOOKUP))
 
 
 # Options of a file format, by format
@@ -100,7 +98,8 @@ def _connector(
 ) -> ConnectorHelp:
     words = tuple(can.split())
     shared = STREAM_OPTIONS_HELP if "streams" in words else ()
-    return ConnectorHelp(name, summary, words, (*options, *shared), example)
+    lookup = LOOKUP_OPTIONS_HELP if "reads" in words else ()
+    return ConnectorHelp(name, summary, words, (*options, *shared, *lookup), example)
 
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {

@@ -8,6 +8,7 @@ transaction, because Spark does not report when the last one has begun.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -21,7 +22,13 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.postgres.columns import DatabaseColumn, base_type, columns_of
 from runtime.connectors.postgres.conditions import condition_sql
 from runtime.connectors.postgres.csv_rows import read_csv
-from runtime.connectors.postgres.database import connect, errors_of, quote, table_name
+from runtime.connectors.postgres.database import (
+    DatabaseAwayError,
+    connect,
+    errors_of,
+    quote,
+    table_name,
+)
 from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.options.checks import bad_option, option_values
 from runtime.scan.read import convert_types
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame
 
+# Seconds before the first retry; each retry waits twice as long as the one before
+_FIRST_WAIT_S = 0.5
 # Bytes of CSV text that become one batch
 _BATCH_BYTES = 4 << 20
 # Estimated number of rows up to which a table is read in one partition
@@ -193,16 +202,38 @@ class PostgresReader:
     sources: tuple[str, ...]
     undecoded_ddl: None = None
 
+    @property
+    def max_retries(self) -> int:
+        """Maximum number of retries of a stream while the database is unavailable."""
+        return int(option_values(self.spec).get("lookup.max-retries", "3"))
+
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        """Read partitions one after the other, over one connection.
+        """Read partitions one after the other, each in a transaction of its own.
 
         Raises:
             ExecutionError: The database is unavailable, or a value does not fit its type.
         """
-        with closing(connect(self.spec)) as connection:
-            for split in splits:
-                for batch in self.read_split(connection, split):
-                    yield convert_types(batch, self.columns, dictionaries)
+        for split in splits:
+            for batch in self._read_again_while_away(split):
+                yield convert_types(batch, self.columns, dictionaries)
+
+    def _read_again_while_away(self, split: str) -> Iterator[pa.RecordBatch]:
+        """Read a partition, in a micro-batch up to `max_retries` times more."""
+        from runtime.frames.job_properties import batch_number
+
+        retries = 0 if batch_number() is None else self.max_retries
+        for attempt in range(retries + 1):
+            has_rows = False
+            try:
+                with closing(connect(self.spec)) as connection:
+                    for batch in self.read_split(connection, split):
+                        has_rows = True
+                        yield batch
+                return
+            except DatabaseAwayError:
+                if has_rows or attempt == retries:
+                    raise
+                time.sleep(_FIRST_WAIT_S * 2**attempt)
 
     def read_split(self, connection: Connection, split: str) -> Iterator[pa.RecordBatch]:
         """Read a partition within the current transaction."""

@@ -147,6 +147,10 @@ class StatementViews:
         if is_started(self._spark):
             self._spark.catalog.dropTempView(view)
 
+    def rows(self, view: str) -> DataFrame:
+        """Return the rows of a view of this statement, which do not depend on the view."""
+        return next(rows for key, rows in self._shown.items() if view_name(key) == view)
+
     def show(self, key: Name, dataframe: DataFrame) -> None:
         """Create the view of a table over its rows."""
         view = view_name(key)

@@ -34,7 +34,7 @@ from runtime.sinks.stream_sinks import (
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
-from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.spec.table import LATE_ROWS, PeriodicReload, TableSpec, TimedReload
 from runtime.streaming.execute.shared import SharedWindows, run_over_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
@@ -188,6 +188,27 @@ def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
                 f"sink: upserts into {table.name} by PRIMARY KEY ({', '.join(table.primary_key)})"
                 f"{folds if emits_updates else ''}\n"
             )
+    return "".join(lines)
+
+
+def explain_caches(lowered: LoweredStream, catalog: SessionCatalog) -> str:
+    """Return EXPLAIN's lines about cached tables that are joined to the stream.
+
+    Raises:
+        AnalysisError: Tasks read a cached table without its cache.
+    """
+    lines = []
+    for name, reload in lowered.reloads(catalog).items():
+        match reload:
+            case PeriodicReload():
+                when = f"{reload.text} after each reading"
+            case TimedReload(days=1):
+                when = f"every day at {reload.text}"
+            case TimedReload():
+                when = f"every {reload.days} days at {reload.text}"
+        lines.append(
+            f"cache: all rows of {'.'.join(name)}, read again {when}, between micro-batches\n"
+        )
     return "".join(lines)
 
 

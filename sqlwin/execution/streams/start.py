@@ -11,6 +11,7 @@ from tempfile import gettempdir
 from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.files import Files
+from runtime.sinks.lookup_caches import cached_views
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
@@ -142,6 +143,13 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         options = replace(options, runs=record_run(files, checkpoint, rules))
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         log = SourceLog(files, checkpoint.spark_directory)
+        cached = {
+            view: (rows, reload)
+            for name, reload in lowered.reloads(plans.catalog).items()
+            for view, rows in [plans.catalog.shown_rows(name)]
+        }
+        views = undone.enter_context(ExitStack())
+        caches = views.enter_context(cached_views(cached, plans.time_zone))
         writing = write_stream(spark, lowered, sink, late, options)
         if options.has_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
             checkpoint = add_clock(files, checkpoint, writing.rows)
@@ -158,6 +166,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             find_watermark=partial(watermark_before, files, checkpoint.spark_directory)
             if lowered.reads_watermark
             else None,
+            around_batch=caches.batch if caches else None,
         )
         put_back = undone.enter_context(ExitStack())
         undone.callback(_stop, run)
@@ -179,6 +188,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             put_back.callback(begin_with(files, checkpoint, identity, config.mask))
             query = writing.start(run)
             await_sources(query)
+        views.close()
+        caches.follow(lambda: query.isActive, lambda: bool(query.status["isTriggerActive"]))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [control_sources.stop, in_use.close]
         control_sources.start(stream.fail, lambda: not stream.query.isActive)

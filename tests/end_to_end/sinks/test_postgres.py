@@ -212,3 +212,42 @@ def test_a_joined_table_is_read_again_in_each_micro_batch(
         INSERT INTO named SELECT r.k, n.name, r.v FROM readings r JOIN names n ON r.k = n.k""")
     counts = dict(rows(database, "SELECT name, COUNT(*) FROM named GROUP BY name"))
     assert set(counts) == {"first", "second"} and sum(counts.values()) == 2 * (50 - 3)
+
+
+@pytest.mark.long
+def test_a_cached_table_is_read_again_after_the_interval_and_not_before(
+    fresh_session: sqlwin.Session,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run(
+        database,
+        "CREATE TABLE names (k int PRIMARY KEY, name text)",
+        "INSERT INTO names SELECT k, 'minute 0' FROM generate_series(0, 19) k",
+        "CREATE TABLE named (name text, v bigint)",
+        # each written micro-batch takes a minute, and changes the names
+        "CREATE TABLE minutes (n serial)",
+        "CREATE FUNCTION rename() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN INSERT INTO minutes DEFAULT VALUES; "
+        "UPDATE names SET name = 'minute ' || (SELECT COUNT(*) FROM minutes); RETURN NULL; END$$",
+        "CREATE TRIGGER rename AFTER INSERT ON named EXECUTE FUNCTION rename()",
+    )
+    monkeypatch.setattr(
+        "runtime.sinks.lookup_caches.now_us",
+        lambda: rows(database, "SELECT COUNT(*) FROM minutes")[0][0] * 60_000_000,
+    )
+    write_input(tmp_path, 5, 50)
+    options = f"'connector' = 'postgres', 'url' = '{database}'"
+    fresh_session.execute(f"""
+        {readings(tmp_path)}
+        CREATE TABLE names (k INT, name STRING, PRIMARY KEY (k) NOT ENFORCED)
+        WITH ({options}, 'table-name' = 'names');
+        CREATE TABLE named (name STRING, v BIGINT) WITH ({options}, 'table-name' = 'named');
+        SET 'execution.runtime-mode' = 'streaming';
+        INSERT INTO named SELECT n.name, r.v FROM readings r
+        JOIN names /*+ OPTIONS('lookup.cache' = 'FULL',
+          'lookup.full-cache.periodic-reload.interval' = '2 min') */ AS n ON r.k = n.k""")
+    counts = dict(rows(database, "SELECT name, COUNT(*) FROM named GROUP BY name"))
+    per_batch = 50 - 3
+    assert counts == {"minute 0": 2 * per_batch, "minute 2": 2 * per_batch, "minute 4": per_batch}

@@ -1,0 +1,2 @@
+CREATE TABLE rates (n INT, name STRING) WITH ('connector' = 'memory', 'lookup.cache' = 'FULL');
+SELECT * FROM rates;
