@@ -206,9 +206,9 @@ def explain_caches(lowered: LoweredStream, catalog: SessionCatalog) -> str:
                 when = f"every day at {reload.text}"
             case TimedReload():
                 when = f"every {reload.days} days at {reload.text}"
-        lines.append(
-            f"cache: all rows of {'.'.join(name)}, read again {when}, between micro-batches\n"
-        )
+        entry = catalog.readable(name)
+        table = entry.name if isinstance(entry, TableSpec) else ".".join(name)
+        lines.append(f"cache: all rows of {table}, read again {when}, between micro-batches\n")
     return "".join(lines)
 
 
