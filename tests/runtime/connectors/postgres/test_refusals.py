@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
+from psycopg import Connection
 
 from runtime.connectors.postgres.database import DatabaseAwayError, connect
+from runtime.connectors.postgres.read import reader_of
 from runtime.connectors.postgres.write import BATCHES, BatchWriter, insert_rows
 from runtime.errors import SqlwinError
+from runtime.spec.table import TableSpec
 from tests.postgres import Server, rows, run
 from tests.runtime.connectors.postgres.test_write import COLUMNS, batch, contents, insert, table
 
@@ -205,3 +209,40 @@ def test_a_role_that_does_not_exist_cannot_log_in(postgres: Server) -> None:
     with pytest.raises(SqlwinError, match='cannot log in to the database: role "ghost"') as raised:
         connect(table(url))
     assert "'username'" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("batch_number", "retries", "n_attempts", "is_read"),
+    [(7, {}, 3, True), (7, {"lookup_max_retries": "1"}, 2, False), (None, {}, 1, False)],
+)
+def test_a_micro_batch_reads_a_table_again_while_the_database_is_away(
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    batch_number: int | None,
+    retries: dict[str, str],
+    n_attempts: int,
+    is_read: bool,
+) -> None:
+    run(database, "CREATE TABLE t (k text, we int, n bigint)", "INSERT INTO t VALUES ('a', 1, 1)")
+    options = {name.replace("_max", ".max"): value for name, value in retries.items()}
+    spec = table(database, key=(), **options)
+    with closing(connect(spec)) as connection:
+        reader = reader_of(connection, spec, COLUMNS)
+    attempts: list[str] = []
+
+    def connect_the_third_time(to: TableSpec) -> Connection:
+        attempts.append(to.name)
+        if len(attempts) < 3:
+            raise DatabaseAwayError("away")
+        return connect(to)
+
+    monkeypatch.setattr("runtime.connectors.postgres.read.connect", connect_the_third_time)
+    monkeypatch.setattr("runtime.connectors.postgres.read.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("runtime.frames.job_properties.batch_number", lambda: batch_number)
+    if is_read:
+        read = pa.Table.from_batches(reader.read([""], frozenset()))
+        assert read.to_pylist() == [{"k": "a", "we": 1, "n": 1}]
+    else:
+        with pytest.raises(DatabaseAwayError):
+            list(reader.read([""], frozenset()))
+    assert len(attempts) == n_attempts
