@@ -2,7 +2,7 @@
 -- are open. Start a server and create the database first:
 --   createdb live
 --   sqlwin run queries/streaming/live_postgres.sql
---   psql live -c 'SELECT * FROM totals ORDER BY window_end DESC, page LIMIT 6' -c '\watch 1'
+--   echo 'SELECT * FROM totals ORDER BY window_end DESC, page LIMIT 6 \watch 1' | psql live
 -- Runs until Ctrl-C. Started again with the same checkpoint, it continues: each micro-batch is
 -- written once.
 SET 'execution.checkpointing.dir' = '/tmp/live-totals';
