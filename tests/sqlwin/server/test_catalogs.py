@@ -84,15 +84,32 @@ OTHERS = ["\\dS", "\\d pg_class", "\\d+ pg_type", "\\dC", "\\dD", "\\dew", "\\dF
      "\\dAc", "\\dc", "\\dm", "\\ds", "\\ddp", "\\det", "\\des", "\\deu", "\\drds", "\\dP", "\\z"]  # fmt: skip
 
 
+# Their columns differ between versions of psql
+OF_PSQL_15 = ("\\du", "\\l")
+
+
+def version_of_psql() -> int:
+    """Return the major version of the installed psql, 0 if there is none."""
+    program = shutil.which("psql")
+    if program is None:
+        return 0
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"\d+", shown.stdout)
+    return 0 if version is None else int(version[0])
+
+
 def test_psql_s_commands_list_the_session(port: int) -> None:
-    parts = [(f"\\echo {number}", command) for number, (command, _) in enumerate(LISTS)]
+    lists = [item for item in LISTS if version_of_psql() == 15 or item[0] not in OF_PSQL_15]
+    parts = [(f"\\echo {number}", command) for number, (command, _) in enumerate(lists)]
     done = psql(port, *(part for pair in parts for part in pair))
     assert done.stderr == ""
-    expected = [line for number, (_, lines) in enumerate(LISTS) for line in (str(number), *lines)]
+    expected = [line for number, (_, lines) in enumerate(lists) for line in (str(number), *lines)]
     assert done.stdout.splitlines() == expected
 
 
 def test_no_command_of_psql_fails(port: int) -> None:
+    if version_of_psql() != 15:
+        pytest.skip("needs psql 15: other versions send other queries for these commands")
     done = psql(port, *OTHERS)
     unexpected = [line for line in done.stderr.splitlines() if "Did not find any" not in line]
     assert unexpected == []
