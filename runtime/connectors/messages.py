@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +24,13 @@ _SHOWN_CHARACTERS = 120
 
 
 def decode_fields(
-    messages: DataFrame, message: Column, schema: StructType, file_format: str, spec: TableSpec
+    messages: DataFrame,
+    message: Column,
+    schema: StructType,
+    file_format: str,
+    spec: TableSpec,
+    *,
+    is_key: bool = False,
 ) -> tuple[DataFrame, dict[str, Column]]:
     """Decode the fields of a message.
 
@@ -32,6 +40,7 @@ def decode_fields(
         schema: Fields to decode.
         file_format: One of MESSAGE_FORMATS.
         spec: Table specification with the options of the format.
+        is_key: Whether it is the key of a Kafka message, for errors.
 
     Returns:
         The remaining rows, and a column for each field.
@@ -74,13 +83,20 @@ def decode_fields(
         # as in Flink, unreadable messages are dropped
         messages = messages.filter(is_whole)
     else:
-        misfit = F.raise_error(_misfit(messages, text, file_format, spec))
+        what = f"{'the key is ' if is_key else ''}not valid {file_format.upper()}"
+        names = [field.name for field in schema.fields] if is_key else None
+        misfit = F.raise_error(_misfit(messages, text, what, spec, names))
         parsed = F.when(is_whole, parsed).otherwise(misfit)
     return messages, {f.name: parsed[f.name] for f in schema.fields}
 
 
-def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec) -> Column:
-    """Return the error text for an unreadable message: its position and beginning."""
+def _misfit(
+    messages: DataFrame, text: Column, what: str, spec: TableSpec, names: Sequence[str] | None
+) -> Column:
+    """Return the error text for an unreadable message: its position and beginning.
+
+    `what` says what is wrong; `names` are the columns of the message, None for all of the table.
+    """
     parts = [F.lit(f"table `{spec.name}`: ")]
     for name, column in (
         ("topic '", "topic"),
@@ -89,8 +105,8 @@ def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec
     ):
         if column in messages.columns:
             parts += [F.lit(name), F.coalesce(F.col(column).cast("string"), F.lit("?"))]
-    columns = ", ".join(c.name for c in spec.physical_columns)
-    parts.append(F.lit(f": not valid {file_format.upper()} for the columns {columns}: "))
+    columns = ", ".join(names or [c.name for c in spec.physical_columns])
+    parts.append(F.lit(f": {what} for the columns {columns}: "))
     shown = F.regexp_replace(F.left(text, F.lit(_SHOWN_CHARACTERS)), r"\s+", " ")
     return F.concat(*parts, shown)
 

@@ -12,7 +12,6 @@ from runtime.connectors.columns import declared_type
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.table import (
     METADATA,
-    TOMBSTONE,
     declared_fields,
     fields_from_key,
     key_fields,
@@ -56,7 +55,9 @@ def columns_of(
                 for n, f in enumerate(schema.fields)
             }
             continue
-        messages, fields = decode_fields(messages, F.col(part), schema, file_format, spec)
+        messages, fields = decode_fields(
+            messages, F.col(part), schema, file_format, spec, is_key=part == "key"
+        )
         if part == "value" and are_decoded:
             by_worker = F.col(part).isNull()
             fields = {
@@ -66,8 +67,8 @@ def columns_of(
         by_name |= {prefix + name: column for name, column in fields.items()}
         if part == "key":
             keys = {name: by_name[name] for name in fields_from_key(spec)}
-    for name, key_column in keys.items():
-        by_name[name] = F.when(F.col(TOMBSTONE), key_column).otherwise(by_name[name])
+    # both parts have the same values, but a tombstone has no value, and a broken key is an error
+    by_name |= keys
     columns = []
     for column in spec.columns:
         if column.metadata is not None:

@@ -177,9 +177,9 @@ def value_fields(spec: TableSpec) -> list[str]:
 
 
 def fields_from_key(spec: TableSpec) -> frozenset[str]:
-    """Return the columns that come from the key in messages without a value.
+    """Return the columns that come from the key although the value has them too.
 
-    They are in the key and in the value of a table that tells tombstones apart.
+    In a table that tells tombstones apart, they have values in messages without a value.
     """
     if all(c.metadata != TOMBSTONE for c in spec.columns):
         return frozenset()

@@ -273,3 +273,30 @@ def test_the_latest_rows_are_read_from_avro(fresh_session: sqlwin.Session, broke
     assert producer.flush(10) == 0
     (result,) = fresh_session.execute("SELECT id, name FROM avro_names")
     assert [tuple(row) for row in result.rows] == [(1, "c")]
+
+
+def test_keys_are_read_from_all_partitions_and_a_broken_one_is_named(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    fresh_session.execute(declare(broker, "parts", "a INT, b STRING, c INT", "a, b"))
+    producer = broker.producer
+
+    def send(key: bytes, value: bytes | None, partition: int) -> None:
+        producer.produce("parts", key=key, value=value, partition=partition)
+        assert producer.flush(10) == 0
+
+    for number in range(4):
+        key = json.dumps({"a": number, "b": "x"}).encode()
+        send(key, json.dumps({"a": number, "b": "x", "c": number}).encode(), number)
+    # columns that a later message lacks are NULL
+    send(b'{"a": 1, "b": "x"}', b'{"a": 1, "b": "x"}', 1)
+    send(b'{"a": 2, "b": "x"}', None, 2)
+    (result,) = fresh_session.execute("SELECT * FROM parts ORDER BY a")
+    assert [tuple(row) for row in result.rows] == [(0, "x", 0), (1, "x", None), (3, "x", 3)]
+    send(b"what", b'{"a": 5, "b": "x", "c": 5}', 3)
+    with pytest.raises(SqlwinError) as raised:
+        _ = fresh_session.execute("SELECT * FROM parts")[0].rows
+    place = "topic 'parts', partition 3, offset 1"
+    assert raised.value.message == (
+        f"table `parts`: {place}: the key is not valid JSON for the columns a, b: what"
+    )
