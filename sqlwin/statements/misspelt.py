@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from runtime.errors import Position, SqlSyntaxError, nearest
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.parser import SqlWinQueries
+from sqlwin.statements.spark_keywords import SPARK_KEYWORDS
 
 # First words of the statements that only Spark parses, and of those of Delta's and Iceberg's
 # extensions
@@ -50,7 +51,7 @@ _FEWEST_LETTERS = 3
 # Words that are keywords already
 _RESERVED = frozenset(
     word
-    for keyword in (*SqlWinQueries.Tokenizer.KEYWORDS, *_KEYWORDS.values())
+    for keyword in (*SqlWinQueries.Tokenizer.KEYWORDS, *_KEYWORDS.values(), *SPARK_KEYWORDS)
     for word in keyword.upper().split()
 )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 from runtime.errors import SqlSyntaxError
 from sqlwin.statements import nodes
 from sqlwin.statements.parse import parse_statement
+from sqlwin.statements.spark_keywords import SPARK_KEYWORDS
 
 WINDOW = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 
@@ -58,6 +60,12 @@ def test_a_misspelt_keyword_is_an_error_at_its_place(sql: str, word: str, keywor
         "DESCRIBE DATABASE EXTENDED wind",
         "DROP DATABASE limi",
         "SHOW COLUMNS IN t",
+        "SHOW DATABASES",
+        "SHOW CATALOGS",
+        "SHOW SCHEMAS LIKE 'a*'",
+        "SHOW PARTITIONS t",
+        "DROP SCHEMA s",
+        "DROP FUNCTION f",
     ],
 )
 def test_statements_of_spark_go_to_spark(sql: str) -> None:
@@ -78,3 +86,8 @@ def test_drop_without_a_kind_is_an_error_without_spark() -> None:
 def test_a_query_of_files_has_sqlwins_own_error() -> None:
     with pytest.raises(SqlSyntaxError, match="unexpected `BU`"):
         parse_statement("SELECT k FROM 'a.csv' ORDER BU k")
+
+
+def test_all_keywords_of_spark_are_known(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT keyword FROM sql_keywords()").collect()
+    assert {row[0] for row in rows} - SPARK_KEYWORDS == set()
