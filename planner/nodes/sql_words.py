@@ -42,5 +42,5 @@ _WORDS: tuple[tuple[type[Node], str], ...] = (
 
 
 def sql_words(node: Node) -> str:
-    """Return what a node computes, as a plural in the words of SQL."""
+    """Return the SQL constructs that a node computes, as a plural."""
     return next((words for kind, words in _WORDS if isinstance(node, kind)), "SQL")

@@ -11,7 +11,13 @@ import pytest
 import sqlwin
 from runtime.errors import SqlwinError
 from tests.azure_store import HOST, KEY, SAS, WRONG_KEY, AzureStore, azure_store
-from tests.end_to_end.sources.stored_rows import BY_MINUTE, minutes, rows, table
+from tests.end_to_end.sources.stored_rows import (
+    BY_MINUTE,
+    check_resumed_stream,
+    minutes,
+    rows,
+    table,
+)
 
 pytestmark = pytest.mark.long
 
@@ -51,27 +57,15 @@ def test_windows_over_a_container_equal_those_over_a_disk(
 def test_a_stopped_stream_resumes_with_new_files(
     fresh_session: sqlwin.Session, azure: AzureStore, tmp_path: Path
 ) -> None:
-    session = fresh_session
-    session.execute(f"""
-        {table("i", azure.uri("in"), ", 'max-files-per-trigger' = '1'")}
-        CREATE TABLE o (k BIGINT, e TIMESTAMP(6), total BIGINT) WITH
-          ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
-        SET 'execution.runtime-mode' = 'streaming';
-        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
-        SET 'sqlwin.end-of-input' = 'hold-windows'
-    """)
-    insert = f"INSERT INTO o {BY_MINUTE.format('TABLE i')}"
-    for number in range(3):
-        azure.put(f"in/{number}.parquet", minutes(number * 5, 5))
-        if number == 2:
-            session.execute("RESET 'sqlwin.end-of-input'")
-        if number > 0:  # the second run has read two files
-            session.execute(insert)
-    session.execute("SET 'execution.runtime-mode' = 'batch'")
-    expected = rows(session, BY_MINUTE.format("TABLE i"))
-    assert rows(session, "SELECT * FROM o") == expected and len(expected) > 30
-    kept = "".join(p.read_text() for p in (tmp_path / "checkpoints").rglob("*.json"))
-    assert azure.uri("in") in kept and KEY not in kept
+    check_resumed_stream(
+        fresh_session,
+        azure.uri("in"),
+        lambda name, part: azure.put(f"in/{name}", part),
+        tmp_path,
+    )
+    records = "".join(p.read_text() for p in (tmp_path / "checkpoints").rglob("*.json"))
+    assert azure.uri("in") in records
+    assert KEY not in records
 
 
 def test_missing_and_refused_objects_are_one_line(

@@ -15,7 +15,13 @@ from pyarrow import fs
 
 import sqlwin
 from runtime.errors import SqlwinError
-from tests.end_to_end.sources.stored_rows import BY_MINUTE, minutes, rows, table
+from tests.end_to_end.sources.stored_rows import (
+    BY_MINUTE,
+    check_resumed_stream,
+    minutes,
+    rows,
+    table,
+)
 
 pytestmark = pytest.mark.long
 
@@ -100,25 +106,12 @@ def test_windows_over_a_bucket_equal_those_over_a_disk(
 def test_a_stream_reads_each_file_of_a_bucket_once(
     fresh_session: sqlwin.Session, bucket: fs.FileSystem, tmp_path: Path
 ) -> None:
-    fresh_session.execute(f"""
-        {table("i", "gs://lake/in", ", 'max-files-per-trigger' = '1'")}
-        CREATE TABLE o (k BIGINT, e TIMESTAMP(6), total BIGINT) WITH
-          ('connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/out');
-        SET 'execution.runtime-mode' = 'streaming';
-        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
-        SET 'sqlwin.end-of-input' = 'hold-windows'
-    """)
-    insert = f"INSERT INTO o {BY_MINUTE.format('TABLE i')}"
-    for number in range(3):
-        result = minutes(number * 5, 5)
-        pq.write_table(result, f"lake/in/{number}.parquet", filesystem=bucket)
-        if number == 2:
-            fresh_session.execute("RESET 'sqlwin.end-of-input'")
-        if number > 0:  # the second run has read two files
-            fresh_session.execute(insert)
-    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
-    expected = rows(fresh_session, BY_MINUTE.format("TABLE i"))
-    assert rows(fresh_session, "SELECT * FROM o") == expected and len(expected) > 30
+    check_resumed_stream(
+        fresh_session,
+        "gs://lake/in",
+        lambda name, part: pq.write_table(part, f"lake/in/{name}", filesystem=bucket),
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize(

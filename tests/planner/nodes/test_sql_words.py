@@ -1,4 +1,4 @@
-"""Reasons name what a node computes in the words of SQL."""
+"""Reasons name SQL constructs instead of nodes."""
 
 from __future__ import annotations
 
