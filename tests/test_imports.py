@@ -164,8 +164,8 @@ MAY_IMPORT = {
         "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.observers": (
-        "planner.nodes planner.sql runtime runtime.spark runtime.spec sqlwin.catalog "
-        "sqlwin.execution sqlwin.statements attr openlineage opentelemetry pyspark sqlglot"
+        "planner.nodes planner.sql runtime runtime.scan runtime.spark runtime.spec sqlwin.catalog "
+        "sqlwin.execution sqlwin.statements attr openlineage opentelemetry pyarrow pyspark sqlglot"
     ),
     "sqlwin.control": (
         "sqlwin.catalog "

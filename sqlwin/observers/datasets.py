@@ -70,7 +70,7 @@ def _place_of_table(spec: TableSpec, name: str) -> DatasetPlace:
 
 
 def read_path_of(name: str, entry: Entry | None) -> str:
-    """Return the path on this machine whose files are all read for a table, or "".
+    """Return the path or URI whose files are all read for a table, or "".
 
     Directories of Delta and Iceberg also have files of earlier versions.
 
@@ -79,17 +79,26 @@ def read_path_of(name: str, entry: Entry | None) -> str:
         entry: Its entry in the catalog.
     """
     if entry is None or (isinstance(entry, TableSpec) and entry.connector == "filesystem"):
-        place = place_of(name, entry)
-        return place.name if place.namespace == LOCAL else ""
+        return _files_of(name, entry)
     return ""
 
 
 def written_path_of(entry: Entry | None) -> str:
-    """Return the directory on this machine where a table's new rows are new files, or ""."""
+    """Return the directory, as a path or URI, where a table's new rows are new files, or ""."""
     if not isinstance(entry, TableSpec) or entry.connector not in _OF_FILES:
         return ""
-    place = place_of(entry.name, entry)
-    return place.name if place.namespace == LOCAL else ""
+    return _files_of(entry.name, entry)
+
+
+def _files_of(name: str, entry: TableSpec | None) -> str:
+    """Return the absolute path or the URI of a table's files, or ""."""
+    place = place_of(name, entry)
+    if place.namespace == LOCAL:
+        return place.name
+    if place.namespace == _OWN:
+        return ""
+    options = {} if entry is None else {key.lower(): value for key, value in entry.options}
+    return options.get("path") or path_of_files(name) or ""
 
 
 def place_of_path(path: str) -> DatasetPlace:

@@ -1,15 +1,21 @@
-"""Sizes of data files on this machine, for the byte counts of lineage."""
+"""Sizes of data files, for the byte counts of lineage."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pyarrow import fs
+
 from runtime.files import LocalFiles
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store, filesystem_of
 
 # Size in bytes, modification time and inode of files, by path
 FileStates = Mapping[str, tuple[int, int, int]]
+# Function that returns the data files of a path or URI, None if they cannot be listed
+ListFiles = Callable[[str], FileStates | None]
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,30 @@ def data_files(path: str) -> FileStates:
         path: File, directory or pattern.
     """
     return dict(_data_files(path))
+
+
+def stored_data_files(store: Store, uri: str) -> FileStates:
+    """Return the files of a URI in an object store or on HDFS, as `data_files` does.
+
+    Args:
+        store: Store of the files.
+        uri: File, directory or pattern.
+
+    Raises:
+        OSError: The store does not answer, or refuses.
+    """
+    states: dict[str, tuple[int, int, int]] = {}
+    files = filesystem_of(store)
+    wild = any(character in uri for character in "*?[{")
+    for top in StoredFiles(store).expand(uri) if wild else [uri]:
+        path = store.path(top)
+        info = files.get_file_info(path)
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
+        for file in [info] if info.is_file else files.get_file_info(selector):
+            below = file.path[len(path) :].strip("/").split("/")
+            if file.is_file and not any(name.startswith((".", "_")) for name in below):
+                states[file.path] = (file.size, file.mtime_ns or 0, 0)
+    return states
 
 
 def size_of(files: FileStates, before: FileStates | None = None) -> FilesSize:

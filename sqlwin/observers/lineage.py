@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.nodes.logical import Sink
 from runtime.errors import MissingPackageError, SqlwinError
+from runtime.spark.files import store_at
 from runtime.spark.on_demand import without_start
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import Name
@@ -19,15 +20,17 @@ from sqlwin.execution.activity import StatementRun, StatementState
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.observers.columns import column_sources, table_name
 from sqlwin.observers.datasets import (
+    LOCAL,
     DatasetPlace,
     place_of,
+    place_of_path,
     read_path_of,
     sources_by_place,
     tables_of,
     without_views,
     written_path_of,
 )
-from sqlwin.observers.file_sizes import FileStates, data_files
+from sqlwin.observers.file_sizes import FileStates, data_files, stored_data_files
 from sqlwin.observers.jobs import Flow, LineageJob, job_of
 from sqlwin.observers.sender import log, sender
 
@@ -87,7 +90,7 @@ class _Mark:
 
     job: LineageJob
     run_id: str
-    files: dict[str, FileStates] = field(default_factory=dict)
+    files: dict[str, FileStates | None] = field(default_factory=dict)
 
 
 class LineageEvents:
@@ -125,7 +128,7 @@ class LineageEvents:
         self._emit(run, RunState.START, run.record.begun)
         for flow in job.flows:
             if path := self._written_path(flow):
-                mark.files[path] = data_files(path)
+                mark.files[path] = self._files(path)
 
     def end(self, run: StatementRun) -> None:
         """Emit COMPLETE or FAIL, or follow the statement's streams."""
@@ -251,7 +254,8 @@ class LineageEvents:
                     dataset = InputDataset(
                         place.namespace, place.name, facets={"schema": _schema(tables[name])}
                     )
-                    reads[place] = ReadTable(dataset, read_path_of(name, find(parts)))
+                    path = read_path_of(name, find(parts))
+                    reads[place] = ReadTable(dataset, path, self._files)
             if flow.target is not None:
                 names = _output_names(run, flow)
                 columns = {name: [c.name for c in table] for name, table in tables.items()}
@@ -259,7 +263,8 @@ class LineageEvents:
                 path = self._written_path(flow)
                 output = self._output(flow, flow.target, names, sources)
                 before = mark.files.get(path, {})
-                written.append(WrittenTable(".".join(flow.target), output, path, before))
+                name = ".".join(flow.target)
+                written.append(WrittenTable(name, output, path, before, self._files))
         return list(reads.values()), written
 
     def _output(
@@ -295,8 +300,25 @@ class LineageEvents:
             facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(fields)
         return OutputDataset(place.namespace, place.name, facets=facets)
 
+    def _files(self, path: str) -> FileStates | None:
+        """List data files, None if their store is unknown before Spark starts or does not answer.
+
+        Args:
+            path: Path on this machine, or URI of another file system.
+        """
+        place = place_of_path(path)
+        if place.namespace == LOCAL:
+            return data_files(place.name)
+        try:
+            with without_start():
+                store = store_at(self._runner.spark, path)
+            return None if store is None else stored_data_files(store, path)
+        except (SqlwinError, AssertionError, OSError) as error:
+            log.info("the files of %s are not counted: %s", path, error)
+            return None
+
     def _written_path(self, flow: Flow) -> str:
-        """Return the directory on this machine that a query writes, or ""."""
+        """Return the directory that a query writes, as a path or URI, or ""."""
         if flow.target is None:
             return ""
         return flow.path or written_path_of(self._runner.catalog.entry(flow.target))

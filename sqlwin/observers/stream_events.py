@@ -15,9 +15,10 @@ from openlineage.client.facet_v2 import (
 )
 
 from runtime.errors import SqlwinError
+from runtime.scan.stores import kind_of
 from runtime.spec.figures import timestamp_text
 from sqlwin.execution.streams.handle import Stream
-from sqlwin.observers.file_sizes import FilesSize, FileStates, data_files, size_of
+from sqlwin.observers.file_sizes import FilesSize, FileStates, ListFiles, data_files, size_of
 
 # Name of the facet; OpenLineage asks for a prefix
 MICRO_BATCHES = "sqlwin_microBatches"
@@ -62,16 +63,20 @@ class ReadTable:
 
     Attributes:
         dataset: Its dataset, without statistics.
-        path: Its files on this machine, perhaps a pattern. Empty if there are none.
+        path: Path or URI of its files, perhaps a pattern. Empty if there are none.
+        list_files: Lists the files.
     """
 
     dataset: InputDataset
     path: str
+    list_files: ListFiles = data_files
 
     def with_statistics(self, n_rows: int | None) -> InputDataset:
         """Return the dataset with the rows read, and the size of its files."""
-        size = size_of(data_files(self.path)) if self.path else None
-        return with_input_statistics(self.dataset, n_rows, size)
+        files = self.list_files(self.path) if self.path else None
+        return with_input_statistics(
+            self.dataset, n_rows, None if files is None else size_of(files)
+        )
 
 
 @dataclass(frozen=True)
@@ -81,18 +86,22 @@ class WrittenTable:
     Attributes:
         name: Name in the statement.
         dataset: Its dataset, without statistics.
-        path: Directory of its files on this machine. Empty if there is none.
-        before: Its data files before the statement.
+        path: Directory of its files, as a path or URI. Empty if there is none.
+        before: Its data files before the statement. None if they could not be listed.
+        list_files: Lists the files.
     """
 
     name: str
     dataset: OutputDataset
     path: str
-    before: FileStates
+    before: FileStates | None
+    list_files: ListFiles = data_files
 
     def with_statistics(self, n_rows: int | None) -> OutputDataset:
         """Return the dataset with row count and the size of files written by the statement."""
-        size = size_of(data_files(self.path), self.before) if self.path else None
+        is_listed = bool(self.path) and self.before is not None
+        files = self.list_files(self.path) if is_listed else None
+        size = None if files is None else size_of(files, self.before)
         return with_output_statistics(self.dataset, n_rows, size)
 
 
@@ -137,7 +146,12 @@ class StreamEvents:
         self._mask = mask
         self._last_batch = -1
         self._rows: dict[str, int | None] = {}
-        self._files = {table.name: table.before for table in self._tables}
+        # a listing of an object store per event would take too many requests
+        self._files = {
+            table.name: table.before or {}
+            for table in self._tables
+            if table.path and kind_of(table.path) is None
+        }
 
     def wait(self, seconds: float) -> tuple[bool, str]:
         """Wait for the end of the stream. Return whether it is over, and its error or ""."""
@@ -187,7 +201,7 @@ class StreamEvents:
         self._rows[table.name] = now
         n_rows = None if before is None or now is None else now - before
         size = None
-        if table.path:
+        if table.name in self._files:
             files = data_files(table.path)
             size = size_of(files, self._files[table.name])
             self._files[table.name] = files

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pytest
 import sqlglot
 from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -24,7 +25,7 @@ from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.observers import has_lineage
 from sqlwin.observers.columns import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
-from sqlwin.observers.file_sizes import data_files
+from sqlwin.observers.file_sizes import FilesSize, data_files, size_of, stored_data_files
 from sqlwin.observers.jobs import job_of
 from sqlwin.observers.lineage import LineageEvents
 from sqlwin.observers.sender import Sender, sender
@@ -34,6 +35,7 @@ from sqlwin.observers.stream_events import (
     WrittenTable,
     rows_written,
 )
+from tests.object_store import ObjectStore
 from tests.observing import wait_until
 from tests.openlineage_schema import validate_event
 from tests.sqlwin.dbapi.conftest import FLIGHTS
@@ -520,6 +522,82 @@ def test_columns_have_their_sources(sql: str, columns: list[str], sources: dict[
     assert {
         column: " ".join(".".join(pair) for pair in pairs) for column, pairs in actual.items()
     } == sources
+
+
+# -- files of object stores ------------------------------------------------------------------------
+
+ROWS = pa.table({"k": ["a", "b", None], "x": [1, 2, 3]})
+
+
+def test_files_of_an_object_store_have_their_sizes(store: ObjectStore) -> None:
+    for name in ("a.parquet", "day=1/b.parquet", "_temporary/c.parquet", ".hidden", "day=1/_d"):
+        store.put(f"sizes/{name}", ROWS)
+    opened = store.store()
+    files = stored_data_files(opened, store.uri("sizes"))
+    assert list(files) == [
+        f"{store.bucket}/sizes/a.parquet",
+        f"{store.bucket}/sizes/day=1/b.parquet",
+    ]
+    (a, b) = files.values()
+    assert a[0] == b[0] > 0
+    assert size_of(files) == FilesSize(2, 2 * a[0])
+    assert list(stored_data_files(opened, store.uri("sizes/*.parquet"))) == [
+        f"{store.bucket}/sizes/a.parquet"
+    ]
+    one = stored_data_files(opened, store.uri("sizes/day=1/b.parquet"))
+    assert size_of(one) == FilesSize(1, b[0])
+    assert stored_data_files(opened, store.uri("nowhere")) == {}
+    with store.failing("AccessDenied"), pytest.raises(OSError):
+        stored_data_files(opened, store.uri("sizes"))
+
+
+def test_sizes_that_are_unknown_are_missing() -> None:
+    files = {"b/x": (5, 1, 0), "b/y": (7, 1, 0)}
+    dataset = OutputDataset("s3://b", "t")
+    for before, listed, size in (
+        ({"b/x": (5, 1, 0)}, files, 7),
+        ({}, files, 12),
+        (None, files, None),  # the store was unknown before the statement
+        ({}, None, None),  # the store does not answer
+    ):
+        table = WrittenTable("t", dataset, "s3a://b/t", before, lambda _, listed=listed: listed)  # type: ignore[misc]
+        facets = table.with_statistics(2).outputFacets or {}
+        assert (facets["outputStatistics"].rowCount, facets["outputStatistics"].size) == (2, size)
+
+
+def test_a_store_that_is_unknown_before_spark_starts_has_no_sizes(
+    session: sqlwin.Session, events: Events
+) -> None:
+    session.execute(
+        "CREATE TABLE remote (k STRING) WITH ('connector' = 'filesystem', "
+        "'path' = 's3a://bucket/remote', 'format' = 'parquet')"
+    )
+    with pytest.raises(sqlwin.SqlwinError):
+        session.execute("SELECT COUNT(*) AS n FROM remote")
+    (_, fail) = events.take()
+    (remote,) = fail["inputs"]
+    assert (remote["namespace"], remote["name"]) == ("s3://bucket", "remote")
+    assert not remote.get("inputFacets")
+
+
+@pytest.mark.long
+def test_a_query_over_an_object_store_has_the_bytes_of_its_files(
+    lake: sqlwin.Session, store: ObjectStore, events: Events
+) -> None:
+    for name in ("a", "b"):
+        store.put(f"lineage/{name}.parquet", ROWS)
+    follow(lake, LineageEvents(runner_of(lake), events))  # type: ignore[arg-type]
+    lake.execute(
+        "CREATE TABLE remote (k STRING, x BIGINT) WITH ('connector' = 'filesystem', "
+        f"'path' = '{store.uri('lineage')}', 'format' = 'parquet')"
+    )
+    lake.execute("SELECT COUNT(*) AS n FROM remote")[0].to_arrow()
+    complete = events.take()[-1]
+    (remote,) = complete["inputs"]
+    assert (remote["namespace"], remote["name"]) == (f"s3://{store.bucket}", "lineage")
+    size = size_of(stored_data_files(store.store(), store.uri("lineage"))).n_bytes
+    statistics = remote["inputFacets"]["inputStatistics"]
+    assert (statistics["fileCount"], statistics["size"]) == (2, size)
 
 
 # -- configuration ---------------------------------------------------------------------------------
