@@ -49,7 +49,7 @@ Scan = Callable[
 ]
 
 
-class Changes(Protocol):
+class ReadsChanges(Protocol):
     """Function that returns the table of the changes of a table's rows."""
 
     def __call__(self, spec: TableSpec, *, is_bounded: bool) -> TableSpec:
@@ -147,7 +147,7 @@ class Connector:
     open_storage: Callable[[str], object] | None = None
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
-    changes: Changes | None = None
+    changes: ReadsChanges | None = None
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

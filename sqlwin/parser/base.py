@@ -30,7 +30,7 @@ class UnknownToSparkError(SqlSyntaxError):
     """Error in SQL that Spark does not know either, so Spark's message would not help."""
 
 
-class UnreadableError(SqlSyntaxError):
+class UnparsableError(SqlSyntaxError):
     """Error of the grammar, without a hint: a misspelt keyword may explain it."""
 
 
@@ -105,10 +105,10 @@ class TokenParser(SparkParser):
         else:
             super().raise_error(message, token)
 
-    def syntax_error(self, error: ParseError) -> UnreadableError:
+    def syntax_error(self, error: ParseError) -> UnparsableError:
         """Convert an error of sqlglot, with its position."""
         message = _error_line(error, self.sql, self.failed_at)
-        return UnreadableError(message, position=self.place(self.failed_at), sql=self.sql)
+        return UnparsableError(message, position=self.place(self.failed_at), sql=self.sql)
 
     def fail(
         self,

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.depth import TooDeepError
 from planner.sql.nodes import TABLE_OPTIONS
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
-from sqlwin.parser.base import STRINGS, UnknownToSparkError, UnreadableError, depths, is_word
+from sqlwin.parser.base import STRINGS, UnknownToSparkError, UnparsableError, depths, is_word
 from sqlwin.parser.clauses import refuse_empty_clauses
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
@@ -145,7 +145,7 @@ def _read_spelt(
 
     try:
         statement = read(text, tokens)
-    except UnreadableError as error:
+    except UnparsableError as error:
         misspelt = misspelt_keyword(text, tokens, can_read)
         if misspelt is not None:
             raise misspelt from error

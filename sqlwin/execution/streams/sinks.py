@@ -213,7 +213,7 @@ def explain_caches(lowered: LoweredStream, catalog: SessionCatalog) -> str:
 
 
 @dataclass(frozen=True)
-class Writing:
+class StreamWriting:
     """How the rows of a stream are written.
 
     Attributes:
@@ -231,7 +231,7 @@ def write_stream(
     sink: StreamSink,
     late: Sequence[LateTable | None],
     options: StreamOptions,
-) -> Writing:
+) -> StreamWriting:
     """Return how the rows of a stream are written to a sink.
 
     `late` has the table for late rows of each plan, see `late_tables`.
@@ -260,7 +260,7 @@ def write_stream(
             case Discard():
                 return start_discarding(rows, run)
 
-    return Writing(rows, start)
+    return StreamWriting(rows, start)
 
 
 def _write_set(
@@ -269,7 +269,7 @@ def _write_set(
     sink: IntoTables,
     late: Sequence[LateTable | None],
     options: StreamOptions,
-) -> Writing:
+) -> StreamWriting:
     steps = lowered.steps
     assert isinstance(steps, StreamSetSteps)
     shared = shared_windows(spark, steps.shared, options, dataframe)
@@ -282,7 +282,7 @@ def _write_set(
         run.reads = reads_of_sources(shared.rows)
         return start_writing_set(shared.rows, parts, run)
 
-    return Writing(shared.rows, start)
+    return StreamWriting(shared.rows, start)
 
 
 def _set_part(
