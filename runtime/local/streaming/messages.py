@@ -222,7 +222,10 @@ def _fields(
 
 
 def _blob(rows: pa.Table) -> bytes:
-    return to_blob(rows, "lz4" if table_bytes(rows) > _WORTH_COMPRESSING else None)
+    # the size of all buffers is an upper bound that takes no time
+    is_small = rows.get_total_buffer_size() <= _WORTH_COMPRESSING
+    is_small = is_small or table_bytes(rows) <= _WORTH_COMPRESSING
+    return to_blob(rows, None if is_small else "lz4")
 
 
 def _table(blob: bytes | bytearray) -> pa.Table:
