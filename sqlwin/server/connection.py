@@ -1,4 +1,4 @@
-"""Messages and rows of a connection, with a bounded number of them in memory."""
+"""Messages and rows of a connection, with a bounded number of encoded rows in memory."""
 
 from __future__ import annotations
 
