@@ -6,11 +6,13 @@ Spark makes the plans, because only it reads Kafka tables; the streams run in th
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.simulator.check import disagreement
@@ -22,9 +24,9 @@ from sqlwin.statements.parse import parse_statement
 from tests.marks import among
 from tests.runtime.simulator.queries import COLUMNS, START, rows_table
 
-QUERY = """SELECT a.ts, a.k, a.v, b.k AS bk, b.v AS w, b.ts AS since FROM t AS a
-  {words} latest FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"""
-CHANGES = "latest /*+ changes */"
+QUERY = """SELECT a.ts, a.k, a.v, b.k AS bk, b.v AS w, b.ts AS since FROM changed_events AS a
+  {words} changed_rates FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"""
+CHANGES = "changed_rates /*+ changes */"
 TIMES = st.integers(0, 30).map(lambda s: s * 500)
 KEYS = st.sampled_from(["a", "b"])
 LEFT = st.lists(st.tuples(TIMES, st.sampled_from(["a", "b", None]), st.integers(0, 9)), max_size=10)
@@ -32,14 +34,23 @@ LEFT = st.lists(st.tuples(TIMES, st.sampled_from(["a", "b", None]), st.integers(
 RIGHT = st.lists(st.tuples(TIMES, KEYS, st.one_of(st.none(), st.integers(0, 9))), max_size=12)
 
 
+@pytest.fixture(scope="module")
+def own_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
+    """Provide a session for the tables of this module, which are dropped at its end."""
+    session = sqlwin.connect(spark)
+    yield session
+    for name in ("changed_events", "changed_rates"):
+        session.execute(f"DROP TABLE IF EXISTS {name}")
+
+
 def joined(session: sqlwin.Session, words: str) -> Simulated:
     columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS)
     session.execute(
-        f"""CREATE OR REPLACE TABLE t ({columns}, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
+        f"""CREATE OR REPLACE TABLE changed_events ({columns}, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)
         WITH ('connector' = 'filesystem', 'path' = '/nowhere/t', 'format' = 'parquet')"""
     )
     session.execute(
-        """CREATE OR REPLACE TABLE latest (k STRING, v BIGINT,
+        """CREATE OR REPLACE TABLE changed_rates (k STRING, v BIGINT,
           ts TIMESTAMP(3) METADATA FROM 'timestamp', WATERMARK FOR ts AS ts - INTERVAL '2' SECOND,
           PRIMARY KEY (k) NOT ENFORCED)
         WITH ('connector' = 'upsert-kafka', 'topic' = 'x', 'key.format' = 'json',
@@ -93,10 +104,13 @@ def nested_loop(words: str, left: list[tuple], right: list[tuple]) -> list[dict]
 )
 @settings(max_examples=3)
 @given(left=LEFT, right=RIGHT)
-def test_a_deletion_ends_the_last_version_of_its_key(session, words, left, right):
+def test_a_deletion_ends_the_last_version_of_its_key(own_session, words, left, right):
     left, right = (sorted(rows, key=lambda row: row[0]) for rows in (left, right))
-    of = joined(session, words).stream(
-        {"t": rows_table([(*row, None) for row in left]), CHANGES: changes_table(right)}
+    of = joined(own_session, words).stream(
+        {
+            "changed_events": rows_table([(*row, None) for row in left]),
+            CHANGES: changes_table(right),
+        }
     )
     expected = nested_loop(words, left, right)
     defined = of.defined(of.order)
