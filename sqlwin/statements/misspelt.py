@@ -80,8 +80,6 @@ def misspelt_keyword(
         tokens: Its tokens.
         can_read: Whether sqlwin can read a text.
     """
-    if can_read(text):  # the value of a parameter is wrong, not the text
-        return None
     replaced = [
         (token, _KEYWORDS[close])
         for token in tokens[1:]

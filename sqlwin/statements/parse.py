@@ -146,6 +146,8 @@ def _read_spelt(
     try:
         statement = read(text, tokens)
     except UnparsableError as error:
+        if can_read(text):  # the value of a parameter is wrong, not the text
+            raise
         misspelt = misspelt_keyword(text, tokens, can_read)
         if misspelt is not None:
             raise misspelt from error
