@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("what", choices=WHAT)
     parser.add_argument("--seed", type=int, default=0, help="first number")
     parser.add_argument("--count", type=int, default=2_000)
-    parser.add_argument("--spark", action="store_true", help="run queries on Spark, too")
+    parser.add_argument(
+        "--spark", action="store_true", help="run queries on Spark, too, in ways that a seed draws"
+    )
     options = parser.parse_args()
     if options.what in ("streams", "catalog"):
         return _run_machine(options.what, options.count)
@@ -37,7 +39,7 @@ def main() -> int:
     faults: Counter[str] = Counter()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sqlwin-fuzz-") as name:
-        run = _run(options.what, Path(name), on_spark=options.spark)
+        run, counts = _run(options.what, Path(name), on_spark=options.spark)
         for number in range(options.seed, options.seed + options.count):
             text, outcome = run(number)
             kinds[outcome.kind] += 1
@@ -49,6 +51,8 @@ def main() -> int:
                     print(f"{number}: {outcome.text}\n  {where}\n  {text[:2_000]!a}\n", flush=True)
     if options.what == "histories":
         print(f"{N_HISTORIES} histories of each query")
+    for way, count in counts.most_common():
+        print(f"{count:8,} {way}")
     print(f"seed {options.seed}: {dict(kinds)} in {time.monotonic() - begun:.0f} s")
     return 1 if faults else 0
 
@@ -64,13 +68,16 @@ def _run_machine(what: str, n_examples: int) -> int:
     return 0
 
 
-def _run(what: str, directory: Path, *, on_spark: bool) -> Run:
+def _run(what: str, directory: Path, *, on_spark: bool) -> tuple[Run, Counter[str]]:
+    """Return what runs a number, and the number of results compared by way, which it counts."""
     if what == "histories":
-        return _histories(Roads(directory))
+        roads = Roads(directory)
+        return _histories(roads), roads.counts
     if what == "queries":
-        return _queries(_spark_roads(directory) if on_spark else Roads(directory, runs_all=True))
+        roads = _spark_roads(directory) if on_spark else Roads(directory, runs_all=True)
+        return _queries(roads), roads.counts
     if what == "files":
-        return lambda number: _file(number, directory)
+        return lambda number: _file(number, directory), Counter()
     statements = Statements(directory)
     os.chdir(directory)
 
@@ -78,7 +85,7 @@ def _run(what: str, directory: Path, *, on_spark: bool) -> Run:
         example, text, outcome = statements.run(number)
         return f"{example.origin}: {text}", outcome
 
-    return run
+    return run, Counter()
 
 
 def _spark_roads(directory: Path) -> Roads:
@@ -86,7 +93,7 @@ def _spark_roads(directory: Path) -> Roads:
     from tests.fuzz.spark_roads import SparkRoads
 
     spark = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
-    return SparkRoads(directory, spark, streams=True)
+    return SparkRoads(directory, spark, streams=True, draws_ways=True)
 
 
 def _histories(roads: Roads) -> Run:

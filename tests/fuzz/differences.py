@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from planner.rules import RULE_NAMES
 from runtime.compute.arrow.types import spark_type
 from runtime.errors import ErrorKind, SqlwinError
 from runtime.simulator.arrivals import cut_at_every_row
-from runtime.simulator.check import SimulatedStream
 from runtime.simulator.compare import Row, difference, final_rows
 from sqlwin.control import SessionControl
+from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
@@ -26,8 +26,11 @@ from tests.fuzz.outcome import LIMIT_S, HangError, limited
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
 from tests.fuzz.values import COLUMNS, SECOND_US, table_of
 from tests.fuzz.windows import draw_window
-from tests.slt.modes import BATCH_RULES, DISABLED, STREAM_RULES
+from tests.slt.modes import BATCH_RULES, DISABLED
 from tests.unstarted import NeedsSparkError, unstarted_spark
+
+# Name and setting of a way to run a query
+Variant = tuple[str, tuple[str, str]]
 
 ONE_PHASE = ("table.optimizer.agg-phase-strategy", "ONE_PHASE")
 
@@ -39,18 +42,21 @@ class FaultError(Exception):
 class Roads:
     """Runs random queries in every way that needs no Spark.
 
-    The class attribute `limit_s` is the number of seconds after which a draw counts as hung.
+    The class attribute `limit_s` is the number of seconds after which a draw counts as hung, and
+    `n_shrinks` is the maximum number of runs that shrink a fault.
 
     Args:
         directory: Directory for files.
         runs_all: Whether each query runs in all ways. Otherwise one history of the stream runs,
-            and one variant of some queries.
+            and one variant of a third of the queries. A variant has another plan: a rule that does not
+            apply is not switched off.
 
     Attributes:
         counts: Number of results compared, by way.
     """
 
     limit_s: float = LIMIT_S
+    n_shrinks = 1_500
 
     def __init__(self, directory: Path, *, runs_all: bool = False) -> None:
         self.directory = directory
@@ -73,7 +79,7 @@ class Roads:
             text = self.fault_of(again)
             return again.made if text is not None and text.split(":")[0] == words else None
 
-        smallest = shrink_choices(draw.made, fails)
+        smallest = shrink_choices(draw.made, fails, self.n_shrinks)
         return f"seed {seed}: {self.fault_of(Choices(seed, smallest)) or fault}"
 
     def fault_of(self, draw: Choices) -> str | None:
@@ -83,6 +89,7 @@ class Roads:
         if draw.chance(20):
             window = given.window if given.is_extreme else draw_window(draw)
             queries.append(draw_query(draw, given, window))
+        before = self.counts.copy()
         try:
             with limited(self.limit_s):
                 self.run(draw, given, queries)
@@ -99,7 +106,8 @@ class Roads:
             fault = f"{type(error).__name__}: {error}"
         tables = "\n".join(f"{name}: {_shown(rows)}" for name, rows in given.tables.items())
         listed = ";\n".join(query.sql for query in queries)
-        return f"{fault}\nzone {given.zone}\n{listed}\n{tables}"
+        passed = ", ".join(self.counts - before)
+        return f"{fault}\npassed: {passed}\nzone {given.zone}\n{listed}\n{tables}"
 
     def check_histories(self, seed: int, count: int) -> str | None:
         """Return the fault of the first random history of a query that has one, or None."""
@@ -107,10 +115,11 @@ class Roads:
         given = draw_input(draw)
         query = draw_query(draw, given)
         tables = self.prepare(draw, given, query)
-        stream = None if given.is_extreme else self._stream(query, tables)
-        if stream is None:
+        simulated = None if given.is_extreme else self._simulated(query)
+        if simulated is None:
             self.counts["no stream"] += 1
             return None
+        stream = simulated.stream(tables)
         expected = [plain(row) for row in query.expected]
         for number in range(count):
             outcome = stream.run(stream.history(seed * count + number))
@@ -133,30 +142,41 @@ class Roads:
         self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
         schemas = [self.run_query(draw, given, query) for query in queries]
         if len(queries) > 1:
-            self._run_set(queries, schemas)
+            self.run_set(queries, schemas)
 
-    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema:
+    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema | None:
         """Run a query and return the columns of its result."""
         rows_of_tables = self.create_tables(draw, given, query)
+        return self.run_in_process(draw, query, rows_of_tables)
+
+    def run_in_process(
+        self, draw: Choices, query: RandomQuery, tables: Mapping[str, pa.Table]
+    ) -> pa.Schema:
+        """Run a query in every way that needs no Spark, and return the columns of its result.
+
+        Raises:
+            NeedsSparkError: Only Spark can run the query.
+        """
         seed = draw.pick(1 << 30)
-        rows = self._run_batch("in process", query)
-        runs_as_stream = query.is_stream and self._run_stream("stream", query, rows_of_tables, seed)
-        if not self.runs_all and draw.chance(50):
-            return rows
-        batch, stream = self._variants(query)
-        variants = [(name, setting, self._run_batch) for name, setting in batch]
-        if runs_as_stream:
-            run = self._stream_of(rows_of_tables, seed)
-            variants += [(name, setting, run) for name, setting in stream]
-        if not self.runs_all and variants:
-            variants = [draw.one_of(variants)]
-        for name, setting, run_variant in variants:
+        schema = self._run_batch("in process", query)
+        rules = self._run_stream("stream", query, tables, seed) if query.is_stream else None
+        if not self.runs_all and draw.chance(67):
+            return schema
+        # one variant is drawn before EXPLAIN, which takes as long as a run
+        is_batch = self.runs_all or not rules or draw.chance(50)
+        variants = self._batch_variants(query) if is_batch else []
+        if rules and (self.runs_all or not is_batch):
+            variants += [(f"stream, rule off ({rule})", (DISABLED, rule)) for rule in rules]
+        for name, setting in variants if self.runs_all else [draw.one_of(variants)]:
             try:
                 with self._setting(*setting):
-                    run_variant(name, query)
+                    if name.startswith("stream"):
+                        self._run_stream(name, query, tables, seed)
+                    else:
+                        self._run_batch(name, query)
             except NeedsSparkError:
                 self.counts[f"{name} on Spark"] += 1
-        return rows
+        return schema
 
     def create_tables(
         self, draw: Choices, given: Input, query: RandomQuery
@@ -188,30 +208,33 @@ class Roads:
         self.counts[way.split(" (")[0]] += 1
         return table.schema
 
-    def _stream_of(
-        self, tables: Mapping[str, pa.Table], seed: int
-    ) -> Callable[[str, RandomQuery], Any]:
-        return lambda way, query: self._run_stream(way, query, tables, seed)
-
     def _run_stream(
         self, way: str, query: RandomQuery, tables: Mapping[str, pa.Table], seed: int
-    ) -> bool:
-        """Run a query as a stream, unless only Spark can."""
-        stream = self._stream(query, tables)
-        if stream is None:
+    ) -> list[str] | None:
+        """Run a query as a stream.
+
+        Returns:
+            Rules that change its plan, or None if only Spark can run it.
+        """
+        simulated = self._simulated(query)
+        if simulated is None:
             self.counts["no stream"] += 1
-            return False
+            return None
+        stream = simulated.stream(tables)
         histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
-        if not self.runs_all:
+        if not self.runs_all or way != "stream":
             histories = [histories[seed % 2]]
         for history in histories:
             rows = final_rows(rows_of(output.rows for output in stream.run(history).batches))
             compare(way, query, rows)
             self.counts["histories"] += 1
         self.counts[way.split(" (")[0]] += 1
-        return True
+        assert simulated.lowered is not None
+        traces = [plan.trace for plan in simulated.lowered.plans]
+        applied = {entry.rule for trace in traces for entry in trace.entries if not entry.reason}
+        return [rule for rule in RULE_NAMES if rule in applied]
 
-    def _stream(self, query: RandomQuery, tables: Mapping[str, pa.Table]) -> SimulatedStream | None:
+    def _simulated(self, query: RandomQuery) -> Simulated | None:
         """Return a query as a stream, or None if only Spark can run it."""
         try:
             simulated = self.control.simulated(parse_statement(query.sql))
@@ -221,17 +244,17 @@ class Roads:
             if error.kind is ErrorKind.STREAM:
                 return None
             raise
-        return None if isinstance(simulated, str) else simulated.stream(tables)
+        return None if isinstance(simulated, str) else simulated
 
-    def _variants(
-        self, query: RandomQuery
-    ) -> tuple[list[tuple[str, tuple[str, str]]], list[tuple[str, tuple[str, str]]]]:
-        """Return settings under which the query has another plan, for batch and for streams."""
+    def _batch_variants(self, query: RandomQuery) -> list[Variant]:
+        """Return settings under which the batch query has another plan."""
         documents = self.session.explain_queries(query.sql)
         applied = {entry["rule"] for d in documents for entry in d["rules"]["applied"]}
-        off = [(f"rule off ({rule})", (DISABLED, rule)) for rule in BATCH_RULES if rule in applied]
-        stream = [(f"stream, rule off ({rule})", (DISABLED, rule)) for rule in STREAM_RULES]
-        return [("one phase", ONE_PHASE), *off], stream
+        off = [rule for rule in BATCH_RULES if rule in applied]
+        return [
+            ("one phase", ONE_PHASE),
+            *((f"rule off ({rule})", (DISABLED, rule)) for rule in off),
+        ]
 
     @contextmanager
     def _setting(self, name: str, value: str) -> Iterator[None]:
@@ -241,7 +264,12 @@ class Roads:
         finally:
             self.session.execute(f"RESET '{name}'")
 
-    def _run_set(self, queries: Sequence[RandomQuery], schemas: Sequence[pa.Schema]) -> None:
+    def run_set(
+        self,
+        queries: Sequence[RandomQuery],
+        schemas: Sequence[pa.Schema | None],
+        way: str = "statement set",
+    ) -> None:
         """Run the queries as INSERTs of one statement set, and read the files."""
         self._n_sets += 1
         paths = [self.directory / f"set{self._n_sets}_{i}" for i in range(len(queries))]
@@ -256,8 +284,8 @@ class Roads:
         self.session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
         for query, path in zip(queries, paths, strict=True):
             tables = [pq.read_table(file) for file in sorted(path.glob("*.parquet"))]
-            compare("statement set", query, rows_of(tables))
-        self.counts["statement set"] += 1
+            compare(way, query, rows_of(tables))
+        self.counts[way] += 1
 
 
 def compare(way: str, query: RandomQuery, rows: list[Row]) -> None:

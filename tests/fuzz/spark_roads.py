@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +18,20 @@ from tests.fuzz.differences import ONE_PHASE, FaultError, Roads, compare, rows_o
 from tests.fuzz.queries import Input, RandomQuery, draw_storable_query
 from tests.fuzz.values import COLUMNS, Row, table_of
 from tests.slt.modes import DISABLED, STREAMING
+from tests.unstarted import NeedsSparkError
 
 ON_SPARK = ("sqlwin.in-process.max-bytes", "0")
 SPARK_AGGREGATES = (DISABLED, "push_local_aggregate_into_scan")
+# Ways to run a batch query, and their settings
+BATCH_WAYS = {
+    "Spark": (),
+    "Spark's aggregation": (SPARK_AGGREGATES,),
+    "Spark, one phase": (ONE_PHASE,),
+}
+STREAM, STORED = "Spark's stream", "materialized"
+# Percentage of the queries that run in a way. A run takes 0.4 seconds of CPU in batch, 0.9 as a
+# materialized table, which is read in three states, and 2.5 as a stream.
+SHARES = {"Spark": 25, "Spark's aggregation": 20, "Spark, one phase": 15, STREAM: 6, STORED: 15}
 
 
 class SparkRoads(Roads):
@@ -28,47 +41,91 @@ class SparkRoads(Roads):
         directory: Directory for files.
         spark: Spark session.
         streams: Whether queries also run as streams.
+        draws_ways: Whether each query runs in all ways without Spark, and then in the ways of Spark
+            that its seed draws (`SHARES`): about a second of CPU. Otherwise it runs in all ways of
+            Spark, which takes five.
     """
 
     # interrupting a call of Py4J would give its answer to the next call
     limit_s = 3_600.0
+    # a run takes a second
+    n_shrinks = 60
 
-    def __init__(self, directory: Path, spark: SparkSession, *, streams: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        spark: SparkSession,
+        *,
+        streams: bool = False,
+        draws_ways: bool = False,
+    ) -> None:
         super().__init__(directory)
         self.spark = spark
         self.streams = streams
         self.session = sqlwin.connect(spark)
+        self._without_spark: Roads | None = None
+        if draws_ways:
+            # each writes its own statement sets
+            files = directory / "without_spark"
+            files.mkdir()
+            self._without_spark = Roads(files, runs_all=True)
+            self._without_spark.counts = self.counts
 
-    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema:
-        """Run a query in all ways of Spark and return the columns of its result."""
+    def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
+        """Run queries over the same tables, and raise `FaultError` if rows differ."""
+        if self._without_spark is not None:
+            try:
+                self._without_spark.run(draw, given, queries)
+            except NeedsSparkError:
+                self.counts["spark"] += 1
+        super().run(draw, given, queries)
+
+    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema | None:
+        """Run a query in its ways.
+
+        Returns:
+            Columns of its result, or None if it ran in no batch way.
+        """
+        ways = list(SHARES)
+        if self._without_spark is not None:
+            ways = [way for way, share in SHARES.items() if draw.chance(share)]
+        if not ways:
+            return None
         self.create_tables(draw, given, query)
+        schema = None
         with self._setting(*ON_SPARK):
-            schema = self._run_batch("Spark", query)
-            for way, setting in (
-                ("Spark's aggregation", SPARK_AGGREGATES),
-                ("Spark, one phase", ONE_PHASE),
-            ):
-                with self._setting(*setting):
-                    self._run_batch(way, query)
-            if self.streams and query.is_stream:
+            for way, settings in BATCH_WAYS.items():
+                if way in ways:
+                    with ExitStack() as stack:
+                        for setting in settings:
+                            stack.enter_context(self._setting(*setting))
+                        schema = self._run_batch(way, query)
+            if STREAM in ways and self.streams and query.is_stream:
                 self._run_spark_stream(query)
-        if not query.is_storable:
-            self._refuse_to_store(query)
-            query = draw_storable_query(draw, given)
-        self._run_materialized(given, query)
+        if STORED in ways:
+            if not query.is_storable:
+                self._refuse_to_store(query)
+                query = draw_storable_query(draw, given)
+            self._run_materialized(given, query)
         return schema
+
+    def run_set(self, queries: Sequence[RandomQuery], schemas: Sequence[pa.Schema | None]) -> None:
+        """Run the queries as a statement set, if the columns of their results are known."""
+        if all(schema is not None for schema in schemas):
+            with self._setting(*ON_SPARK):
+                super().run_set(queries, schemas, "statement set on Spark")
 
     def _run_spark_stream(self, query: RandomQuery) -> None:
         try:
             with self._setting(*STREAMING):
                 (result,) = self.session.execute(query.sql)
-                compare("Spark's stream", query, rows_of([result.to_arrow()]))
+                compare(STREAM, query, rows_of([result.to_arrow()]))
         except SqlwinError as error:
             if error.kind is not ErrorKind.STREAM:
                 raise
-            self.counts["no stream"] += 1
+            self.counts["no stream on Spark"] += 1
             return
-        self.counts["Spark's stream"] += 1
+        self.counts[STREAM] += 1
 
     # -- materialized tables ---------------------------------------------------------------------
 
@@ -118,7 +175,7 @@ class SparkRoads(Roads):
             self._compare_answers("materialized, a file replaced", query)
         finally:
             self.session.execute("DROP MATERIALIZED TABLE m")
-        self.counts["materialized"] += 1
+        self.counts[STORED] += 1
 
     def _compare_answers(self, way: str, query: RandomQuery) -> None:
         if "SliceScan" not in self.session.explain(query.sql):

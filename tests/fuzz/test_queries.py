@@ -14,19 +14,21 @@ from tests.fuzz.windows import local_us
 
 
 @pytest.mark.parametrize(
-    "seeds",
+    ("seeds", "runs_all"),
     [
-        range(150),
-        pytest.param(range(150, 800), marks=pytest.mark.long),
+        (range(200), False),
+        pytest.param(range(200, 800), False, marks=pytest.mark.long),
         *(
-            pytest.param(range(n, n + 1_000), marks=pytest.mark.slow)
+            pytest.param(range(n, n + 1_000), True, marks=pytest.mark.slow)
             for n in range(1_000, 6_000, 1_000)
         ),
     ],
     ids=str,
 )
-def test_a_random_query_has_the_rows_of_its_definition(seeds: range, tmp_path: Path) -> None:
-    roads = Roads(tmp_path)
+def test_a_random_query_has_the_rows_of_its_definition(
+    seeds: range, runs_all: bool, tmp_path: Path
+) -> None:
+    roads = Roads(tmp_path, runs_all=runs_all)
     for seed in seeds:
         fault = roads.check(seed)
         assert fault is None, fault
