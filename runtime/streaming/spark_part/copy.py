@@ -3,6 +3,8 @@
 The copy is valid once `sqlwin.json` names it; that file is replaced atomically after the copy is
 complete and checked. Until then the old part is unchanged. If the process is killed, the next one
 that opens the checkpoint removes the unfinished directory.
+
+Private API, seen in Spark 4.3: `_jvm`, for the copy of binary files by Hadoop.
 """
 
 from __future__ import annotations
