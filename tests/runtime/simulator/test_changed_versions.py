@@ -119,3 +119,5 @@ def test_a_deletion_ends_the_last_version_of_its_key(own_session, words, left, r
     for number in range(3):
         mismatch = disagreement(of, of.history(number), expected, number)
         assert mismatch is None, mismatch
+        # a deleted version is not in the state
+        assert all(b.needless is None for b in of.run(of.history(number)).batches)
