@@ -165,7 +165,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.observers": (
         "planner.nodes planner.sql runtime runtime.scan runtime.spark runtime.spec sqlwin.catalog "
-        "sqlwin.execution sqlwin.statements attr openlineage opentelemetry pyarrow pyspark sqlglot"
+        "sqlwin.execution sqlwin.statements sqlwin.ui attr openlineage opentelemetry "
+        "prometheus_client py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.control": (
         "sqlwin.catalog "

@@ -6,18 +6,18 @@ streams outlive the statements that start them.
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from runtime.errors import MissingPackageError
 from runtime.spark.on_demand import when_started
 from runtime.spark.session import is_remote
 from sqlwin.execution.activity import StatementRun, StatementState
+from sqlwin.observers.exporting import set_service_name, shut_down_at_exit
+from sqlwin.observers.variables import is_provider
 
 try:
     from opentelemetry import trace
@@ -33,19 +33,10 @@ if TYPE_CHECKING:
     from sqlwin.execution.runner import Runner
 
 _NANOSECONDS = 1_000_000_000
-# Seconds that the end of the process waits for spans to be exported
-_END_SECONDS = 2.0
 # Maximum characters of a statement in its span
 _MOST_TEXT = 10_000
 # Spark sessions whose micro-batches are traced
 _traced_sessions: WeakSet[SparkSession] = WeakSet()
-
-
-class ShutsDown(Protocol):
-    """A tracer provider of OpenTelemetry's SDK."""
-
-    def shutdown(self) -> None:
-        """Export the spans that wait, and stop."""
 
 
 def trace_statements(runner: Runner, spark: SparkSession) -> None:
@@ -53,7 +44,7 @@ def trace_statements(runner: Runner, spark: SparkSession) -> None:
 
     Without a tracer provider of the program, set one up from OpenTelemetry's variables.
     """
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    if not is_provider(trace.get_tracer_provider()):
         _set_up_provider()
     runner.activity.listeners += (StatementSpans(runner, trace.get_tracer("sqlwin")),)
     if not is_remote(spark):
@@ -194,25 +185,13 @@ def _set_up_provider() -> None:
         raise MissingPackageError(
             f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
         ) from error
-    os.environ.setdefault("OTEL_SERVICE_NAME", "sqlwin")
+    set_service_name()
     # the provider's own end of the process retries for up to ten seconds
     provider = TracerProvider(shutdown_on_exit=False)
     # exports in the background, and drops spans while the collector is away
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    atexit.register(shut_down_within, provider, _END_SECONDS)
-
-
-def shut_down_within(provider: ShutsDown, seconds: float) -> None:
-    """Export the spans that wait, and stop. After `seconds`, drop those that are left.
-
-    Args:
-        provider: Tracer provider of OpenTelemetry's SDK.
-        seconds: Maximum time to wait for a collector.
-    """
-    last_export = threading.Thread(target=provider.shutdown, name="sqlwin-spans", daemon=True)
-    last_export.start()
-    last_export.join(seconds)
+    shut_down_at_exit(provider)
 
 
 def _nanoseconds(seconds: float) -> int:

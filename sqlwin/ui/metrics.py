@@ -57,8 +57,13 @@ class _Collector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics. Called by Prometheus' client."""
-        yield from _stream_metrics(self._snapshot.streams)
-        yield from _statement_metrics(self._snapshot.statements)
+        return metric_families(self._snapshot)
+
+
+def metric_families(snapshot: ActivitySnapshot) -> Iterator[Metric]:
+    """Yield the metrics of a snapshot. A metric without values has no samples."""
+    yield from _stream_metrics(snapshot.streams)
+    yield from _statement_metrics(snapshot.statements)
 
 
 def _stream_metrics(streams: Iterable[StreamView]) -> Iterator[Metric]:

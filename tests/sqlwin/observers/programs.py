@@ -38,13 +38,20 @@ def follow(session: sqlwin.Session, listener: StatementListener) -> None:
 
 
 @contextmanager
-def collector(status: int = 200) -> Iterator[tuple[str, list[bytes]]]:
-    """Yield the URL of a collector, and the bodies of the requests that it has received."""
+def collector(status: int = 200, path: str = "") -> Iterator[tuple[str, list[bytes]]]:
+    """Yield the URL of a collector, and the bodies of the requests that it has received.
+
+    Args:
+        status: Status of its answers.
+        path: Path of the requests whose bodies are collected. Empty for all.
+    """
     bodies: list[bytes] = []
 
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if path in ("", self.path):
+                bodies.append(body)
             self.send_response(status)
             self.end_headers()
 

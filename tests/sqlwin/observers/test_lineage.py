@@ -22,7 +22,6 @@ from runtime.errors import ExecutionError
 from runtime.frames.reports import report_of
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
-from sqlwin.observers import has_lineage
 from sqlwin.observers.columns import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
 from sqlwin.observers.file_sizes import FilesSize, data_files, size_of, stored_data_files
@@ -35,6 +34,7 @@ from sqlwin.observers.stream_events import (
     WrittenTable,
     rows_written,
 )
+from sqlwin.observers.variables import has_lineage
 from tests.object_store import ObjectStore
 from tests.observing import wait_until
 from tests.openlineage_schema import validate_event

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import sqlwin
-from sqlwin.observers import is_traced
 from sqlwin.observers.tracing import StatementSpans, trace_micro_batch
+from sqlwin.observers.variables import is_traced
 from tests.observing import wait_until
 from tests.sqlwin.dbapi.conftest import FLIGHTS
 from tests.sqlwin.observers.programs import (
@@ -172,7 +172,7 @@ def test_variables_of_opentelemetry_turn_it_on(
 
 
 def test_the_command_line_exports_spans() -> None:
-    with collector() as (url, bodies):
+    with collector(path="/v1/traces") as (url, bodies):
         done = run_command(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}
         )
@@ -198,7 +198,7 @@ def test_console_spans_and_an_unreachable_collector_change_no_result() -> None:
 
 
 def test_the_end_of_a_process_does_not_wait_for_a_collector_that_hangs() -> None:
-    from sqlwin.observers.tracing import shut_down_within
+    from sqlwin.observers.exporting import shut_down_within
 
     begun, answers, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -209,7 +209,7 @@ def test_the_end_of_a_process_does_not_wait_for_a_collector_that_hangs() -> None
             ended.set()
 
     # returns although the last export does not
-    shut_down_within(Hanging(), 0.0)
+    shut_down_within([Hanging(), Hanging()], 0.0)
     begun.wait()
     assert not ended.is_set()
     answers.set()
@@ -217,7 +217,7 @@ def test_the_end_of_a_process_does_not_wait_for_a_collector_that_hangs() -> None
 
     # a collector that answers gets the last spans
     ended.clear()
-    shut_down_within(Hanging(), 60.0)
+    shut_down_within([Hanging()], 60.0)
     assert ended.is_set()
 
 
