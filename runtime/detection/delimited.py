@@ -20,6 +20,7 @@ from runtime.detection.lines import (
 from runtime.detection.sample import Sample
 from runtime.detection.values import (
     NULL_WORDS,
+    SHOWN_CHARACTERS,
     Habits,
     ValueKind,
     habits_of,
@@ -363,16 +364,17 @@ def _notes_on_misfits(
             advice[i].append("set 'header' = 'true' to use the first line as column names")
         if len(kinds) > 1 and i < len(second) and rest == [second[i].strip()]:
             advice[i].append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
-        if rest:
+        if rest and max(map(len, rest)) <= SHOWN_CHARACTERS:
             to_null[i] = rest
     nulls = [*nulls, *(word for words in to_null.values() for word in words)]
     for i in to_null:
         advice[i].append(f"set 'csv.null-literals' = '{_words(nulls)}' to read them as NULL")
     for i, kind in enumerate(kinds):
         if kind.misfits:
+            ways = f": {', '.join(advice[i])}" if advice[i] else ""
             notes.append(
                 f"`{names[i]}` is STRING instead of {kind.would_be.upper()}, because of "
-                f"{values_text(kind.misfits)}: {', '.join(advice[i])}"
+                f"{values_text(kind.misfits)}{ways}"
             )
     return notes
 

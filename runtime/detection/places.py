@@ -22,7 +22,7 @@ from runtime.detection.json_text import excess_of, load_json, load_json_at
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
-from runtime.detection.values import affixes_of
+from runtime.detection.values import SHOWN_CHARACTERS, affixes_of
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 
@@ -31,7 +31,6 @@ BETWEEN = "\x1f"
 VALUE, RECORD = "sqlwin:value", "sqlwin:record"
 # Maximum characters of a value or a record in a message
 MOST_CHARACTERS = 1000
-_SHOWN_CHARACTERS = 60
 # Time limit for searching a file
 _SECONDS = 20.0
 
@@ -142,7 +141,7 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
         ways.append(f"set '{reading.format}.decimal-separator' = ',' for decimal commas")
     if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
         ways.append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
-    if reading.format in ("csv", "json", "text") and len(value) <= _SHOWN_CHARACTERS:
+    if reading.format in ("csv", "json", "text") and len(value) <= SHOWN_CHARACTERS:
         words = f"{reading.nulls}|{value}" if reading.nulls else value
         ways.append(f"set '{reading.format}.null-literals' = '{words}' to read it as NULL")
     return ways
@@ -248,7 +247,7 @@ def _is_of(value: Any, type_: str) -> bool:
 
 def _shorten(text: str) -> str:
     line = text.strip().replace("\n", "\\n").replace("\r", "")
-    cut = line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
+    cut = line if len(line) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]}…"
     return f"'{cut}'"
 
 
@@ -327,7 +326,9 @@ def _rows(reading: FileReading, lines: _Lines) -> Iterator[tuple[int, int, list[
 
 
 def _is_same(text: str, value: str) -> bool:
-    return text[:MOST_CHARACTERS].strip() == value.strip()
+    # Java writes half of a surrogate pair, as in the JSON text "\\ud800", as a question mark
+    whole = text[:MOST_CHARACTERS].encode(errors="replace").decode()
+    return whole.strip() == value.strip()
 
 
 def _line_of_field(reading: FileReading, path: str, value: str) -> int | None:

@@ -49,6 +49,8 @@ _EPOCHS = {
 # Minimum share of typed values for a note that lists the misfits
 _NEARLY = 0.8
 _MOST_SHOWN, _MOST_SYMBOLS = 10, 3
+# Maximum characters of a value in a message
+SHOWN_CHARACTERS = 60
 _WITH_AFFIXES = re.compile(
     r"[+-]?\s*(?P<before>[^\s\d.,'+-]{0,5})\s*[+-]?[\d.,' \u00a0\u202f]*\d[.,]?\s*"
     r"(?P<behind>[^\s\d.,'+-][^\s\d.,']{0,4})?"
@@ -279,7 +281,10 @@ def values_text(values: Sequence[str]) -> str:
     """Format distinct values as a list: the first ones, and how many follow."""
     distinct = list(dict.fromkeys(values))
     more = len(distinct) - _MOST_SHOWN
-    shown = ", ".join(repr(value) for value in distinct[:_MOST_SHOWN])
+    shown = ", ".join(
+        repr(value) if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]!r}…"
+        for value in distinct[:_MOST_SHOWN]
+    )
     return shown if more <= 0 else f"{shown} and {more} more"
 
 

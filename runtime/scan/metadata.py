@@ -464,10 +464,6 @@ def _problem(
         return "has a dot in its name"
     if not _is_readable_as(stored, type_):
         return "has a special Arrow type"
-    if footer.num_row_groups:
-        codec = footer.row_group(0).column(indices[0]).compression
-        if codec != "UNCOMPRESSED" and not pa.Codec.is_available(codec.lower()):
-            return f"is compressed with {codec}, which pyarrow does not support,"
     if type_ in _CALENDAR_TYPES and is_on_old_calendar(footer):
         return "may use the Julian calendar (before 1582)"
     return None

@@ -32,8 +32,24 @@ def test_a_damaged_file_gives_rows_or_a_readable_error(seeds: range, tmp_path: P
     assert kinds["rows"] + kinds["error"] > len(seeds) // 3, kinds
 
 
+def test_an_unknown_codec_of_parquet_does_not_end_the_process(tmp_path: Path) -> None:
+    # pyarrow aborts if the name of such a codec is read from the footer
+    path, _, outcome = judge_file(25_696, tmp_path)
+    assert (path.suffix, outcome.kind) == (".parquet", "rows"), outcome.text
+
+
+def test_a_long_value_is_cut_in_a_message(tmp_path: Path) -> None:
+    _, _, outcome = judge_file(23_048, tmp_path)
+    assert "xxx'…" in outcome.text
+
+
 @pytest.mark.parametrize("seed", [20_389, 20_994, 21_045])
 def test_a_broken_value_has_a_line(seed: int, tmp_path: Path) -> None:
     _, _, outcome = judge_file(seed, tmp_path)
     assert outcome.kind == "error", outcome.text
     assert ", line 1" in outcome.text or ", line 2" in outcome.text
+
+
+def test_half_of_a_surrogate_pair_has_a_line(tmp_path: Path) -> None:
+    _, _, outcome = judge_file(25_105, tmp_path)
+    assert ", line 8, column `ts`: '?' is not a valid TIMESTAMP" in outcome.text
