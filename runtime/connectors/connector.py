@@ -112,6 +112,7 @@ class Connector:
         file_format: Format of a table's files if Spark's own reader reads them.
         changes: Returns the table of the changes of a table's rows, with CHANGE_COLUMNS. None if
             rows do not change, or their changes cannot be read.
+        has_versions: Whether rows that were read once stay those of one version of the table.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Connector:
     note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
     file_format: Callable[[TableSpec], str | None] = lambda spec: None
     changes: ReadsChanges | None = None
+    has_versions: bool = False
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

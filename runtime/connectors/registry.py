@@ -24,6 +24,7 @@ from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource
 from runtime.spec.table import (
     IDLE_ADVANCE,
     LATE_ROWS,
+    LOOKUP_CACHE,
     LOOKUP_OPTIONS,
     OPTIONS_OF_STREAMS,
     Column,
@@ -544,14 +545,25 @@ def reload_of(spec: TableSpec) -> Reload | None:
     """Return when a table that is joined to a stream is read again; None: in each micro-batch.
 
     Raises:
-        CatalogError: An option of the cache is wrong.
+        CatalogError: An option of the cache is wrong, or reading the table again would not change
+            its rows.
     """
-    return lookup_reload(spec)
+    reload = lookup_reload(spec)
+    connector = connector_of(spec)
+    if reload is not None and connector.has_versions:
+        raise wrong_value(
+            spec,
+            LOOKUP_CACHE,
+            option_values(spec)[LOOKUP_CACHE],
+            f"a stream reads the version of {connector.name} tables at its start, so it cannot "
+            "read the table again; restart the stream to join a newer version",
+        )
+    return reload
 
 
 def _without_stream_options(spec: TableSpec) -> TableSpec:
     """Return the table without the options that do not belong to its connector."""
-    lookup_reload(spec)
+    reload_of(spec)
     foreign: tuple[str, ...] = LOOKUP_OPTIONS
     if connector_of(spec).stream is not None:
         _check_stream_options(spec)

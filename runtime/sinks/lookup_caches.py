@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.names import quote_name
+from runtime.spark.jvm.file_indexes import list_files_again
 from runtime.spec.table import PeriodicReload, Reload, TimedReload
 
 _DAY_US = 86_400_000_000
@@ -121,6 +122,7 @@ class LookupCaches:
                 if cache.due_us is None or now < cache.due_us:
                     continue
                 cache.rows.unpersist()
+                list_files_again(cache.rows)
                 cache.rows.persist()
                 cache.due_us = _next_due_us(cache.reload, cache.due_us, now, self.zone)
 

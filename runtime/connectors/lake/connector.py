@@ -240,6 +240,7 @@ DELTA_CONNECTOR = Connector(
     file_format=lambda spec: "parquet",
     scan=_scan,
     brings_columns=True,
+    has_versions=True,
 )
 ICEBERG_CONNECTOR = Connector(
     "iceberg",
@@ -255,4 +256,5 @@ ICEBERG_CONNECTOR = Connector(
     file_format=lambda spec: "parquet",
     scan=_scan,
     brings_columns=True,
+    has_versions=True,
 )
