@@ -46,9 +46,11 @@ class SessionMeters:
 
     Args:
         meter: Makes the instruments.
+        fresh_seconds: Time for which a snapshot is used.
     """
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, fresh_seconds: float = _FRESH_SECONDS) -> None:
+        self._fresh_seconds = fresh_seconds
         self._runners: WeakSet[Runner] = WeakSet()
         self._lock = threading.Lock()
         self._families: dict[str, Metric] = {}
@@ -98,7 +100,7 @@ class SessionMeters:
         """Return the metrics of a recent snapshot, or the last ones if Spark is gone."""
         with self._lock:
             now = time.monotonic()
-            if now - self._read_at >= _FRESH_SECONDS:
+            if now - self._read_at >= self._fresh_seconds:
                 self._read_at = now
                 try:
                     latest = snapshot([_watched(r) for r in self._runners], watches=False)

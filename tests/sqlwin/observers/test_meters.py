@@ -42,11 +42,10 @@ def reader() -> Iterator[InMemoryMetricReader]:
 
 
 @pytest.fixture
-def of_sessions(reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch) -> SessionMeters:
-    # each collection sees the latest statements
-    monkeypatch.setattr(meters, "_FRESH_SECONDS", 0.0)
+def of_sessions(reader: InMemoryMetricReader) -> SessionMeters:
     # not the provider of the process, which would export the sessions of other tests
-    return SessionMeters(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
+    meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("test")
+    return SessionMeters(meter, fresh_seconds=0.0)  # each collection sees the latest statements
 
 
 def values(reader: InMemoryMetricReader) -> Values:
