@@ -112,7 +112,7 @@ class Connector:
         file_format: Format of a table's files if Spark's own reader reads them.
         changes: Returns the table of the changes of a table's rows, with CHANGE_COLUMNS. None if
             rows do not change, or their changes cannot be read.
-        has_versions: Whether rows that were read once stay those of one version of the table.
+        has_versions: Whether a DataFrame always reads the same version of the table.
     """
 
     name: str

@@ -95,7 +95,7 @@ def _misfit(
 ) -> Column:
     """Return the error text for an unreadable message: its position and beginning.
 
-    `what` says what is wrong; `names` are the columns of the message, None for all of the table.
+    `what` describes the fault; `names` are the columns of the message, None for all of the table.
     """
     parts = [F.lit(f"table `{spec.name}`: ")]
     for name, column in (

@@ -174,7 +174,7 @@ def cached_views(
 
     Args:
         tables: Rows of the tables by the names of their views, and when they are read again. The
-            DataFrames do not read the views: Spark releases what it keeps of a view that is
+            DataFrames do not read the views: Spark releases the caches of a view that is
             replaced.
         zone: Time zone of the session.
     """

@@ -264,7 +264,7 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
 
 
 def _calls_at_batches(run: StreamRun) -> bool:
-    """Return whether this process has to act in each micro-batch, whatever the sink is."""
+    """Return whether this process has to act in each micro-batch, for any sink."""
     return run.find_watermark is not None or run.around_batch is not None
 
 

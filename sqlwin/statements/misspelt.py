@@ -19,8 +19,7 @@ from sqlwin.parser.base import STRINGS
 from sqlwin.parser.parser import SqlWinQueries
 from sqlwin.statements.spark_keywords import SPARK_KEYWORDS
 
-# First words of the statements that only Spark parses, and of those of Delta's and Iceberg's
-# extensions
+# First words of statements that only Spark, Delta or Iceberg parses
 SPARKS_WORDS = frozenset(
     """
     ADD ALTER ANALYZE BEGIN CACHE CALL CLEAR CLONE COMMENT CONVERT COPY CREATE DECLARE DELETE DESC

@@ -35,7 +35,7 @@ class JoinWords:
     """Words for a kind of join in error messages.
 
     Attributes:
-        join: The join, before what it compares.
+        join: Name of the join, at the beginning of a message.
         by_instants: The join by columns of type TIMESTAMP_LTZ.
         by: Words before the time column.
         never: What happens without a watermark.

@@ -32,7 +32,7 @@ from runtime.streaming.spark_part.copy import copy_part, with_next_part
 # Line of a source without an offset
 _NO_OFFSET = "-"
 _LOG = re.compile(r"sources/(\d+)/")
-# Lines of an offsets file before those of the sources: version, settings
+# Lines of an offsets file before the first source: version, settings
 _N_HEAD = 2
 
 

@@ -196,7 +196,7 @@ def _source_columns(part: exp.Expr) -> list[OutputColumn]:
 def _cte_columns(table: exp.CTE) -> list[OutputColumn]:
     names = [identifier_name(column) for column in table.args["alias"].columns]
     query = table.this
-    # the columns of a recursive query are those of its first part
+    # a recursive query has the columns of its first part
     columns = output_columns(query.this if isinstance(query, exp.SetOperation) else query)
     return [
         OutputColumn(names[place], column.type) if place < len(names) else column

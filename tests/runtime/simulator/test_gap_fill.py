@@ -34,7 +34,7 @@ STREAMS = st.lists(
 
 
 def times(*seconds: float) -> list[str]:
-    """Return times so many seconds after START, as literals."""
+    """Return the times that are some seconds after START, as literals."""
     return [f"TIMESTAMP '{START + dt.timedelta(seconds=second)}'" for second in seconds]
 
 

@@ -1,4 +1,4 @@
-"""Which window operators of a stream collect late rows, and which pass on those of others."""
+"""Window operators of a stream that collect late rows, or pass them on."""
 
 import pytest
 from sqlglot import exp
