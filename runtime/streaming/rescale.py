@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.errors import ExecutionError
+from runtime.file_owner import check_only_we_write
 from runtime.files import Files, as_uri, is_local_path, lock_directory
 from runtime.spark.errors import translate
 from runtime.spark.files import hadoop_conf
@@ -86,8 +87,11 @@ def rescale(
 
     Raises:
         ExecutionError: A stream runs on it, there is nothing to do, or it cannot be rescaled.
+        SetupError: Another user can have written its state, which may be pickled.
     """
     directory = checkpoint.directory
+    if is_local_path(directory):
+        check_only_we_write(directory, f"the checkpoint in {directory}")
     with lock_directory(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
         if not is_ours:
             raise ExecutionError(

@@ -10,7 +10,8 @@ from tempfile import gettempdir
 
 from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
-from runtime.files import Files
+from runtime.file_owner import check_only_we_write
+from runtime.files import Files, is_local_path
 from runtime.sinks.lookup_caches import cached_views
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
@@ -121,6 +122,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             undone.callback(remove_checkpoint, files, place.directory)
         in_use = undone.enter_context(ExitStack())
         hold_shared_lock(in_use, place)
+        if lowered.general_windows and is_local_path(place.directory):
+            with plans.errors_of(text):  # their state is pickled
+                check_only_we_write(place.directory, f"the checkpoint in {place.directory}")
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
         # Check again, in case the directory was just created.
         hold_shared_lock(in_use, place)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlwin
+from runtime.errors import SetupError
 from runtime.streaming.general.operator import GeneralWindowOperator, WindowJob
 from sqlwin import windows as w
 from tests.end_to_end.stream_files import write_next
@@ -98,6 +99,35 @@ def model_batch(
     result += model.on_watermark((newest - 8) * 1_000_000)
     plain = [(e.key, e.window.start_us / 1e6, e.window.end_us / 1e6, *e.result) for e in result]
     return sorted(plain, key=repr)
+
+
+@pytest.mark.long
+def test_state_that_others_can_write_is_not_loaded(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", BATCHES[0])
+    fresh_session.execute(f"""
+        CREATE TABLE visits (
+            ts TIMESTAMP(3), visitor STRING, pages BIGINT, WATERMARK FOR ts AS ts
+        ) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'parquet',
+                'source.monitor-interval' = '1 s');
+        CREATE TABLE found (visitor STRING, n INT) WITH ('connector' = 'blackhole');
+        SET 'execution.checkpointing.dir' = '{tmp_path}/ck'
+    """)
+    fresh_session.windows(
+        "visits",
+        keys=["visitor"],
+        time="ts",
+        window=w.session("6 seconds"),
+        function=PAGES,
+        output=OUTPUT,
+        name="sessions",
+    )
+    (tmp_path / "ck/found").mkdir(parents=True)
+    (tmp_path / "ck/found").chmod(0o777)
+    with pytest.raises(SetupError, match=r"ck/found may run another user's code") as raised:
+        fresh_session.execute("INSERT INTO found SELECT visitor, n FROM sessions")
+    assert "others can write it" in raised.value.message
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles, lock_directory
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -50,6 +50,13 @@ def test_rows_of_state_are_as_spark_writes_them() -> None:
         _map_key(key[:-8] + bytes(16), 2)
     with pytest.raises(ExecutionError, match="an unknown format"):
         _blob(value + bytes(8))
+
+
+def test_state_that_others_can_write_is_not_rescaled(tmp_path: Path) -> None:
+    checkpoint = open_new(tmp_path / "ck")
+    (tmp_path / "ck").chmod(0o770)
+    with pytest.raises(SetupError, match="others can write it"):
+        rescale_to(checkpoint)
 
 
 @pytest.mark.parametrize(
