@@ -119,6 +119,7 @@ class ErrorKind(Enum):
     OUTPUT = "output"
     CHECKPOINT = "checkpoint"
     CANCELLED = "cancelled"
+    READ_ONLY = "read-only"
     RAISED = "raised"
     SETUP = "setup"
 
@@ -245,6 +246,12 @@ class CatalogError(AnalysisError):
     """A table, view or option is missing or exists already."""
 
     default_kind = ErrorKind.CATALOG
+
+
+class ReadOnlyError(AnalysisError):
+    """The statement does more than its sender may: it writes, or reads outside the tables."""
+
+    default_kind = ErrorKind.READ_ONLY
 
 
 class ExecutionError(SqlwinError):

@@ -7,12 +7,16 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
+from runtime.spark.files import resolve
+from runtime.spark.session import is_remote
+from runtime.spark.settings import SUBSTITUTES, change_setting
 from runtime.spec.table import TableColumn, TableSpec
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
     from runtime.spec.in_process.step import InProcessStep
     from sqlwin.execution.errors import ScriptPlace
+    from sqlwin.execution.guard import Guard
     from sqlwin.execution.simulated import Simulated
     from sqlwin.result import Result
     from sqlwin.session import Session
@@ -76,6 +80,7 @@ class SessionControl:
         values: Params | None,
         *,
         ignores_unused: bool = True,
+        guard: Guard | None = None,
     ) -> Iterator[Result]:
         """Run a script statement by statement, like `Session.execute_iter`.
 
@@ -84,8 +89,11 @@ class SessionControl:
             file: Name of the script in error messages.
             values: Values for parameters.
             ignores_unused: Whether `values` may have names that the script does not use.
+            guard: Judge of each statement before it runs. None: all are allowed.
         """
-        return self._session._scripts.run(script, file, values, ignores_unused=ignores_unused)
+        return self._session._scripts.run(
+            script, file, values, ignores_unused=ignores_unused, guard=guard
+        )
 
     def query_documents(
         self,
@@ -149,6 +157,44 @@ class SessionControl:
         """Return the definition of a table of CREATE TABLE, None for others."""
         entry = self._session._runner.catalog.entry((table,))
         return entry if isinstance(entry, TableSpec) else None
+
+    def is_declared(self, name: tuple[str, ...]) -> bool:
+        """Return whether a name is a table or view of the session."""
+        return self._session._runner.catalog.entries.get(name) is not None
+
+    def is_known_to_spark(self, name: tuple[str, ...]) -> bool:
+        """Return whether a name is a table or view of Spark's catalogs."""
+        return self._session._runner.is_known_to_spark(name)
+
+    def is_of_statement(self, name: str) -> bool:
+        """Return whether sqlwin has given a name to files or to changed options of a table."""
+        return self._session._runner.catalog.is_changed_table(name)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the session uses Spark Connect."""
+        return is_remote(self._session._spark)
+
+    def resolve_path(self, path: str) -> str:
+        """Return the absolute local path or URI of a path.
+
+        Raises:
+            SqlwinError: The path is a web address, or its file system is unknown.
+        """
+        return resolve(self._session._spark, path)
+
+    def user_functions(self) -> frozenset[str]:
+        """Return the names of functions that users have registered, in lower case."""
+        catalog = self._session._runner.catalog
+        names = {name.lower() for name in catalog.aggregates()}
+        if self.has_spark:
+            rows = self._session.spark.sql("SHOW USER FUNCTIONS").collect()
+            names |= {str(row[0]).lower() for row in rows}
+        return frozenset(names)
+
+    def forbid_substitution(self) -> None:
+        """Let Spark leave ${...} in statements as it is, which can be environment variables."""
+        change_setting(self._session._spark, SUBSTITUTES, "false")
 
     def view_query(self, name: str) -> str | None:
         """Return the text of a view's query. None for tables and materialized tables."""

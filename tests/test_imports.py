@@ -170,8 +170,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.control": (
         "sqlwin.catalog "
-        "planner.explain runtime runtime.spec sqlwin.execution sqlwin.result sqlwin.session "
-        "sqlwin.statements"
+        "planner.explain runtime runtime.spark runtime.spec sqlwin.execution sqlwin.result "
+        "sqlwin.session sqlwin.statements"
     ),
     "sqlwin.testing": (
         "planner.sql runtime runtime.compute runtime.simulator runtime.spark runtime.spec sqlwin "
@@ -213,8 +213,12 @@ MAY_IMPORT = {
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (
-        "runtime runtime.spark sqlwin.control sqlwin.dbapi sqlwin.result sqlwin.session "
-        "sqlwin.statements pg_mimic sqlglot"
+        "runtime runtime.spark sqlwin.control sqlwin.dbapi sqlwin.result sqlwin.server.reading "
+        "sqlwin.session sqlwin.statements pg_mimic sqlglot"
+    ),
+    "sqlwin.server.reading": (
+        "planner.sql runtime runtime.scan runtime.spark sqlwin.catalog.spark.functions "
+        "sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (
         "runtime runtime.spark sqlwin sqlwin.config sqlwin.control sqlwin.help "

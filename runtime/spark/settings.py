@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIME_ZONE = "spark.sql.session.timeZone"
+# Whether Spark replaces ${env:NAME}, ${system:name} and ${key} in statements
+SUBSTITUTES = "spark.sql.variable.substitute"
 # Keys in the text of a Java map; text within a value may look like another key
 _KEYS = re.compile(r"(?:^\{|, )([^\s=,{}]+)=")
 
@@ -100,10 +102,10 @@ def settings_of(spark: SparkSession) -> SparkSettings:
 def change_setting(spark: SparkSession, key: str, value: str | None) -> None:
     """Set a setting of a session, or unset it if the value is None.
 
-    A time zone need not start the session: it is set when the session starts.
+    A time zone and `SUBSTITUTES` need not start the session: they are set when the session starts.
     """
-    is_zone = key == TIME_ZONE and (value is None or is_known_zone(value))
-    if is_zone and not is_started(spark):
+    is_valid = key == SUBSTITUTES or (key == TIME_ZONE and (value is None or is_known_zone(value)))
+    if is_valid and not is_started(spark):
         change_at_start(spark, key, value)
     elif value is None:
         spark.conf.unset(key)

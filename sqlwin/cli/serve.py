@@ -39,6 +39,14 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 )
 @click.option("--write", is_flag=True, help="Allow INSERT, CREATE, SET and other changes.")
 @click.option(
+    "--allow-path",
+    "readable",
+    multiple=True,
+    metavar="PATH",
+    help="File or directory that clients may read by path, as in FROM 'file.csv'; repeatable. "
+    "Default: none, only tables and views. With --write they may read all.",
+)
+@click.option(
     "--password-file",
     type=click.Path(dir_okay=False),
     metavar="PATH",
@@ -66,6 +74,7 @@ def serve(
     port: int,
     host: str,
     write: bool,
+    readable: Sequence[str],
     password_file: str | None,
     no_password: bool,
     tls_cert: str | None,
@@ -75,7 +84,8 @@ def serve(
     """Run the SQL of each FILE or -e, then serve its tables and views until Ctrl-C.
 
     Programs connect as to PostgreSQL, with any user and database name. They share the session and
-    may only read, unless --write is given. Streams that the SQL starts run meanwhile.
+    may only read these tables and views, unless --allow-path or --write is given. Streams that the
+    SQL starts run meanwhile.
 
     Needs the extra `server`.
 
@@ -103,7 +113,7 @@ def serve(
         for script in scripts:
             _run(control, script)
         quotes = _double_quotes(session)
-        served = ServedSession(session, can_write=write, double_quotes=quotes)
+        served = ServedSession(session, can_write=write, double_quotes=quotes, readable=readable)
         address = Address(host, port, password, tls_cert, tls_key)
 
         def started(bound: int) -> None:

@@ -46,6 +46,7 @@ from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.guard import Guard
 from sqlwin.execution.in_process import (
     in_process,
     most_file_bytes,
@@ -86,6 +87,7 @@ class _CurrentStatement(threading.local):
     scan_counts: StatementScanCounts | None = None
     notes: tuple[str, ...] = ()
     run: StatementRun | None = None
+    guard: Guard | None = None
 
 
 class Plans:
@@ -142,8 +144,14 @@ class Plans:
         """Release the lock while jobs run, so that other threads can plan."""
         return self.lock.release()
 
-    def begin(self, text: str) -> StatementRun:
-        """Begin a statement with its own counts. Call `mark_jobs` before starting jobs."""
+    def begin(self, text: str, guard: Guard | None = None) -> StatementRun:
+        """Begin a statement with its own counts. Call `mark_jobs` before starting jobs.
+
+        Args:
+            text: The statement.
+            guard: Guard that judges the text if Spark parses it. None: all is allowed.
+        """
+        self._current.guard = guard
         run = self._current.run = self.activity.begin(text)
         self.start_statement()
         self._current.notes = ()
@@ -164,7 +172,7 @@ class Plans:
 
     def end(self) -> None:
         """End the current statement."""
-        self._current.run = None
+        self._current.run = self._current.guard = None
 
     def start_statement(self) -> None:
         """Make the catalog read tables again, in the current runtime mode."""
@@ -274,7 +282,9 @@ class Plans:
         """
         if self.is_stream(plan):
             return self.lower_stream(plan, is_taken=is_whole)
-        if is_whole and not plan.is_rewritten:
+        # a guard cannot judge a text that a Spark Connect server parses, only the tree
+        may_pass_text = self._current.guard is None or not is_remote(self._spark)
+        if is_whole and not plan.is_rewritten and may_pass_text:
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, lower(plan.physical))
 
@@ -336,6 +346,24 @@ class Plans:
             frame = lowered.dataframe(self.spark, options)
             return frame if lowered.limit is None else frame.limit(lowered.limit)
 
+    def spark_sql(self, text: str) -> DataFrame:
+        """Run the current statement on Spark as the user wrote it.
+
+        Raises:
+            ReadOnlyError: The statement's guard refuses it.
+        """
+        self.check_text(text)
+        return self.spark.sql(text)
+
+    def check_text(self, text: str) -> None:
+        """Let the guard of the current statement judge a text before Spark analyses it.
+
+        Raises:
+            ReadOnlyError: The guard refuses it.
+        """
+        if self._current.guard is not None:
+            self._current.guard.check_text(self.spark, text)
+
     def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
         """Return the rows of a query that runs as a batch.
 
@@ -346,7 +374,7 @@ class Plans:
 
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
-                return BatchRows.of(self.spark.sql(lowered.plan.sql))
+                return BatchRows.of(self.spark_sql(lowered.plan.sql))
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 

@@ -35,6 +35,7 @@ from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
+from sqlwin.execution.guard import Guard
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.planning import LoweredBatch, Plans
 from sqlwin.execution.spark_statements.statements import (
@@ -120,15 +121,17 @@ class Runner:
         """Spark session, in which the tables of the statement's plans are visible."""
         return self.plans.spark
 
-    def run(self, statement: nodes.Statement) -> Result:
-        """Run a statement.
+    def run(self, statement: nodes.Statement, guard: Guard | None = None) -> Result:
+        """Run a statement, if a guard allows it.
 
         Raises:
-            SqlwinError: The statement is invalid or fails. Positions refer to its text.
+            SqlwinError: The statement is invalid, refused or fails. Positions refer to its text.
         """
         with self.lock, deep_trees(statement.text):
-            run = self.plans.begin(statement.text)
+            run = self.plans.begin(statement.text, guard)
             try:
+                if guard is not None:
+                    guard.check_statement(statement)
                 result = self._run(statement)
             except BaseException as error:
                 run.record_failure(error)
@@ -457,12 +460,13 @@ class Runner:
 
     def _drop(self, statement: nodes.Drop) -> Result:
         is_ours = self.catalog.entry(statement.name) is not None
-        if not is_ours and self._is_known_to_spark(statement.name):
+        if not is_ours and self.is_known_to_spark(statement.name):
             return self._spark_statements.run(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
 
-    def _is_known_to_spark(self, name: Name) -> bool:
+    def is_known_to_spark(self, name: Name) -> bool:
+        """Return whether Spark's catalogs have a table or view of this name."""
         if len(name) == 1 and not self.catalog.analyzer.may_exist(name[0]):
             return False
         try:

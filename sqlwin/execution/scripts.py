@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runtime.errors import SqlwinError
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
+from sqlwin.execution.guard import Guard
 from sqlwin.execution.runner import Runner
 from sqlwin.result import Result, RowsResult
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
@@ -44,15 +45,18 @@ class Scripts:
         params: Params | None = None,
         *,
         ignores_unused: bool = False,
+        guard: Guard | None = None,
     ) -> Iterator[Result]:
         """Run a script statement by statement, each when its result is requested.
+
+        A guard judges each statement first.
 
         Raises:
             SqlwinError: The SQL is invalid, or a statement fails.
         """
         for place in self.statements(script, file, params, ignores_unused=ignores_unused):
             try:
-                result = self._runner().run(read_statement(place.bound))
+                result = self._runner().run(read_statement(place.bound), guard)
                 yield _result_in_script(result, place)
             except SqlwinError as error:
                 raise place.with_position(error) from error

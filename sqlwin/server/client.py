@@ -28,8 +28,8 @@ from sqlwin.server.catalog.statement import SETTINGS, answer_catalogs, answer_se
 from sqlwin.server.catalog.tables import ClientFacts, ServedObjects
 from sqlwin.server.objects import served_objects
 from sqlwin.server.parameters import parameter_values
+from sqlwin.server.reading.guard import ReadingGuard
 from sqlwin.server.translation import (
-    READ_ONLY,
     SQLSTATES,
     SYSTEM_ERROR,
     UNSUPPORTED,
@@ -71,8 +71,6 @@ _SPARKS_ROWS = (
     "VALUES",
     "WITH",
 )
-# Words that write, or run programs, in statements that begin like queries
-_NOT_READING = ("INSERT", "OVERWRITE", "REFLECT", "JAVA_METHOD", "TRY_REFLECT")
 # SHOW of sqlwin; PostgreSQL's SHOW returns a setting
 _SHOWN = re.compile(
     r"\s*SHOW\s+(TABLES|VIEWS|FUNCTIONS|STREAMS|JOBS|MATERIALIZED|CREATE|STATE|COLUMNS|DATABASES"
@@ -98,13 +96,30 @@ class ServedSession:
         session: Session with the tables.
         can_write: Whether clients may change it and write.
         double_quotes: Meaning of double quotes in the session.
+        readable: Files and directories that clients may read by path if they may only read.
+
+    Attributes:
+        guard: Judge of the clients' statements. None: they may do everything.
+
+    Raises:
+        SqlwinError: A readable path is invalid.
     """
 
-    def __init__(self, session: Session, *, can_write: bool, double_quotes: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        can_write: bool,
+        double_quotes: str,
+        readable: Sequence[str] = (),
+    ) -> None:
         self.session = session
-        self.can_write = can_write
         self.control = SessionControl(session)
         self.quotes = DoubleQuotes(double_quotes)
+        self.guard: ReadingGuard | None = None
+        if not can_write:
+            self.control.forbid_substitution()
+            self.guard = ReadingGuard(self.control, readable)
 
         self._objects: tuple[float, ServedObjects] | None = None
 
@@ -262,7 +277,7 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         self._client = client
         self._text = ClientText("", ())
         self._script = SqlScript("", ())
-        self._has_rows, self._only_reads = False, True
+        self._has_rows = False
         self._values: list[object] | None = None
         self._result: Result | None = None
         self.param_oids = list(param_oids)
@@ -292,14 +307,8 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         except SqlwinError as error:
             raise error.with_source(script.text, offset=part.offset) from error
         self._has_rows = returns_rows(statement)
-        self._only_reads = only_reads(statement)
-        if not self._client.served.can_write and not self._only_reads:
-            word = part.text.split(maxsplit=1)[0].upper()
-            raise PgError(
-                READ_ONLY,
-                f"cannot execute {word}: the server is read-only",
-                H="start it with sqlwin serve --write",
-            )
+        if self._client.served.guard is not None:
+            self._client.served.guard.check_statement(statement)
 
     def bind(self, params: list[Any]) -> ClientPortal:
         """Return the statement with values for its parameters. Does not run it.
@@ -341,10 +350,12 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         Raises:
             SqlwinError: The statement is invalid or fails.
         """
-        control = self._client.served.control
-        if not self._only_reads:
-            self._client.served.forget_objects()
-        (result,) = control.run_script(self._script, None, values, ignores_unused=False)
+        served = self._client.served
+        if not self._has_rows:
+            served.forget_objects()
+        (result,) = served.control.run_script(
+            self._script, None, values, ignores_unused=False, guard=served.guard
+        )
         if is_unbounded(result):
             raise PgError(
                 UNSUPPORTED,
@@ -396,19 +407,3 @@ def returns_rows(statement: nodes.Statement) -> bool:
     if isinstance(statement, nodes.Set):
         return statement.value is None
     return isinstance(statement, _WITH_ROWS)
-
-
-def only_reads(statement: nodes.Statement) -> bool:
-    """Return whether a statement neither writes nor changes the session.
-
-    Functions and clauses of Spark that run other programs do not count as reading.
-    """
-    if isinstance(statement, nodes.Explain) and "ANALYZE" in statement.details:
-        return only_reads(statement.statement)
-    words = [token.text.upper() for token in statement.tokens]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word in _NOT_READING[2:] and following == "(":
-            return False
-    if isinstance(statement, nodes.SparkStatement) and {*_NOT_READING[:2], "USING"} & {*words}:
-        return False
-    return returns_rows(statement)

@@ -256,8 +256,8 @@ SQLSTATES = {
     ErrorKind.OUTPUT: "58030",
     ErrorKind.CANCELLED: "57014",
     ErrorKind.RAISED: "P0001",
+    ErrorKind.READ_ONLY: "25006",
 }
 # Other failures while a statement runs
 SYSTEM_ERROR = "58000"
-READ_ONLY = "25006"
 UNSUPPORTED = "0A000"

@@ -31,7 +31,7 @@ _CATALOG, _OWN = "spark.sql.catalogImplementation", "in-memory"
 _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
     r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets"
-    r"|(csv|json)\.filterPushdown\.enabled"
+    r"|variable\.substitute|(csv|json)\.filterPushdown\.enabled"
     r"|parquet\.outputTimestampType|inMemoryColumnarStorage\.partitionPruning)"
 )
 

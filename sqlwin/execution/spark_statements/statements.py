@@ -40,13 +40,15 @@ class SparkStatements:
             SqlwinError: A check or Spark refuses the statement, or it reads a stream.
         """
         plans = self._plans
-        refuse_session_table(plans.catalog, statement)
-        plans.catalog.show_all(words(statement.tokens))
-        check_double_quotes(statement, plans.catalog)
         text = statement.text
         if isinstance(statement, nodes.SparkStatement):
             text = statement.spark_text
         errors = plans.errors_of(text)
+        with errors:
+            plans.check_text(text)
+        refuse_session_table(plans.catalog, statement)
+        plans.catalog.show_all(words(statement.tokens))
+        check_double_quotes(statement, plans.catalog)
         with errors:
             check_loaded_code(plans.spark, statement.text, statement.tokens)
             rows = plans.spark.sql(text)
