@@ -362,7 +362,7 @@ class Plans:
             ReadOnlyError: The guard refuses it.
         """
         if self._current.guard is not None:
-            self._current.guard.check_text(self.spark, text)
+            self._current.guard.check_text(self._spark, text)
 
     def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
         """Return the rows of a query that runs as a batch.
