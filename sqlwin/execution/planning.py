@@ -145,12 +145,7 @@ class Plans:
         return self.lock.release()
 
     def begin(self, text: str, guard: Guard | None = None) -> StatementRun:
-        """Begin a statement with its own counts. Call `mark_jobs` before starting jobs.
-
-        Args:
-            text: The statement.
-            guard: Guard that judges the text if Spark parses it. None: all is allowed.
-        """
+        """Begin a statement with its own counts and guard. Call `mark_jobs` before any jobs."""
         self._current.guard = guard
         run = self._current.run = self.activity.begin(text)
         self.start_statement()
@@ -346,15 +341,6 @@ class Plans:
             frame = lowered.dataframe(self.spark, options)
             return frame if lowered.limit is None else frame.limit(lowered.limit)
 
-    def spark_sql(self, text: str) -> DataFrame:
-        """Run the current statement on Spark as the user wrote it.
-
-        Raises:
-            ReadOnlyError: The statement's guard refuses it.
-        """
-        self.check_text(text)
-        return self.spark.sql(text)
-
     def check_text(self, text: str) -> None:
         """Let the guard of the current statement judge a text before Spark analyses it.
 
@@ -374,7 +360,8 @@ class Plans:
 
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
-                return BatchRows.of(self.spark_sql(lowered.plan.sql))
+                self.check_text(lowered.plan.sql)
+                return BatchRows.of(self.spark.sql(lowered.plan.sql))
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
