@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypedDict
 
 from sqlglot import exp
 
@@ -28,6 +29,7 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import UserAggregateCall
 from runtime.spec.aggregates import (
+    Average,
     Distinct,
     Merge,
     MergeMoments,
@@ -162,7 +164,7 @@ def _average(call: AggregateCall) -> AggregatePlan:
             Partial(count, call_of("COUNT", call, value)),
         ),
         (Merge((total,), MergeOp.SUM), Merge((count,), MergeOp.COUNT)),
-        _divide(total, count, call.type),
+        **_quotient(call, total, count),
     )
 
 
@@ -170,18 +172,27 @@ def _has_average(type_: str) -> bool:
     return type_ == "double" or type_.startswith("decimal") or is_day_interval(type_)
 
 
-def _divide(total: str, count: str, type_: str) -> exp.Expr:
-    """Divide the sum column by the count column, returning `type_`."""
-    divisor: exp.Expr = column(count)
+class _Quotient(TypedDict):
+    """How a plan divides a sum by a count."""
+
+    finish: exp.Expr
+    averages: tuple[Average, ...]
+
+
+def _quotient(call: AggregateCall, total: str, count: str) -> _Quotient:
+    """Return how to divide the sum column by the count column, with the type of `call`."""
+    if call.type.startswith("decimal"):
+        output = Column(f"{call.name}$average", call.type)
+        return {
+            "finish": column(output.name),
+            "averages": (Average(total, count, output),),
+        }
+    dividend: exp.Expr = column(total)
+    if is_day_interval(call.type):
+        dividend = from_microseconds(dividend, call.type)
     is_enough = exp.GT(this=column(count), expression=literal(0))
-    if is_day_interval(type_):
-        interval = from_microseconds(column(total), type_)
-        return _when(is_enough, exp.Div(this=interval, expression=divisor))
-    if type_ != "double":
-        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the scale of the result.
-        divisor = exp.Cast(this=divisor, to=exp.DataType.build("decimal(20,0)"))
-    divided = exp.Div(this=column(total), expression=divisor)
-    return _when(is_enough, exp.Cast(this=divided, to=exp.DataType.build(type_)))
+    divided = exp.Div(this=dividend, expression=column(count))
+    return {"finish": _when(is_enough, divided), "averages": ()}
 
 
 def _count_distinct(call: AggregateCall) -> AggregatePlan:
@@ -208,8 +219,8 @@ def _average_distinct(call: AggregateCall) -> AggregatePlan:
         type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
     total = _distinct(MergeOp.SUM, call, values, type_)
     count = _distinct(MergeOp.COUNT, call, values, "bigint")
-    finish = _divide(f"{call.name}$sum", f"{call.name}$count", call.type)
-    return AggregatePlan(call, (values,), (total, count), finish)
+    quotient = _quotient(call, f"{call.name}$sum", f"{call.name}$count")
+    return AggregatePlan(call, (values,), (total, count), **quotient)
 
 
 def _distinct(op: MergeOp, call: AggregateCall, values: Partial, type_: str) -> Distinct:

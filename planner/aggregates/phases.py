@@ -75,14 +75,10 @@ def two_phases(
     window_columns = tuple(
         Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
     )
-    merged = tuple(
-        Column(name, "partial")
-        for plan in plans
-        for accumulator in plan.accumulators
-        for name in accumulator.output_columns
-    )
+    merged = [name for plan in plans for part in plan.accumulators for name in part.output_columns]
+    merged += [average.output.name for plan in plans for average in plan.averages]
     global_node = GlobalWindowAggregate(
-        key_columns + window_columns + merged,
+        (*key_columns, *window_columns, *(Column(name, "partial") for name in merged)),
         exchange,
         node.window,
         node.time_type,

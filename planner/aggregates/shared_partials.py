@@ -79,7 +79,21 @@ def _share(
         return column(renamed[node.name]) if is_renamed else node
 
     finish = plan.finish.copy().transform(rename, copy=False)
-    return replace(plan, partials=partials, accumulators=tuple(accumulators), finish=finish)
+    averages = tuple(
+        replace(
+            average,
+            total=renamed.get(average.total, average.total),
+            count=renamed.get(average.count, average.count),
+        )
+        for average in plan.averages
+    )
+    return replace(
+        plan,
+        partials=partials,
+        accumulators=tuple(accumulators),
+        finish=finish,
+        averages=averages,
+    )
 
 
 # -- across window aggregations ------------------------------------------------------------------
@@ -129,7 +143,7 @@ def _rename(
         name = _free(partial.name, used_names) if fields else names[partial.name]
         renamed.append(Partial(name, partial.expr, fields))
     accumulator = replace(accumulator, columns=tuple(names.values()))
-    return replace(plan, partials=tuple(renamed), accumulators=(accumulator,))
+    return replace(plan, partials=tuple(renamed), accumulators=(accumulator,), averages=())
 
 
 def _free(name: str, used_names: set[str]) -> str:

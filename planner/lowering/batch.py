@@ -21,6 +21,7 @@ from planner.lowering.relational import (
     select_from,
 )
 from planner.lowering.updated_windows import is_updated
+from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -355,14 +356,7 @@ def _group(keys: list[exp.Expr]) -> exp.Group | None:
 
 def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
     """Return the merge of a window aggregate, with the step's names for the window bounds."""
-    return WindowAggregation(
-        node.window,
-        node.keys,
-        node.slice_end,
-        tuple(acc for plan in node.plans for acc in plan.accumulators),
-        START,
-        END,
-    )
+    return merge_windows(node.plans, node.window, node.keys, node.slice_end, (START, END))
 
 
 def window_column(key: WindowKey, time_type: str) -> exp.Expr:

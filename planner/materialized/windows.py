@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from planner.materialized.form import integer_comparison
-from runtime.spec.aggregates import Accumulator, WindowAggregation, WithResult
+from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import (
     Call,
     ColumnRef,
@@ -18,6 +18,7 @@ from runtime.spec.expressions import (
 )
 from runtime.spec.local import SliceLocalStep, SliceRows
 from runtime.spec.slices import SLICE_END
+from runtime.spec.table import Column
 from runtime.spec.windows import (
     LONGEST_MONTH_US,
     WINDOW_TIME_LAG_US,
@@ -29,17 +30,19 @@ from runtime.spec.windows import (
 )
 
 
-def merged_types(source: SliceRows, accumulators: Iterable[Accumulator]) -> dict[str, str]:
-    """Return the Spark types of the columns of merged windows by name."""
+def merged_types(source: SliceRows, results: Iterable[Column]) -> dict[str, str]:
+    """Return the Spark types of the columns of merged windows by name.
+
+    Args:
+        source: Slices.
+        results: Columns that are not stored in slices, see `WindowAggregation.results`.
+    """
     types = {name: key.type for name, key in source.keys}
     if source.sets is not None:
         types[source.sets.id_column] = "bigint"
     for partial in source.partials:
         types |= zip(partial.columns, (arg.type for arg in partial.args), strict=True)
-    outputs = (
-        accumulator.output for accumulator in accumulators if isinstance(accumulator, WithResult)
-    )
-    return types | {output.name: output.type for output in outputs}
+    return types | {output.name: output.type for output in results}
 
 
 def read_alone(
@@ -54,6 +57,8 @@ def read_alone(
     """
     source = local.source
     needed = frozenset[str]().union(*map(columns_of, read))
+    averages = tuple(part for part in aggregation.averages if part.output.name in needed)
+    needed = needed.union(*((part.total, part.count) for part in averages))
     merged = tuple(
         part for part in aggregation.accumulators if needed.intersection(part.output_columns)
     )
@@ -68,7 +73,8 @@ def read_alone(
         tail_partials = tuple(part for part in tail.partials if carried.intersection(part.columns))
         tail = replace(tail, partials=tail_partials)
     source = replace(source, partials=partials, files=files, tail=tail)
-    return replace(local, source=source), replace(aggregation, accumulators=merged)
+    aggregation = replace(aggregation, accumulators=merged, averages=averages)
+    return replace(local, source=source), aggregation
 
 
 @dataclass(frozen=True)

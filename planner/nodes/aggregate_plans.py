@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, Average, WindowAggregation
 from runtime.spec.table import Column
+from runtime.spec.windows import Window
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,37 @@ class AggregatePlan:
         call: The call.
         partials: Columns that the local stage computes.
         accumulators: Accumulators with which the global stage merges them.
-        finish: Result as an expression over the merged columns.
+        finish: Result as an expression over the merged columns and the averages.
+        averages: Averages that the global stage computes from merged columns.
     """
 
     call: AggregateCall
     partials: tuple[Partial, ...]
     accumulators: tuple[Accumulator, ...]
     finish: exp.Expr
+    averages: tuple[Average, ...] = ()
+
+
+def merge_windows(
+    plans: Iterable[AggregatePlan],
+    window: Window,
+    keys: tuple[str, ...],
+    slice_end: str,
+    bounds: tuple[str, str],
+) -> WindowAggregation:
+    """Return the global stage of some plans.
+
+    Args:
+        plans: Plans with shared partials.
+        window: Window.
+        keys: Names of the group keys.
+        slice_end: Name of the column with the slice end of a partial.
+        bounds: Names of the columns for window start and end.
+    """
+    plans = tuple(plans)
+    accumulators = tuple(part for plan in plans for part in plan.accumulators)
+    averages = tuple(average for plan in plans for average in plan.averages)
+    return WindowAggregation(window, keys, slice_end, accumulators, *bounds, averages)
 
 
 def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:

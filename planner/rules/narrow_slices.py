@@ -13,6 +13,7 @@ from planner.materialized.windows import (
     range_of_slices,
     slice_end_conditions,
 )
+from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
 from planner.optimizer import Options, Refusal
@@ -52,8 +53,9 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
         return None
     (scan,) = windows.input.inputs
     assert isinstance(scan, SliceScan)
-    accumulators = (item for plan in windows.plans for item in plan.accumulators)
-    types = merged_types(scan.rows, accumulators)
+    bounds = (_BOUNDS["start"], _BOUNDS["end"])
+    merged = merge_windows(windows.plans, windows.window, windows.keys, windows.slice_end, bounds)
+    types = merged_types(scan.rows, merged.results)
     try:
         window_rows = rows_of_windows(node, options.time_zone, _BOUNDS, types)
     except NotEvaluated:

@@ -153,7 +153,7 @@ def _may_be_null(rows: Rows) -> dict[str, bool]:
     match rows:
         case MergedWindows(has_windows=True):
             of = rows.aggregation
-            names = [*of.keys, *(n for part in of.accumulators for n in part.output_columns)]
+            names = [*of.keys, *of.output_columns]
             bounds = [of.window_start, of.window_end, rows.window_time or of.window_end]
             return {**dict.fromkeys(names, True), **dict.fromkeys(bounds, False)}
         case ProjectedRows():

@@ -23,7 +23,6 @@ from runtime.local.slice_scan import (
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
-from runtime.spec.aggregates import Accumulator, WithResult
 from runtime.spec.in_process.relations import (
     LocalRows,
     MergedWindows,
@@ -42,6 +41,7 @@ from runtime.spec.local import (
     SliceRows,
     is_local,
 )
+from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
 # Function that returns the rows of a relation
@@ -159,17 +159,20 @@ def tables_in_process(step: SliceLocalStep, store_of: StoreOf = no_store) -> lis
     return [schema.empty_table(), *expand_tables(_partials(step, store_of), step.keys, sets)]
 
 
-def types_of_local(step: LocalRows, accumulators: Sequence[Accumulator]) -> dict[str, str]:
+def types_of_local(step: LocalRows, results: Sequence[Column]) -> dict[str, str]:
     """Return the Spark types of windows merged from partials of rows, by column name.
 
     Columns without a Spark type are left out.
+
+    Args:
+        step: Local stage.
+        results: Columns that are not partials, see `WindowAggregation.results`.
 
     Raises:
         AnalysisError: A function does not accept the type of an argument.
     """
     partials = {field.name: spark_type(field.type) for field in plan_of_local(step).schema}
-    outputs = (part.output for part in accumulators if isinstance(part, WithResult))
-    types = partials | {output.name: output.type for output in outputs}
+    types = partials | {output.name: output.type for output in results}
     return {name: type_ for name, type_ in types.items() if type_ is not None}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cmp_to_key, reduce
 from typing import Any
@@ -14,6 +14,10 @@ from runtime.spec.expressions import RankOrder
 from runtime.spec.in_process.definition import DefinedCall
 
 Values = list[Any]
+
+# Digits after the point to which Spark rounds a quotient first
+_QUOTIENT_SCALE = 38
+_MOST_DIGITS = 80
 
 _by_value = cmp_to_key(compare)
 
@@ -72,12 +76,21 @@ def _float_sum(values: Values) -> float:
 
 
 def _decimal(value: Fraction, type_: str) -> Decimal:
-    """Return a value rounded to the scale of a decimal type."""
+    """Return a value rounded to the scale of a decimal type.
+
+    Like Spark, round half up to 38 digits after the point first.
+    """
     scale = int(type_.rstrip(")").rpartition(",")[2])
+    rounded = _half_up(_half_up(value, _QUOTIENT_SCALE), scale)
     with localcontext() as context:
-        context.prec = 80
-        exact = Decimal(value.numerator) / Decimal(value.denominator)
-        return exact.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP)
+        context.prec = _MOST_DIGITS
+        return Decimal(int(rounded * 10**scale)).scaleb(-scale)
+
+
+def _half_up(value: Fraction, scale: int) -> Fraction:
+    """Return a value rounded half away from zero to some digits after the point."""
+    size = math.floor(abs(value) * 10**scale + Fraction(1, 2))
+    return Fraction(size if value >= 0 else -size, 10**scale)
 
 
 def _pick(args: Sequence[Values], *, is_last: bool) -> Any:

@@ -20,11 +20,15 @@ def windows_schema(partials: StructType, aggregation: WindowAggregation) -> Stru
         for accumulator in aggregation.accumulators
         for name in accumulator.output_columns
     ]
+    averages = [
+        StructField(average.output.name, from_arrow_type(arrow_type(average.output.type)), True)
+        for average in aggregation.averages
+    ]
     window = [
         StructField(name, TimestampNTZType(), False)
         for name in (aggregation.window_start, aggregation.window_end)
     ]
-    return StructType([partials[key] for key in aggregation.keys] + window + merged)
+    return StructType([partials[key] for key in aggregation.keys] + window + merged + averages)
 
 
 def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:

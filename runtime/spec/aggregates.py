@@ -192,6 +192,23 @@ class UserAggregate:
 
 
 @dataclass(frozen=True)
+class Average:
+    """Average of decimals: a merged sum by a merged count, rounded half up to the output's type.
+
+    Spark SQL cannot divide into that type: the type of its `/` has fewer digits after the point.
+
+    Attributes:
+        total: Merged column with the sum; NULL without values.
+        count: Merged column with the number of values.
+        output: Result column.
+    """
+
+    total: str
+    count: str
+    output: Column
+
+
+@dataclass(frozen=True)
 class WindowAggregation:
     """The global stage: partials of slices in, one row per (key, non-empty window) out.
 
@@ -205,6 +222,7 @@ class WindowAggregation:
         accumulators: Accumulators to merge.
         window_start: Name of the output column, TIMESTAMP_NTZ.
         window_end: Name of the output column, TIMESTAMP_NTZ.
+        averages: Averages of merged columns.
     """
 
     window: Window
@@ -213,3 +231,16 @@ class WindowAggregation:
     accumulators: tuple[Accumulator, ...]
     window_start: str = "window_start"
     window_end: str = "window_end"
+    averages: tuple[Average, ...] = ()
+
+    @property
+    def output_columns(self) -> tuple[str, ...]:
+        """Columns after merging, without keys and window bounds."""
+        merged = (name for part in self.accumulators for name in part.output_columns)
+        return (*merged, *(average.output.name for average in self.averages))
+
+    @property
+    def results(self) -> tuple[Column, ...]:
+        """Output columns that are not partial columns."""
+        results = (part.output for part in self.accumulators if isinstance(part, WithResult))
+        return (*results, *(average.output for average in self.averages))

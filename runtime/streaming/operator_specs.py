@@ -127,13 +127,22 @@ def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> Wind
     window = aggregation.window
     if isinstance(window, SessionWindow):
         window = replace(window, partition=tuple(map(names.of, window.partition)))
+    parts = aggregation.accumulators
+    accumulators = tuple(_rename_columns(part, names) for part in parts)
+    merged = {
+        before: after
+        for old, new in zip(parts, accumulators, strict=True)
+        for before, after in zip(old.output_columns, new.output_columns, strict=True)
+    }
     return replace(
         aggregation,
         window=window,
         keys=tuple(map(names.of, aggregation.keys)),
         slice_end=names.of(aggregation.slice_end),
-        accumulators=tuple(
-            _rename_columns(accumulator, names) for accumulator in aggregation.accumulators
+        accumulators=accumulators,
+        averages=tuple(
+            replace(part, total=merged[part.total], count=merged[part.count])
+            for part in aggregation.averages
         ),
     )
 

@@ -15,9 +15,9 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
-from runtime.spec.aggregates import Accumulator
 from runtime.spec.in_process.relations import DatabaseRows, LocalRows, MergedWindows
 from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.table import Column
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
@@ -94,7 +94,7 @@ def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
     return n_bytes or None
 
 
-def types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+def types_of_local(local: LocalRows, results: Sequence[Column]) -> Mapping[str, str]:
     """Return the types of windows merged from partials of rows, by column name.
 
     Raises:
@@ -103,7 +103,7 @@ def types_of_local(local: LocalRows, accumulators: Sequence[Accumulator]) -> Map
     # imported late because only windows and groups need the kernels
     from runtime.batch import in_process_partials
 
-    return in_process_partials.types_of_local(local, accumulators)
+    return in_process_partials.types_of_local(local, results)
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from planner.lowering.in_process.relation import (
 from planner.lowering.in_process.select import SelectLowering
 from planner.lowering.in_process.target import Target, write_columns
 from planner.materialized.windows import merged_types
-from planner.nodes.aggregate_plans import AggregatePlan
+from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
 from planner.nodes.logical import (
     Expand,
     Filter,
@@ -58,7 +58,6 @@ from planner.nodes.physical import (
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.in_process.relations import (
     FilledRows,
     JoinedRows,
@@ -223,7 +222,6 @@ class PlanLowering(SelectLowering):
         if sets is not None and is_local(local, SliceRows, ArrowBuffer):
             local, sets = replace(local, source=replace(local.source, sets=sets)), None
         of_partials: LocalRows | PartialsOfLevel = local
-        accumulators: Sequence[Accumulator] = aggregation.accumulators
         if isinstance(exchange, SharedSlices) and isinstance(shared, SharedExchange):
             of_partials = PartialsOfLevel(
                 local,
@@ -234,7 +232,7 @@ class PlanLowering(SelectLowering):
                 exchange.level,
                 exchange.columns,
             )
-        types = dict(self._types(local, accumulators))
+        types = dict(self._types(local, aggregation.results))
         if isinstance(exchange, SharedSlices):
             types |= {
                 local_name: types[name] for name, local_name in exchange.columns if name in types
@@ -258,12 +256,11 @@ class PlanLowering(SelectLowering):
         below = self.node(node.input)
         window = (node.window, node.time_column, node.time_type, SLICE_END)
         local = self._local_of(below, node.keys, plans, window)
-        merged = tuple(part for plan in plans for part in plan.accumulators)
         names = tuple(key.name for key in node.keys)
-        aggregation = WindowAggregation(node.window, names, SLICE_END, merged, START, END)
-        types = self.types_of_local(local, merged)
-        outputs = [name for part in merged for name in part.output_columns]
-        columns = [Column(name, types.get(name, "")) for name in (*names, *outputs)]
+        aggregation = merge_windows(plans, node.window, names, SLICE_END, (START, END))
+        types = self.types_of_local(local, aggregation.results)
+        outputs = (*names, *aggregation.output_columns)
+        columns = [Column(name, types.get(name, "")) for name in outputs]
         bounds = {"start": START, "end": END, "time": TIME}
         columns += [Column(bounds[key.role], "timestamp_ntz") for key in node.window_keys]
         rows = MergedWindows(local, aggregation, window_time=TIME)
@@ -299,10 +296,10 @@ class PlanLowering(SelectLowering):
         columns = {**whole.scan.columns, names[2].lower(): reason}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
-    def _types(self, local: LocalRows, accumulators: Sequence[Accumulator]) -> Mapping[str, str]:
+    def _types(self, local: LocalRows, results: Sequence[Column]) -> Mapping[str, str]:
         if is_local(local, SliceRows, ArrowBuffer):
-            return merged_types(local.source, accumulators)
-        return self.types_of_local(local, accumulators)
+            return merged_types(local.source, results)
+        return self.types_of_local(local, results)
 
     def _local_stage(self, node: LocalWindowAggregate) -> LocalRows:
         """Return the local stage of a window aggregate."""

@@ -18,12 +18,11 @@ from planner.arrow.scan_rows import (
 )
 from planner.catalog import Catalog, Schema
 from planner.materialized.windows import read_alone
-from planner.nodes.aggregate_plans import AggregatePlan
+from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
 from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
 )
-from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
 from runtime.spec.in_process.relations import (
@@ -57,7 +56,7 @@ SLICE_END = "$slice_end"
 _ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
 
 # Function that returns the Spark types of columns of windows merged from rows' partials
-TypesOfLocal = Callable[[LocalRows, Sequence[Accumulator]], Mapping[str, str]]
+TypesOfLocal = Callable[[LocalRows, Sequence[Column]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -209,11 +208,10 @@ class RelationLowering(ABC):
         partials = arrow_partials(plans, below.scan)
         window = (_ONE_WINDOW, "", "timestamp_ntz", SLICE_END)
         local = self.local(below, keys, partials, _ONE_TIME, window)
-        merged = tuple(part for plan in plans for part in plan.accumulators)
         names = tuple(name for name, _ in keys)
-        aggregation = WindowAggregation(_ONE_WINDOW, names, SLICE_END, merged, START, END)
-        types = self.types_of_local(local, merged)
-        outputs = (*names, *(name for part in merged for name in part.output_columns))
+        aggregation = merge_windows(plans, _ONE_WINDOW, names, SLICE_END, (START, END))
+        types = self.types_of_local(local, aggregation.results)
+        outputs = (*names, *aggregation.output_columns)
         if missing := [name for name in outputs if name not in types]:
             refuse(f"the type of {missing[0]} is Spark's")
         rows = MergedWindows(local, aggregation, is_total=is_total, has_windows=False)

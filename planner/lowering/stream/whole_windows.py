@@ -17,10 +17,11 @@ from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
-from planner.lowering.batch import Labels
+from planner.lowering.batch import END, START, Labels
 from planner.lowering.relational import select_from
 from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace
 from planner.lowering.stream.select import EPOCH
+from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
     Filter,
@@ -60,7 +61,6 @@ from planner.streams.refusals import (
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
-from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import LocalStep, SqlRows, Streaming
 from runtime.spec.steps import MeasuredStep
@@ -188,14 +188,8 @@ class WholeWindowsLowering(OperatorLowering):
             "timestamp_ntz",
             _SLICE_END,
         )
-        aggregation = WindowAggregation(
-            _ONE_WINDOW,
-            tuple(key.name for key in node.keys),
-            _SLICE_END,
-            tuple(acc for plan in shared for acc in plan.accumulators),
-            "$window_start",
-            "$window_end",
-        )
+        names = tuple(key.name for key in node.keys)
+        aggregation = merge_windows(shared, _ONE_WINDOW, names, _SLICE_END, (START, END))
         step = StreamRegroupStep(local, aggregation, self.label(node))
         self.steps_on_windows[id(node)] = step
         grouped = self.select_all(step)

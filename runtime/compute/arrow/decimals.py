@@ -17,6 +17,8 @@ _MOST_DIGITS, _MOST_WIDE_DIGITS = 38, 76
 # Digits after the point to which Spark rounds a quotient, before rounding to the result's type
 _QUOTIENT_SCALE = 38
 _INT64_LIMIT = 1 << 62
+# Type of the divisor of an average
+_COUNT = pa.decimal128(20, 0)
 # Digits for exact arithmetic with Python's decimals
 _EXACT_DIGITS = 160
 
@@ -71,6 +73,12 @@ def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
         return _half_up(a * power, b)
 
     return _per_pair("/", left, right, type_, quotient, _QUOTIENT_SCALE)
+
+
+def average(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
+    """Divide sums by counts as Spark's AVG does; NULL for a count of 0."""
+    divisor = pc.if_else(pc.greater(count, 0), count, None)
+    return divide(total, pc.cast(divisor, _COUNT), type_)
 
 
 def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import Segments
+from runtime.compute.arrow.decimals import average
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
@@ -53,8 +54,36 @@ def merged_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema
                 for accumulator in spec.accumulators
                 for field in _output_fields(input_schema, accumulator)
             ),
+            *(
+                pa.field(average.output.name, arrow_type(average.output.type))
+                for average in spec.averages
+            ),
         ]
     )
+
+
+def with_averages(
+    columns: Sequence[pa.Array], schema: pa.Schema, spec: WindowAggregation
+) -> pa.RecordBatch:
+    """Return merged windows with the averages of merged columns.
+
+    Args:
+        columns: Keys, bounds and merged columns.
+        schema: The `merged_schema`.
+        spec: Aggregation.
+
+    Raises:
+        ExecutionError: An average does not fit its type.
+    """
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=False)
+    ]
+    place = {name: i for i, name in enumerate(schema.names)}
+    for part in spec.averages:
+        total, count = columns[place[part.total]], columns[place[part.count]]
+        columns.append(average(total, count, arrow_type(part.output.type)))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def merge_slices(
@@ -93,12 +122,12 @@ def merge_slices(
     assigner = slice_assigner(window)
     schema = merged_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner, window_ends, part_rows):
-        yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
+        yield from _windows(slices, spec, window, assigner, schema, max_rows)
 
 
 def _windows(
     slices: Slices,
-    accumulators: tuple[Accumulator, ...],
+    spec: WindowAggregation,
     window: AlignedWindow,
     assigner: SliceAssigner,
     schema: pa.Schema,
@@ -109,7 +138,7 @@ def _windows(
     window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
     ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
     combine = _combiner(slices, window, assigner)
-    distinct = distinct_aggregates(slices, accumulators, ranges)
+    distinct = distinct_aggregates(slices, spec.accumulators, ranges)
     # The number of a window is its index in the list plus this offset, which depends on its slice.
     number_at_0 = first_window - window_offset[:-1]
     for start in range(0, int(window_offset[-1]), max_rows):
@@ -123,17 +152,13 @@ def _windows(
         columns.append(_timestamps(window_end))
         oldest_slice = ranges.oldest_slice(start, newest_slice)
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
-        for spec in accumulators:
-            if isinstance(spec, OfValues):
-                columns.append(distinct[spec].window_results(start, oldest_slice, newest_slice))
+        for part in spec.accumulators:
+            if isinstance(part, OfValues):
+                columns.append(distinct[part].window_results(start, oldest_slice, newest_slice))
             else:
                 accumulator, state = next(states)
                 columns += accumulator.to_arrow(state)
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(columns, schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield with_averages(columns, schema, spec)
 
 
 def _count_listed_windows(

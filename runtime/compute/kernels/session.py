@@ -35,7 +35,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import RunGroups, SortedGroups
 from runtime.compute.kernels.keys import encode_keys
-from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema
+from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema, with_averages
 from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slices import plain_type
 from runtime.compute.kernels.slots import outside_timestamp
@@ -201,11 +201,7 @@ def merge_sessions(
         columns.append(_timestamps(sessions.first_us.take(of_row)))
         columns.append(_timestamps(sessions.last_us.take(of_row) + window.gap_us))
         columns += merged.columns(rows)
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(columns, schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield with_averages(columns, schema, spec)
 
 
 class _MergedPieces:
