@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from sqlglot import exp
 
@@ -173,26 +173,23 @@ def _has_average(type_: str) -> bool:
 
 
 class _Quotient(TypedDict):
-    """How a plan divides a sum by a count."""
+    """How a plan divides a sum by a count: fields of `AggregatePlan`."""
 
     finish: exp.Expr
-    averages: tuple[Average, ...]
+    averages: NotRequired[tuple[Average, ...]]
 
 
 def _quotient(call: AggregateCall, total: str, count: str) -> _Quotient:
     """Return how to divide the sum column by the count column, with the type of `call`."""
     if call.type.startswith("decimal"):
         output = Column(f"{call.name}$average", call.type)
-        return {
-            "finish": column(output.name),
-            "averages": (Average(total, count, output),),
-        }
-    dividend: exp.Expr = column(total)
-    if is_day_interval(call.type):
-        dividend = from_microseconds(dividend, call.type)
+        return {"finish": column(output.name), "averages": (Average(total, count, output),)}
     is_enough = exp.GT(this=column(count), expression=literal(0))
-    divided = exp.Div(this=dividend, expression=column(count))
-    return {"finish": _when(is_enough, divided), "averages": ()}
+    if is_day_interval(call.type):
+        interval = from_microseconds(column(total), call.type)
+        return {"finish": _when(is_enough, exp.Div(this=interval, expression=column(count)))}
+    divided = exp.Div(this=column(total), expression=column(count))
+    return {"finish": _when(is_enough, _double(divided))}
 
 
 def _count_distinct(call: AggregateCall) -> AggregatePlan:

@@ -55,15 +55,21 @@ def _exact_digits(function: str, left: pa.DataType, right: pa.DataType) -> tuple
     return max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale
 
 
-def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
+def divide(left: Datum, right: Datum, type_: pa.Decimal128Type, sign: str = "/") -> Datum:
     """Compute `left / right`, NULL where an operand is. Divisors are not 0.
+
+    Args:
+        left: Dividends.
+        right: Divisors.
+        type_: Type of the quotients.
+        sign: Operator or function, for the error.
 
     Raises:
         ComputationError: The result has more digits than its type.
     """
     if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return divide(pa.array([left], left.type), right, type_)[0]
-    fast = _divide_short(left, right, type_)
+        return divide(pa.array([left], left.type), right, type_, sign)[0]
+    fast = _divide_short(left, right, type_, sign)
     if fast is not None:
         return fast
     # Like Spark, round to 38 digits after the point, then to the type.
@@ -72,16 +78,16 @@ def divide(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum:
     def quotient(a: int, b: int) -> int:
         return _half_up(a * power, b)
 
-    return _per_pair("/", left, right, type_, quotient, _QUOTIENT_SCALE)
+    return _per_pair(sign, left, right, type_, quotient, _QUOTIENT_SCALE)
 
 
 def average(total: pa.Array, count: pa.Array, type_: pa.Decimal128Type) -> pa.Array:
     """Divide sums by counts as Spark's AVG does; NULL for a count of 0."""
     divisor = pc.if_else(pc.greater(count, 0), count, None)
-    return divide(total, pc.cast(divisor, _COUNT), type_)
+    return divide(total, pc.cast(divisor, _COUNT), type_, "AVG")
 
 
-def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum | None:
+def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type, sign: str) -> Datum | None:
     """Divide numbers whose scaled values fit into 64 bits. None if some do not fit.
 
     The quotient is only rounded once. That is the same as rounding it to 38 digits first, unless
@@ -104,7 +110,7 @@ def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type) -> Datum 
     is_valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
     valid = is_valid.to_numpy(zero_copy_only=False)
     scaled = pa.decimal128(_MOST_DIGITS, type_.scale)
-    return fit(decimal_array(quotients, quotients >> 63, valid, scaled), type_, "/")
+    return fit(decimal_array(quotients, quotients >> 63, valid, scaled), type_, sign)
 
 
 def _short(side: Datum) -> Int64Array | None:
