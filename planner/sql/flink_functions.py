@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner.sql.build import function_call, is_number_literal, literal, replace_call
+from planner.sql.build import function_call, literal, replace_call
+from planner.sql.constants import constant_integer
 from planner.sql.nodes import KeywordCall, error_at
-from planner.sql.wall_clocks import floor_clock, midnight_of
-
-# TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds
-_EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
+from planner.sql.wall_clocks import EPOCH_PRECISIONS, floor_clock, from_epoch, midnight_of
 
 _RENAMED = {
     # In batch there is a single processing time, the start of the query.
@@ -97,13 +95,10 @@ def _rewrite(name: str, call: exp.Anonymous) -> exp.Expr | None:
             texts.append("expressions", literal(","))
             return function_call(call.this, texts)
         return function_call(call.this, texts, literal(","))
-    if name == "TO_TIMESTAMP_LTZ" and len(args) == 2 and is_number_literal(args[1]):
-        precision = args[1].name
-        if precision in _EPOCHS:
-            return function_call(_EPOCHS[precision], args[0])
-        if precision == "9":
-            us = exp.IntDiv(this=exp.Paren(this=args[0].copy()), expression=literal(1000))
-            return function_call("TIMESTAMP_MICROS", us)
+    if name == "TO_TIMESTAMP_LTZ" and len(args) == 2:
+        precision = constant_integer(args[1])
+        if precision in EPOCH_PRECISIONS:
+            return from_epoch(args[0], precision)
     if name == "CONVERT_TZ" and len(args) == 3:
         value, source, target = args
         local = function_call("TO_TIMESTAMP_NTZ", value)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from sqlglot import exp
 
 from planner.sql.build import alias, function_call, literal, named_struct, to_sql
+from planner.sql.constants import constant_text
 from planner.sql.nodes import KeywordCall
 
 # Function that returns Spark's type of an expression, or None if unknown
@@ -31,6 +32,17 @@ _DATE_UNITS = {
     "WEEK": "WEEK",
 }
 _CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# Precisions of TO_TIMESTAMP_LTZ(number, precision)
+EPOCH_PRECISIONS = (0, 3, 6, 9)
+_READS_ZONE = (
+    "TO_TIMESTAMP with a pattern that is not constant cannot read a zone: use TO_TIMESTAMP_LTZ"
+)
+_PRECISION = "the precision of TO_TIMESTAMP_LTZ must be 0, 3, 6 or 9"
+_SKIPPED = (
+    "DATE_FORMAT with a pattern that is not constant cannot format a time that the clocks of the "
+    "session skip"
+)
 # Units of TIMESTAMPDIFF with a fixed length
 _LENGTHS = {
     "MICROSECOND": "'0.000001' SECOND",
@@ -46,8 +58,13 @@ _LENGTHS = {
 def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
     """Rewrite calls on times without a zone, in place; return whether there were any.
 
-    Handles TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT and TIMESTAMPDIFF. Calls on instants and
-    numbers are left to Spark.
+    Handles TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT and TIMESTAMPDIFF, and TO_TIMESTAMP_LTZ
+    of a number whose precision is not constant. Other calls on instants and numbers are left to
+    Spark.
+
+    A unit or pattern means the same however it is written: as a literal, a constant expression or
+    a column. A pattern that is not constant fails for rows whose result would need another type, or
+    a clock that does not exist.
 
     Args:
         tree: A SELECT, whose subqueries are skipped, or an expression with a parent.
@@ -93,11 +110,20 @@ def _to_timestamp(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     args = call.expressions
     if len(args) == 2:
         # a pattern with a zone reads an instant
-        is_local = not (_is_text(args[1]) and _has_zone(args[1].name))
-        return function_call("TO_TIMESTAMP_NTZ", *args) if is_local else None
+        pattern = constant_text(args[1])
+        if pattern is not None and _has_zone(pattern):
+            return None
+        local = function_call("TO_TIMESTAMP_NTZ", *args)
+        if pattern is not None:
+            return local
+        letters = function_call("REGEXP_REPLACE", args[1], literal("'[^']*'"), literal(""))
+        zone = literal(f"[{''.join(sorted(_ZONE_LETTERS))}]")
+        has_zone = function_call("REGEXP_LIKE", letters, zone)
+        refused = exp.If(this=has_zone, true=function_call("RAISE_ERROR", literal(_READS_ZONE)))
+        return exp.Case(ifs=[refused], default=local)
     if len(args) != 1:
         return None
-    type_ = "string" if _is_text(args[0]) else type_of(args[0])
+    type_ = "string" if constant_text(args[0]) is not None else type_of(args[0])
     is_local = type_ in _WITHOUT_ZONE or type_ is None
     return function_call("TO_TIMESTAMP_NTZ", *args) if is_local else None
 
@@ -108,17 +134,29 @@ def _has_zone(pattern: str) -> bool:
 
 
 def _date_trunc(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
-    if len(call.expressions) != 2 or not _is_text(call.expressions[0]):
+    if len(call.expressions) != 2:
         return None
-    unit, value = call.expressions[0].name.upper(), call.expressions[1]
-    if unit not in _DATE_UNITS and unit not in _CLOCK_UNITS:
-        return None  # Spark returns NULL
+    unit, value = call.expressions
     local = _to_wall_clock(value, type_of(value))
     if local is None:
         return None
+    text = constant_text(unit)
+    if text is not None:
+        return _truncated(local, text.upper())
+    branches = [
+        exp.If(this=literal(name), true=_truncated(local, name))
+        for name in (*_DATE_UNITS, *_CLOCK_UNITS)
+    ]
+    return exp.Case(this=function_call("UPPER", unit), ifs=branches)
+
+
+def _truncated(local: exp.Expr, unit: str) -> exp.Expr:
+    """Return a TIMESTAMP without a zone at the start of its unit; NULL for an unknown unit."""
     if unit in _CLOCK_UNITS:
         return floor_clock(local, unit)
-    date = exp.Cast(this=local, to=exp.DataType.build("date"))
+    if unit not in _DATE_UNITS:
+        return exp.Cast(this=exp.Null(), to=exp.Var(this="TIMESTAMP_NTZ"))
+    date = exp.Cast(this=local.copy(), to=exp.DataType.build("date"))
     return midnight_of(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
 
 
@@ -126,7 +164,8 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
     value, pattern = call.expressions
-    if not _is_text(pattern) or _has_zone(pattern.name):
+    text = constant_text(pattern)
+    if text is not None and _has_zone(text):
         return None
     local = _to_wall_clock(value, type_of(value))
     if local is None:
@@ -135,8 +174,12 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     # needed for times that a clock change skips.
     instant = exp.Cast(this=local.copy(), to=exp.Var(this="TIMESTAMP_LTZ"))
     again = exp.Cast(this=instant, to=exp.Var(this="TIMESTAMP_NTZ"))
-    options = function_call("MAP", literal("timestampNTZFormat"), pattern)
-    json = function_call("TO_JSON", named_struct(t=local), options)
+    if text is None:
+        skipped = function_call("RAISE_ERROR", literal(_SKIPPED))
+    else:
+        options = function_call("MAP", literal("timestampNTZFormat"), literal(text))
+        json = function_call("TO_JSON", named_struct(t=local), options)
+        skipped = function_call("GET_JSON_OBJECT", json, literal("$.t"))
     return exp.Case(
         ifs=[
             exp.If(
@@ -144,8 +187,29 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
                 true=function_call(call.this, local, pattern),
             )
         ],
-        default=function_call("GET_JSON_OBJECT", json, literal("$.t")),
+        default=skipped,
     )
+
+
+def _to_timestamp_ltz(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
+    """Convert a number with a precision that is not constant."""
+    if len(call.expressions) != 2 or type_of(call.expressions[1]) not in _INTEGERS:
+        return None
+    number, precision = call.expressions
+    branches = [
+        exp.If(this=literal(digits), true=from_epoch(number, digits)) for digits in EPOCH_PRECISIONS
+    ]
+    invalid = function_call("RAISE_ERROR", literal(_PRECISION))
+    return exp.Case(this=precision.copy(), ifs=branches, default=invalid)
+
+
+def from_epoch(number: exp.Expr, precision: int) -> exp.Expr:
+    """Return the instant of a number of units since 1970, with 0, 3, 6 or 9 digits of seconds."""
+    if precision == 9:
+        us = exp.IntDiv(this=exp.Paren(this=number.copy()), expression=literal(1000))
+        return function_call("TIMESTAMP_MICROS", us)
+    unit = {0: "SECONDS", 3: "MILLIS", 6: "MICROS"}[precision]
+    return function_call(f"TIMESTAMP_{unit}", number)
 
 
 def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
@@ -170,11 +234,8 @@ _REWRITES: dict[str, Callable[[exp.Anonymous, TypeOf], exp.Expr | None]] = {
     "DATE_TRUNC": _date_trunc,
     "TIMESTAMPDIFF": _timestampdiff,
     "TO_TIMESTAMP": _to_timestamp,
+    "TO_TIMESTAMP_LTZ": _to_timestamp_ltz,
 }
-
-
-def _is_text(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
 def _to_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:

@@ -58,9 +58,7 @@ def test_times_without_a_zone_stay_without_one(written: str, given: str) -> None
         "TO_TIMESTAMP(at)",
         "TO_TIMESTAMP(s, 'HH:mm XXX')",
         "DATE_TRUNC('hour', at)",
-        "DATE_TRUNC(s, ts)",
         "DATE_FORMAT(at, 'HH:mm')",
-        "DATE_FORMAT(ts, s)",
         "TIMESTAMPDIFF(HOUR, at, ts)",
         "TIMESTAMPDIFF(MONTH, ts, ts)",
         "DATEDIFF(d, ts)",
@@ -68,6 +66,34 @@ def test_times_without_a_zone_stay_without_one(written: str, given: str) -> None
 )
 def test_instants_and_numbers_are_left_to_spark(call: str) -> None:
     assert translate(call) == call
+
+
+@pytest.mark.parametrize(
+    ("constant", "same"),
+    [
+        ("DATE_TRUNC('mon' || 'th', ts)", "DATE_TRUNC('month', ts)"),
+        ("DATE_TRUNC(CAST('hour' AS VARCHAR), ts)", "DATE_TRUNC('hour', ts)"),
+        ("DATE_TRUNC(('day'), d)", "DATE_TRUNC('day', d)"),
+        ("DATE_TRUNC(LOWER(CONCAT('HO', 'UR')), ts)", "DATE_TRUNC('hour', ts)"),
+        ("DATE_FORMAT(ts, 'HH' || ':mm')", "DATE_FORMAT(ts, 'HH:mm')"),
+    ],
+)
+def test_a_constant_unit_or_pattern_means_the_same_as_a_literal(constant: str, same: str) -> None:
+    given = translate(constant)
+    assert given.replace("DATE_FORMAT(ts, 'HH' || ':mm')", same) == translate(same)
+
+
+def test_a_constant_pattern_that_reads_a_zone_makes_an_instant() -> None:
+    call = "TO_TIMESTAMP(s, 'HH:mm' || ' XXX')"
+    assert translate(call) == call
+
+
+@pytest.mark.parametrize("unit", ["s", "REPLACE(s, 'x', 'day')", "NULL"])
+def test_a_unit_in_a_column_keeps_the_wall_clock(unit: str) -> None:
+    given = translate(f"DATE_TRUNC({unit}, ts)")
+    assert given.startswith(f"CASE UPPER({unit}) WHEN 'YEAR' THEN ")
+    assert f"WHEN 'HOUR' THEN {HOUR}" in given
+    assert "DATE_TRUNC" not in given
 
 
 def test_a_column_without_a_name_is_named_after_the_text() -> None:
