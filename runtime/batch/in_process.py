@@ -45,7 +45,6 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
 )
-from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
     DatabaseRows,
     FileRows,
@@ -96,15 +95,10 @@ class ComputedRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns as Arrow types, nullable if they are nullable in Spark's rows of the query."""
-        may_be_null = _may_be_null(self.step.rows)
+        """Columns as Arrow types, nullable as planned."""
         return pa.schema(
             [
-                pa.field(
-                    column.name,
-                    arrow_type(column.type),
-                    may_be_null.get(column.name, column.nullable),
-                )
+                pa.field(column.name, arrow_type(column.type), column.nullable)
                 for column in self.step.columns
             ]
         )
@@ -143,36 +137,6 @@ def computed_batches(
             type.
     """
     return _Run(no_store, RowCounts(), given).batches(rows)
-
-
-def _may_be_null(rows: Rows) -> dict[str, bool]:
-    """Return whether columns of windows can be NULL, by name.
-
-    Spark's tasks declare aggregates as nullable even if they never are, but not window bounds.
-    """
-    match rows:
-        case MergedWindows(has_windows=True):
-            of = rows.aggregation
-            names = [*of.keys, *of.output_columns]
-            bounds = [of.window_start, of.window_end, rows.window_time or of.window_end]
-            return {**dict.fromkeys(names, True), **dict.fromkeys(bounds, False)}
-        case ProjectedRows():
-            below = _may_be_null(rows.input)
-            return {
-                name: below[expression.name]
-                for name, expression in rows.projection.columns
-                if isinstance(expression, ColumnRef) and expression.name in below
-            }
-        case RankedRows():
-            below = _may_be_null(rows.input)
-            return below and {**below, rows.column: False}
-        case OrderedRows():
-            return _may_be_null(rows.input)
-        case UnitedRows():
-            parts = [_may_be_null(part) for part in rows.parts]
-            shared = set(parts[0]).intersection(*parts[1:])
-            return {name: any(part[name] for part in parts) for name in shared}
-    return {}
 
 
 class _Run:

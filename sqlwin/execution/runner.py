@@ -353,7 +353,7 @@ class Runner:
         batch = self.plans.batch_rows(lowered)
         return RowsResult(
             text,
-            rows_of_spark(self.plans, batch.dataframe, batch.arrow),
+            rows_of_spark(self.plans, batch.dataframe, batch.arrow, plan.bound.schema),
             self.plans.errors_of(text),
             self.plans.run,
             statement_notes=self._notes(),

@@ -57,6 +57,8 @@ class SparkRows:
         run: Execution record of the statement, if there is one.
         most_bytes: Maximum bytes of rows held at a time.
         arrow: The same rows as Python workers hold them. None if Spark computes them.
+        planned: Columns as planned, which say what may be NULL, for every executor alike. None:
+            the columns of the DataFrame do.
     """
 
     frame: DataFrame
@@ -64,16 +66,17 @@ class SparkRows:
     run: RunRecord | None = None
     most_bytes: int = DEFAULT_MOST_BYTES
     arrow: ArrowRows | None = None
+    planned: tuple[Column, ...] | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and Spark types of the columns."""
-        return columns_of(self.frame.schema)
+        return as_planned(columns_of(self.frame.schema), self.planned)
 
     @cached_property
     def schema(self) -> pa.Schema:
         """Arrow schema, with instants in the session's time zone."""
-        return arrow_schema(self.frame, self.frame.columns, self.time_zone)
+        return arrow_schema(self.frame, self.columns, self.time_zone)
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows, at most `limit`. Few rows are fetched at once."""
@@ -117,18 +120,32 @@ def _arrow_types(frame: DataFrame) -> list[DataType]:
     ]
 
 
-def arrow_schema(frame: DataFrame, names: Sequence[str], time_zone: str) -> pa.Schema:
+def as_planned(
+    columns: tuple[Column, ...], planned: tuple[Column, ...] | None
+) -> tuple[Column, ...]:
+    """Return columns that may be NULL where the planned ones may.
+
+    Args:
+        columns: Columns of an executor.
+        planned: Planned columns. None: the columns stay as they are.
+    """
+    if planned is None:
+        return columns
+    return tuple(replace(c, nullable=p.nullable) for c, p in zip(columns, planned, strict=True))
+
+
+def arrow_schema(frame: DataFrame, columns: Sequence[Column], time_zone: str) -> pa.Schema:
     """Return the Arrow schema of a DataFrame's rows, without calling Spark's analyser.
 
     Args:
         frame: Rows, also of a stream.
-        names: Names of the columns.
+        columns: Names of the columns, and whether they may be NULL.
         time_zone: Time zone of instants. Empty: the time zone of the DataFrame's session.
     """
     zone = arrow_zone(time_zone) if time_zone else session_zone(frame)
     fields = [
-        StructField(name, type_, field.nullable)
-        for name, type_, field in zip(names, _arrow_types(frame), frame.schema, strict=True)
+        StructField(column.name, type_, column.nullable)
+        for column, type_ in zip(columns, _arrow_types(frame), strict=True)
     ]
     return to_arrow_schema(StructType(fields), timezone=zone)
 

@@ -93,16 +93,20 @@ class StreamedRows:
         frame: Streaming DataFrame with the same columns.
         opened: Streaming query to start.
         time_zone: Session time zone. Empty: the time zone of the DataFrame's session.
+        planned: Columns as planned, see `SparkRows`.
     """
 
     frame: DataFrame
     opened: OpenStream
     time_zone: str = ""
+    planned: tuple[Column, ...] | None = None
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """Names and Spark types of the columns."""
-        return tuple(
+        from sqlwin.result.spark import as_planned
+
+        columns = tuple(
             Column(
                 KIND_COLUMN if field.name == ROW_KIND else field.name,
                 field.dataType.simpleString(),
@@ -110,13 +114,17 @@ class StreamedRows:
             )
             for field in self.frame.schema.fields
         )
+        if self.kind_place is None:
+            return as_planned(columns, self.planned)
+        kind, *others = columns  # the kind of a row is not planned
+        return (kind, *as_planned(tuple(others), self.planned))
 
     @cached_property
     def schema(self) -> pa.Schema:
         """Arrow schema, with instants in the session's time zone."""
         from sqlwin.result.spark import arrow_schema
 
-        return arrow_schema(self.frame, [column.name for column in self.columns], self.time_zone)
+        return arrow_schema(self.frame, self.columns, self.time_zone)
 
     @property
     def kind_place(self) -> int | None:

@@ -64,6 +64,8 @@ class Roads:
         self.session = Session(unstarted_spark(), settings={})
         self.control = SessionControl(self.session)
         self.counts: Counter[str] = Counter()
+        # first way that ran a query of the current draw, and its schema, by SQL
+        self.schemas: dict[str, tuple[str, pa.Schema]] = {}
         self._n_sets = 0
 
     def check(self, seed: int) -> str | None:
@@ -90,6 +92,7 @@ class Roads:
             window = given.window if given.is_extreme else draw_window(draw)
             queries.append(draw_query(draw, given, window))
         before = self.counts.copy()
+        self.schemas.clear()
         try:
             with limited(self.limit_s):
                 self.run(draw, given, queries)
@@ -205,8 +208,19 @@ class Roads:
         (result,) = self.session.execute(query.sql)
         table = result.to_arrow()
         compare(way, query, rows_of([table]))
+        self.compare_schemas(way, query, result.schema, table.schema)
+        for field, column in zip(table.schema, table.columns, strict=True):
+            if column.null_count and not field.nullable:
+                raise FaultError(f"{way}: {field.name} is NULL, but declared NOT NULL")
         self.counts[way.split(" (")[0]] += 1
         return table.schema
+
+    def compare_schemas(self, way: str, query: RandomQuery, *schemas: pa.Schema) -> None:
+        """Raise `FaultError` unless a query has one schema in every way, to the nullability."""
+        for schema in schemas:
+            first_way, first = self.schemas.setdefault(query.sql, (way, schema))
+            if not schema.equals(first):
+                raise FaultError(f"{way} has the columns\n{schema}\n{first_way} has\n{first}")
 
     def _run_stream(
         self, way: str, query: RandomQuery, tables: Mapping[str, pa.Table], seed: int

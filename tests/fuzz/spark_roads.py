@@ -70,6 +70,7 @@ class SparkRoads(Roads):
             files.mkdir()
             self._without_spark = Roads(files, runs_all=True)
             self._without_spark.counts = self.counts
+            self._without_spark.schemas = self.schemas
 
     def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
         """Run queries over the same tables, and raise `FaultError` if rows differ."""
@@ -92,6 +93,9 @@ class SparkRoads(Roads):
         if not ways:
             return None
         self.create_tables(draw, given, query)
+        if self._without_spark is None:
+            # its schema is compared with those of Spark's ways
+            self._run_batch("in process", query)
         schema = None
         with self._setting(*ON_SPARK):
             for way, settings in BATCH_WAYS.items():
@@ -119,6 +123,7 @@ class SparkRoads(Roads):
         try:
             with self._setting(*STREAMING):
                 (result,) = self.session.execute(query.sql)
+                self.compare_schemas(STREAM, query, result.schema)
                 compare(STREAM, query, rows_of([result.to_arrow()]))
         except SqlwinError as error:
             if error.kind is not ErrorKind.STREAM:

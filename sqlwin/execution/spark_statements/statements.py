@@ -21,6 +21,7 @@ from sqlwin.statements.split import words
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from runtime.spec.table import Column
     from sqlwin.result.spark import SparkRows
 
 # Start of Spark's EXPLAIN of a statement that it cannot plan; the error's text follows
@@ -73,12 +74,20 @@ class SparkStatements:
         return result
 
 
-def rows_of_spark(plans: Plans, frame: DataFrame, arrow: ArrowRows | None = None) -> SparkRows:
-    """Return the rows of the current statement that Spark's tasks compute."""
+def rows_of_spark(
+    plans: Plans,
+    frame: DataFrame,
+    arrow: ArrowRows | None = None,
+    planned: tuple[Column, ...] | None = None,
+) -> SparkRows:
+    """Return the rows of the current statement that Spark's tasks compute.
+
+    For `arrow` and `planned` see `SparkRows`.
+    """
     from sqlwin.result.spark import SparkRows
 
     most_bytes = int(plans.config.get("sqlwin.result.max-in-flight"))
-    return SparkRows(frame, plans.time_zone, plans.run, most_bytes, arrow)
+    return SparkRows(frame, plans.time_zone, plans.run, most_bytes, arrow, planned)
 
 
 def spark_plan(rows: DataFrame, mode: str) -> str:

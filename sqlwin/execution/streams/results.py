@@ -108,7 +108,8 @@ class StreamQuery:
             self._lowered.reads_watermark,
         )
         frame = self._plans.dataframe(self._lowered)
-        rows = StreamedRows(frame, opened, self._plans.time_zone)
+        planned = self._lowered.plans[0].bound.schema
+        rows = StreamedRows(frame, opened, self._plans.time_zone, planned)
         return RowsResult(self._text, rows, self._plans.errors_of(self._text), self._run)
 
 
