@@ -126,18 +126,37 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
     return first
 
 
+# Values that are not NULL, by type
+_PRESENT = {
+    "binary": "X''",
+    "boolean": "FALSE",
+    "date": "DATE '1970-01-01'",
+    "string": "''",
+    "timestamp": "TIMESTAMP_LTZ '1970-01-01 00:00:00'",
+    "timestamp_ntz": "TIMESTAMP_NTZ '1970-01-01 00:00:00'",
+}
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
 def empty_relation(schema: Schema) -> exp.Subquery:
-    """Build an empty subquery with the columns and types of `schema`, for analysis."""
+    """Build an empty subquery with the columns of `schema`, for analysis.
+
+    A column of a flat type may be NULL only if it may in `schema`.
+    """
     items: list[exp.Expr] = [
-        exp.Alias(
-            # Spark's spelling of the type, which sqlglot may not know
-            this=exp.Cast(this=exp.Null(), to=exp.Var(this=c.type)),
-            alias=identifier(c.name),
-        )
-        for c in schema
+        exp.Alias(this=_value(c.type, c.nullable), alias=identifier(c.name)) for c in schema
     ]
     nothing = exp.Where(this=exp.false())
     return exp.Subquery(this=exp.Select(expressions=items, where=nothing))
+
+
+def _value(type_: str, may_be_null: bool) -> exp.Expr:
+    if not may_be_null and type_ in _PRESENT:
+        return exp.Var(this=_PRESENT[type_])
+    is_number = type_.partition("(")[0] in _NUMBERS
+    value = exp.Null() if may_be_null or not is_number else literal(0)
+    # Spark's spelling of the type, which sqlglot may not know
+    return exp.Cast(this=value, to=exp.Var(this=type_))
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -126,8 +125,7 @@ class SparkAnalyzer:
                 continue
             schema = relations.get(table.name)
             if schema is not None:
-                # Spark would be asked with an empty relation of these columns instead.
-                below[table.name.lower()] = tuple(replace(c, nullable=True) for c in schema)
+                below[table.name.lower()] = schema
             elif (columns := self._columns_of_view(table.name)) is not None:
                 below[table.name.lower()] = columns
             else:
