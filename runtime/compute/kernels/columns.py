@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -208,7 +208,9 @@ def from_buffer(
 
 
 def normalise_floats(column: pa.Array) -> pa.Array:
-    """Make equal keys bitwise equal: a single NaN, -0.0 as 0.0. Other types are unchanged."""
+    """Make equal keys bitwise equal: a single NaN, -0.0 as 0.0, also in arrays and structs."""
+    if pa.types.is_nested(column.type):
+        return _normalise_nested(column) if _has_floats(column.type) else column
     if not pa.types.is_floating(column.type):
         return column
     values = float64_values(column) + 0.0
@@ -216,10 +218,28 @@ def normalise_floats(column: pa.Array) -> pa.Array:
     return float64_array(values, validity(column), column.type)
 
 
+def _normalise_nested(column: pa.Array) -> pa.Array:
+    """Return arrays or structs with their floats as in `normalise_floats`."""
+    valid = validity(column)
+    is_null = None if valid is None else ~valid
+    if pa.types.is_struct(column.type):
+        fields = [normalise_floats(field) for field in column.flatten()]
+        mask = None if is_null is None else pa.array(is_null)
+        return pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
+    values = normalise_floats(column.flatten())
+    return list_array(_list_lengths(column), values, column.type, is_null)
+
+
 def distinct_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
     """Return codes of the values and the distinct values by first appearance; NULL is a value."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64), column[:1]
+    if pa.types.is_nested(column.type):
+        codes, distinct = distinct_codes(nested_bytes(column, lambda c: distinct_codes(c)[0]))
+        first_row = np.empty(len(distinct), np.int64)
+        # Assigned in reverse, so that the first row of each code wins.
+        first_row[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+        return codes, column.take(from_buffer(first_row, None, pa.int64(), len(first_row)))
     encoded = column.dictionary_encode(null_encoding="encode")
     return int64_values(encoded.indices), encoded.dictionary
 
@@ -233,11 +253,52 @@ def ranks(column: pa.Array) -> tuple[Int64Array, pa.Array]:
     codes, distinct = distinct_codes(normalise_floats(column))
     n_values = len(distinct) - distinct.null_count
     # NULL comes last here, after NaN, and is cut off.
-    ascending = pc.array_sort_indices(distinct)[:n_values]
+    ascending = pc.array_sort_indices(ordered_bytes(distinct))[:n_values]
     rank_of_code = np.zeros(len(distinct), np.int64)
     rank_of_code[ascending.to_numpy()] = np.arange(1, n_values + 1)
     return rank_of_code[codes], pa.concat_arrays(
         [pa.nulls(1, distinct.type), distinct.take(ascending)]
+    )
+
+
+def ordered_bytes(column: pa.Array) -> pa.Array:
+    """Return arrays and structs as bytes of the same order; other types are unchanged.
+
+    As in Spark, NULL is the smallest element, and an array comes after its prefixes.
+    """
+    if not pa.types.is_nested(column.type):
+        return column
+    return nested_bytes(column, lambda values: ranks(values)[0])
+
+
+def nested_bytes(column: pa.Array, numbers_of: Callable[[pa.Array], Int64Array]) -> pa.Array:
+    """Return arrays or structs as bytes: the numbers of their elements or fields, big-endian.
+
+    Args:
+        column: Arrays or structs of any types but maps.
+        numbers_of: Function that returns a number, at least 0, for each element or field.
+    """
+    valid = validity(column)
+    bitmap = None if valid is None else pa.array(valid).buffers()[1]
+    if pa.types.is_struct(column.type):
+        fields = [numbers_of(normalise_floats(field)) for field in column.flatten()]
+        numbers = np.stack([np.zeros(len(column), np.int64), *fields], axis=1)
+        type_ = pa.binary(numbers.shape[1] * _INT64.itemsize)
+        return from_buffer(numbers.astype(">i8"), valid, type_, len(column))
+    numbers = numbers_of(normalise_floats(column.flatten()))
+    offsets = running_sums(_list_lengths(column)) * _INT64.itemsize
+    data = [bitmap, pa.py_buffer(offsets), pa.py_buffer(numbers.astype(">i8"))]
+    return pa.Array.from_buffers(pa.large_binary(), len(column), data)
+
+
+def _list_lengths(column: pa.ListArray) -> Int64Array:
+    lengths: Int64Array = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+    return lengths
+
+
+def _has_floats(type_: pa.DataType) -> bool:
+    return pa.types.is_floating(type_) or any(
+        _has_floats(type_.field(i).type) for i in range(type_.num_fields)
     )
 
 

@@ -18,6 +18,7 @@ from runtime.compute.kernels.columns import (
     integer_storage,
     normalise_floats,
     one_chunk,
+    ordered_bytes,
     validity,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
@@ -38,6 +39,7 @@ def order_codes(
         plain = _float_order(plain)
     elif pa.types.is_boolean(plain.type):
         plain = plain.cast(pa.int8())
+    plain = ordered_bytes(plain)
     if integer_storage(plain.type) is not None and plain.null_count == 0:
         values = int64_values(plain)
         return ~values if descending else values
