@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
@@ -22,6 +23,10 @@ from planner.sql.nodes import error_at
 from planner.sql.render import SparkSql
 from planner.streams.tables import streams_of
 from runtime.spec.steps import GapFilling
+from runtime.spec.table import Column
+
+# INTERVAL YEAR, MONTH or YEAR TO MONTH, on any level of a type
+_MONTHS = re.compile(r"interval (year|month)")
 
 
 def bounds_us(
@@ -57,6 +62,38 @@ def bounds_us(
             hint="FROM is where the first window starts, TO is where the last one ends",
         )
     return from_us, to_us
+
+
+def check_filled_types(
+    keys: Sequence[str], schema: Iterable[Column], place: exp.Expr, sql: str
+) -> None:
+    """Refuse keys with a map, whose entries have no order, and intervals of months.
+
+    Args:
+        keys: Names of the keys.
+        schema: All columns of the rows to fill.
+        place: Clause or call, for error positions.
+        sql: Text of the statement.
+
+    Raises:
+        AnalysisError: A column has such a type, or contains one.
+    """
+    for column_ in schema:
+        if _MONTHS.search(column_.type):
+            raise error_at(
+                sql,
+                f"FILL does not support column `{column_.name}` of type {column_.type.upper()}",
+                place,
+                hint="leave the column out, or use the number of its months",
+            )
+        if column_.name in keys and "map<" in column_.type:
+            raise error_at(
+                sql,
+                f"a key of FILL cannot be `{column_.name}`, because it has type "
+                f"{column_.type.upper()}",
+                place,
+                hint="use MAP_ENTRIES, an array of the entries, as the key",
+            )
 
 
 def with_declared_keys(

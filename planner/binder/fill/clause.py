@@ -16,7 +16,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
+from planner.binder.fill.bounds import (
+    bounds_us,
+    check_filled_types,
+    flat_cast,
+    with_declared_keys,
+)
 from planner.binder.fill.on_stream import check_stream_fill
 from planner.binder.fill.values import fillers_of
 from planner.binder.grouping_sets import has_groupings, item_place
@@ -282,6 +287,7 @@ class _FilledBlock:
                 kept.append(replace(part, nullable=part.nullable or place >= n_keys))
                 if role is None and place < n_keys:
                     key_names.append(part.name)
+        check_filled_types(key_names, kept, self.select.args["group"], self.sql)
         values = tuple(c for c in kept if c.name not in (*key_names, attached.start, end))
         fillers, texts = fillers_of(
             self.clause.expressions, values, self._not_filled(), self.sql, self.options.zone

@@ -13,7 +13,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.binder.fill.bounds import bounds_us, flat_cast, with_declared_keys
+from planner.binder.fill.bounds import (
+    bounds_us,
+    check_filled_types,
+    flat_cast,
+    with_declared_keys,
+)
 from planner.binder.fill.clause import FillOptions, is_of_instants
 from planner.binder.fill.on_stream import check_stream_fill
 from planner.binder.fill.values import fillers_of
@@ -87,6 +92,9 @@ def bind_gap_fill(
         raise error_at(
             sql, f"`{time.name}` is both the time and a key", *function.args["partition"]
         )
+    check_filled_types(
+        keys, source.schema, function.args["partition"][0] if keys else function, sql
+    )
     before = source.schema
     attached = window_properties(source)
     role = None if attached is None else attached.role_of(time.name)
