@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.aggregates.intervals import is_day_interval, to_microseconds
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, below_choices
 from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.optimizer import Options, Refusal
@@ -56,6 +57,12 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
     if conditions:
         rows = Filter(rows.schema, rows, conditions)
     schema = tuple(c for c in local.schema if c.name != expand.id_column)
-    aggregated = replace(local, schema=schema, input=rows, keys=expand.keys)
+    types = {c.name: c.type for c in expand.schema}
+    # local keys are intervals as microseconds, see `two_phases`
+    local_keys = tuple(
+        NamedExpr(key.name, to_microseconds(key.expr)) if is_day_interval(types[key.name]) else key
+        for key in expand.keys
+    )
+    aggregated = replace(local, schema=schema, input=rows, keys=local_keys)
     keys = tuple(NamedExpr(key.name, column(key.name)) for key in expand.keys)
     return node.with_inputs(replace(expand, schema=local.schema, input=aggregated, keys=keys))
