@@ -16,8 +16,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     CalendarIntervalType,
     DataType,
+    MapType,
     NullType,
     StringType,
     StructField,
@@ -114,10 +116,23 @@ def arrow_ready(frame: DataFrame) -> DataFrame:
 
 def _arrow_types(frame: DataFrame) -> list[DataType]:
     """Return the columns' types, strings where Arrow has none; see `fields_may_be_null`."""
-    return [
-        StringType() if isinstance(field.dataType, _NO_ARROW) else field.dataType
-        for field in fields_may_be_null(frame.schema)
-    ]
+    return [_arrow_type(field.dataType) for field in fields_may_be_null(frame.schema)]
+
+
+def _arrow_type(type_: DataType) -> DataType:
+    """Return a type with strings in place of types that Arrow does not have, on any level."""
+    if isinstance(type_, _NO_ARROW):
+        return StringType()
+    if isinstance(type_, StructType):
+        return StructType(
+            [StructField(f.name, _arrow_type(f.dataType), f.nullable, f.metadata) for f in type_]
+        )
+    if isinstance(type_, ArrayType):
+        return ArrayType(_arrow_type(type_.elementType), type_.containsNull)
+    if isinstance(type_, MapType):
+        key, value = map(_arrow_type, (type_.keyType, type_.valueType))
+        return MapType(key, value, type_.valueContainsNull)
+    return type_
 
 
 def as_planned(
