@@ -20,6 +20,8 @@ from runtime.scan.splits import LEAST_BYTES, SPLIT_BYTES, FileRange
 from runtime.scan.stores import Store, explain_errors, open_stored, why_of
 from runtime.spec.scan import ScanFile
 
+# Maximum digits of a decimal in Spark
+MOST_DIGITS = 38
 _BATCH_ROWS = 1 << 16
 _INSTANT = pa.timestamp("us", tz="UTC")
 _UNSIGNED = {
@@ -67,6 +69,8 @@ def file_ranges(
 
 def row_schema(file: ScanFile, store: Store) -> pa.Schema:
     """Return the columns of a file with the Arrow types of their Spark types.
+
+    A column for which Spark has no type keeps its own, which `spark_arrow_type` refuses.
 
     Raises:
         ExecutionError: The file cannot be read.
@@ -149,37 +153,55 @@ def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:
     if nested is not None:
         raise ExecutionError(f"{path} has INT96 times in {nested}, inside another column")
     return pa.schema(
-        pa.field(field.name, _INSTANT if field.name in old else _spark_arrow_type(field.type))
+        pa.field(field.name, _INSTANT if field.name in old else _type_in_sql(field.type))
         for field in footer.schema.to_arrow_schema()
     )
 
 
-def _spark_arrow_type(type_: pa.DataType) -> pa.DataType:
-    """Return the Arrow type of the Spark type of a column."""
+def _type_in_sql(type_: pa.DataType) -> pa.DataType:
+    """Return the Arrow type of the Spark type, or `type_` if Spark has none."""
+    try:
+        return spark_arrow_type(type_)
+    except TypeError:
+        return type_
+
+
+def spark_arrow_type(type_: pa.DataType) -> pa.DataType:
+    """Return the Arrow type of the Spark type of a column.
+
+    Raises:
+        TypeError: Spark has no such type.
+    """
     t = pa.types
     if t.is_dictionary(type_):
-        return _spark_arrow_type(type_.value_type)
+        return spark_arrow_type(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
-        return _spark_arrow_type(type_.storage_type)
+        return spark_arrow_type(type_.storage_type)
     if t.is_large_string(type_) or t.is_string_view(type_):
         return pa.string()
     if t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
         return pa.binary()
     if t.is_timestamp(type_):
         return pa.timestamp("us", tz=None if type_.tz is None else "UTC")
+    if t.is_duration(type_):
+        return pa.duration("us")
     if t.is_date(type_):
         return pa.date32()
     if t.is_float16(type_):
         return pa.float32()
     if t.is_decimal(type_):
+        if type_.precision > MOST_DIGITS:
+            raise TypeError(f"SQL has no type for {type_}")
         return pa.decimal128(type_.precision, type_.scale)
+    if t.is_time(type_) or t.is_list_view(type_) or t.is_large_list_view(type_):
+        raise TypeError(f"SQL has no type for {type_}")
     if t.is_map(type_):
-        return pa.map_(_spark_arrow_type(type_.key_type), _spark_arrow_type(type_.item_type))
+        return pa.map_(spark_arrow_type(type_.key_type), spark_arrow_type(type_.item_type))
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        return pa.list_(_spark_arrow_type(type_.value_type))
+        return pa.list_(spark_arrow_type(type_.value_type))
     if t.is_struct(type_):
         fields = [type_.field(i) for i in range(type_.num_fields)]
-        return pa.struct([pa.field(field.name, _spark_arrow_type(field.type)) for field in fields])
+        return pa.struct([pa.field(field.name, spark_arrow_type(field.type)) for field in fields])
     return _UNSIGNED.get(type_, type_)
 
 
@@ -212,4 +234,7 @@ def _as_type(array: pa.Array, type_: pa.DataType, is_instant: bool) -> pa.Array:
         micros = array.cast(pa.timestamp("us", tz=array.type.tz))
         # INT96 has no zone but is an instant
         return micros.view(pa.int64()).view(type_) if is_instant else micros.cast(type_)
+    if pa.types.is_duration(array.type) and array.type.unit == "ns":
+        numbers = array.view(pa.timestamp("ns"))
+        return pc.floor_temporal(numbers, unit="microsecond").cast(pa.timestamp("us")).view(type_)
     return array.cast(type_)

@@ -23,7 +23,7 @@ from runtime.connectors.columns import (
 )
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import load_cached
-from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
+from runtime.connectors.filesystem.parquet_types import read_special, special_column
 from runtime.connectors.filesystem.planning import METADATA, may_be_unwritten
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.records import load_objects, load_records
@@ -153,8 +153,9 @@ def _read(
     allow_encoding(spark, options)
     reader = spark.read.format(file_format).options(**read_options)
     with translate_spark_errors(partial(explain, spec, origin)):
-        if file_format == "parquet" and first is not None and has_nanoseconds(first):
-            dataframe = read_nanoseconds(reader, first, paths)
+        if file_format == "parquet" and first is not None and special_column(first):
+            files = filter(selection_filter(spec), data_files(origin))
+            dataframe = read_special(reader, first, files, paths)
         elif not spec.columns:
             dataframe = reader.load(paths)
         elif file_format in SELF_DESCRIBING:

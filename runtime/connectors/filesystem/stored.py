@@ -30,7 +30,7 @@ from runtime.scan.files import (
 )
 from runtime.scan.paths import expand
 from runtime.scan.stored_files import StoredFiles
-from runtime.scan.whole_rows import row_schema
+from runtime.scan.whole_rows import row_schema, spark_arrow_type
 from runtime.spark.files import store_package
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
@@ -110,6 +110,7 @@ def read_stored(
     for field in row_schema(scan_files[0], files.store):
         name = field.name.lower()
         if name not in partition_names and (not declared or name in declared):
+            _check_has_type(field, scan_files[0].path)
             fields.append(field)
     fields += _partition_fields(listing, declared)
     if any(c.metadata for c in spec.columns):
@@ -142,6 +143,18 @@ def _list_files(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
             hint="delete the file",
         )
     return Listing(tuple(selected), listing.stamps)
+
+
+def _check_has_type(field: pa.Field, path: str) -> None:
+    try:
+        spark_arrow_type(field.type)
+    except TypeError as error:
+        raise ExecutionError(
+            f"column `{field.name}` of {path} has Arrow type {field.type}, for which SQL has no "
+            "type",
+            subjects=(field.name,),
+            hint="declare the other columns with CREATE TABLE",
+        ) from error
 
 
 def _partition_below(base: str, path: str) -> tuple[tuple[str, str], ...]:

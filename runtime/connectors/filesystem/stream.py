@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from runtime.commits import read_commits
 from runtime.connectors.columns import declared_schema, no_columns
 from runtime.connectors.connector import register_source
-from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
+from runtime.connectors.filesystem.parquet_types import special_column
 from runtime.connectors.filesystem.planning import may_be_unwritten
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
@@ -95,11 +95,13 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         _await_commits(spec, origin, files)
     path = origin if files is None else _directory_or_glob(origin, files)
     first = None if files is None else next(data_files(origin, files), None)
-    if file_format == "parquet" and first is not None and has_nanoseconds(first):
+    special = special_column(first) if file_format == "parquet" and first else None
+    if special is not None:
         raise CatalogError(
-            f"table `{spec.name}`: {first} has nanosecond times, which streams cannot read",
+            f"table `{spec.name}`: column `{special.name}` of {first} has Arrow type "
+            f"{special.type}, which streams cannot read",
             subjects=(spec.name,),
-            hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
+            hint="SET 'execution.runtime-mode' = 'batch', or write the files with a type of SQL",
         )
     with translate_spark_errors(partial(explain, spec, origin)):
         is_empty = files is not None and first is None
