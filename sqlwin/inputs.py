@@ -193,21 +193,29 @@ def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
                 pa.schema([pa.field(field.name, sql_type)]), prefer_timestamp_ntz=True
             )
         except Exception as error:
-            raise _bad_column(name, field.name, _reason(field.type, error)) from error
+            if _is_about_values(error):
+                raise _bad_column(name, field.name, error) from error
+            raise AnalysisError(
+                f"cannot convert column `{field.name}` of `{name}` to SQL: SQL has no type for "
+                f"Arrow type {field.type}",
+                subjects=(field.name,),
+                hint="cast the column, or leave it out",
+            ) from error
     return pa.Table.from_arrays(columns, table.column_names)
 
 
-def _reason(type_: pa.DataType, error: Exception) -> Exception:
-    """Return the error text of a failed conversion, without PySpark's settings and functions."""
-    if isinstance(error, pa.ArrowException | OverflowError):
-        return error
-    return TypeError(f"SQL has no type for Arrow type {type_}")
+def _is_about_values(error: Exception) -> bool:
+    """Return whether a conversion failed because of a value, and not because of the type."""
+    is_arrows = isinstance(error, pa.ArrowException | OverflowError)
+    return is_arrows and not isinstance(error, pa.ArrowNotImplementedError)
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
         return _cast(cast(Any, pa).chunked_array([c.storage for c in column.chunks]), target)
+    if pa.types.is_run_end_encoded(type_):
+        return _cast(pc.run_end_decode(column), target)
     if pa.types.is_timestamp(type_) and type_.unit == "ns":
         column = pc.floor_temporal(column, unit="microsecond")
     # Nothing below a microsecond is left after flooring, so the cast may truncate
@@ -237,8 +245,13 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
         return pa.duration("us")
     if types.is_time(type_):
         return pa.time64("us")
-    if types.is_decimal(type_) and type_.precision <= 38:
-        return pa.decimal128(type_.precision, type_.scale)
+    if types.is_decimal(type_):
+        # Spark has no negative scales
+        scale = max(type_.scale, 0)
+        digits = type_.precision - type_.scale + scale
+        if digits > _MOST_DIGITS:
+            raise TypeError(str(type_))
+        return pa.decimal128(digits, scale)
     if types.is_struct(type_):
         return pa.struct([f.with_type(_sql_type(f.type)) for f in type_])
     if types.is_map(type_):
@@ -248,6 +261,8 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
+# Digits of a decimal in Spark
+_MOST_DIGITS = 38
 # Arrow's extension types that are equivalent to their storage type
 _STORED_PLAINLY = frozenset({"arrow.json", "arrow.uuid"})
 _PLAIN_TYPES = {
