@@ -139,6 +139,14 @@ def test_types_that_spark_lacks_become_wider_types(
     assert frame.first() == (shown,)
 
 
+def test_run_ends_and_negative_scales_are_converted(spark: SparkSession) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["a", None]))
+    hundreds = pa.array([Decimal(1500), None], pa.decimal128(10, -2))
+    frame = dataframe_of(spark, pa.table({"r": runs, "d": hundreds}), "t")
+    assert frame.schema.simpleString() == "struct<r:string,d:decimal(12,0)>"
+    assert [tuple(row) for row in frame.collect()] == [("a", Decimal(1500)), (None, None)]
+
+
 def test_named_levels_of_an_index_are_columns(spark: SparkSession) -> None:
     index = pd.DatetimeIndex(["2026-01-01"], name="at")
     frame = dataframe_of(spark, pd.DataFrame({"v": [1]}, index=index), "t")
@@ -161,6 +169,9 @@ def test_keys_of_all_dicts_are_columns(spark: SparkSession) -> None:
         (pd.DataFrame([[1, 2]], columns=["a", "A"]), "two columns named `a`"),
         (pd.DataFrame(), "`t` has 0 columns"),
         (pa.table({"v": pa.array([None], pa.month_day_nano_interval())}), "column `v` of `t`"),
+        (pa.table({"v": pa.array([None], pa.decimal256(60, 2))}), "Arrow type decimal256(60, 2)"),
+        (pa.table({"v": pa.array([None], pa.decimal128(38, -2))}), "Arrow type decimal128(38, -2)"),
+        (pa.table({"v": pa.array([[1], None], pa.list_view(pa.int8()))}), "Arrow type list_view"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

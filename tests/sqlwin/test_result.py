@@ -158,3 +158,10 @@ def test_tables_keep_structs_that_repeat_a_field_name(fresh_session: sqlwin.Sess
     fresh_session.register("given", stored.to_arrow())
     (given,) = fresh_session.execute("SELECT * FROM given")
     assert [*stored.rows, *given.rows] == [((1, "b"),)] * 2
+
+
+def test_intervals_of_months_are_texts_on_any_level(session: sqlwin.Session) -> None:
+    month = "INTERVAL '1' MONTH"
+    query = f"SELECT array({month}) AS a, map('k', named_struct('m', {month})) AS b"
+    table = session.execute(query)[-1].to_arrow()
+    assert table.to_pylist() == [{"a": [month], "b": [("k", {"m": month})]}]
