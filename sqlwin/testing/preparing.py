@@ -14,6 +14,7 @@ from planner.sql.render import quote_string
 from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.errors import SqlwinError
 from runtime.names import quote_name
+from runtime.spark.on_demand import NotStartedError
 from runtime.spec.table import TableColumn
 from sqlwin.config.values import parse_duration
 from sqlwin.control import SessionControl
@@ -216,7 +217,8 @@ def _naming(case: Case, table: CaseTable) -> Iterator[None]:
     """Add the table and its place in the test file to errors in the block."""
     try:
         yield
-    except CaseFileError:
+    except (CaseFileError, NotStartedError):
+        # a case that needs Spark is prepared again, with Spark
         raise
     except SqlwinError as error:
         message = f"{case.path}:{table.line}: table `{table.name}`: {error.message}"

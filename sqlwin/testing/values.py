@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from runtime.compute.arrow.types import spark_type
+
 _DATE = re.compile(r"(-?\d{4,6})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,7 +65,7 @@ def cell_value(cell: object, type_: pa.DataType) -> Any:
         return [cell_value(item, type_.value_type) for item in cell]
     if pa.types.is_struct(type_) and isinstance(cell, dict):
         return {field.name: cell_value(cell.get(field.name), field.type) for field in type_}
-    raise CellError(f"{cell!r} is not a value of type {type_}")
+    raise CellError(f"{cell!r} is not a value of type {(spark_type(type_) or str(type_)).upper()}")
 
 
 def cell_text(value: Any) -> str:

@@ -359,6 +359,16 @@ def test_a_computed_column_that_needs_spark_is_named_as_such(tmp_path):
     assert "the case 'computed' needs Spark" in process.stdout
 
 
+def test_a_case_with_a_type_that_only_spark_reads_needs_spark(tmp_path):
+    # in a process of its own: a Spark that runs in this one would read the table
+    tables = TABLE.replace("v: BIGINT", "v: ARRAY<INT>").replace("a, 1]", "a, [1]]")
+    path = file(tmp_path, case("arrays", RIGHT), tables=tables)
+    command = [sys.executable, "-m", "sqlwin", "test", "--no-spark", path]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert process.returncode == 2, process
+    assert "the case 'arrays' needs Spark" in process.stdout
+
+
 def test_a_time_that_python_does_not_have_is_a_failure_in_words(tmp_path):
     far = "TIMESTAMP '9999-12-31 23:59:59' + INTERVAL '1' DAY"
     text = case("far", "      rows: []\n").replace("COUNT(*) AS n", f"MAX({far}) AS n")
