@@ -318,6 +318,9 @@ def _pick(kind: str) -> Recipe:
         if call.order is None and len(call.args) != 2:
             raise NotMergeable(f"{call.function} has no defined order")
         _check_type(call, is_flat_type(call.type))
+        for type_ in call.arg_types:
+            if not is_flat_type(type_):
+                raise NotMergeable(f"{call.function} by {type_} cannot be merged from partials")
         names = (f"{call.name}$order", f"{call.name}$value")
         partial = Partial(f"{call.name}$0", pick_struct(call, kind), names)
         return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))

@@ -151,6 +151,14 @@ def test_distinct_values_of_nested_types_stay_in_one_phase(aggregate, reason):
     assert str(refused.value).startswith(reason)
 
 
+@pytest.mark.parametrize("order", ["array<int>", "interval month", "struct<a:int>"])
+def test_an_order_of_a_nested_type_stays_in_one_phase(order):
+    by = replace(call("MIN_BY", "int", "int", order), distinct=False)
+    with pytest.raises(NotMergeable) as refused:
+        plan_aggregate(by)
+    assert str(refused.value) == f"MIN_BY by {order} cannot be merged from partials"
+
+
 def test_the_scan_collects_one_set_for_all_that_read_it():
     flag = column("flag")
     plans = share_partials(
