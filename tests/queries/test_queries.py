@@ -60,6 +60,7 @@ def golden_of(query: Path) -> Path:
     among(QUERIES, long=[q for q in LONG if q in QUERIES]),
     ids=lambda path: golden_of(path).stem,
 )
+@pytest.mark.parametrize("broker", ["mock"], indirect=True)
 def test_query_file_gives_its_golden_result(
     query: Path,
     fresh_session: sqlwin.Session,

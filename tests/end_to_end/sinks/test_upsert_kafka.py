@@ -1,4 +1,4 @@
-"""Topics with one row per key, over TCP against librdkafka's mock broker."""
+"""Topics with one row per key, over TCP against librdkafka's mock broker and Tansu."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 import sqlwin
 from runtime.errors import SqlwinError
@@ -22,7 +22,8 @@ __all__ = ["broker"]
 def declare(broker: Broker, topic: str, columns: str, key: str, more: str = "") -> str:
     return f"""CREATE TABLE {topic} ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH (
         'connector' = 'upsert-kafka', 'topic' = '{topic}', 'key.format' = 'json',
-        'value.format' = 'json', 'properties.bootstrap.servers' = '{broker.address}'{more})"""
+        'value.format' = 'json', 'properties.batch.num.messages' = '1',
+        'properties.bootstrap.servers' = '{broker.address}'{more})"""
 
 
 def messages(broker: Broker, topic: str) -> list[tuple[Any, Any]]:
@@ -120,7 +121,7 @@ def test_a_stream_is_joined_with_the_latest_rows(
     fresh_session.execute("INSERT INTO items VALUES (1, 'old'), (2, 'gone')")
     fresh_session.execute("INSERT INTO items VALUES (1, 'new')")
     # with the bytes of the key and Java's partitioner, the tombstone follows its message
-    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    producer = broker.java_producer()
     producer.produce("items", key=b'{"id":2}', value=None)
     assert producer.flush(10) == 0
     (tmp_path / "in").mkdir()
@@ -168,7 +169,7 @@ def send_prices_and_orders(session: sqlwin.Session, broker: Broker, name: str, m
     since = "since TIMESTAMP(3) METADATA FROM 'timestamp', WATERMARK FOR since AS since"
     session.execute(declare(broker, name, f"{OF_PRICES}, {since}", "item, shop", more))
     session.execute(ORDERS.format(name=name, address=broker.address))
-    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    producer = broker.java_producer()
     includes_key = "EXCEPT_KEY" not in more
     for second, item, price in PRICES:
         key = {"item": item, "shop": "x"}
@@ -222,7 +223,7 @@ def test_a_stream_is_joined_with_the_versions_of_a_topic(
     name = "prices_stream"
     send_prices_and_orders(fresh_session, broker, name, "")
     # later rows in both tables, so that the watermark passes all others
-    producer = Producer({"bootstrap.servers": broker.address})
+    producer = broker.producer
     row = {"id": 99, "item": 3, "shop": "x", "ts": "1970-01-01 00:00:50"}
     producer.produce(f"{name}_orders", value=json.dumps(row).encode(), partition=0)
     producer.produce(name, key=b'{"item": 3, "shop": "x"}', value=b"{}", timestamp=50_000)
@@ -267,7 +268,7 @@ def test_the_latest_rows_are_read_from_avro(fresh_session: sqlwin.Session, broke
     more = ", 'value.fields-include' = 'EXCEPT_KEY'"
     text = declare(broker, "avro_names", "id INT, name STRING", "id", more)
     fresh_session.execute(text.replace("'value.format' = 'json'", "'value.format' = 'avro'"))
-    producer = Producer({"bootstrap.servers": broker.address, "partitioner": "murmur2_random"})
+    producer = broker.java_producer()
     for number, value in [(1, b"\x02\x02a"), (2, b"\x02\x02b"), (1, b"\x02\x02c"), (2, None)]:
         producer.produce("avro_names", key=b'{"id": %d}' % number, value=value)
     assert producer.flush(10) == 0

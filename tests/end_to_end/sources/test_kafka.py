@@ -1,4 +1,4 @@
-"""Kafka topics through confluent-kafka, over TCP against librdkafka's mock broker."""
+"""Kafka topics through confluent-kafka, over TCP against librdkafka's mock broker and Tansu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local stage of a stream that consumes messages itself, from a mock broker."""
+"""The local stage of a stream that consumes messages itself, from a broker."""
 
 from __future__ import annotations
 
