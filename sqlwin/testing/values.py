@@ -49,7 +49,8 @@ def cell_value(cell: object, type_: pa.DataType) -> Any:
     if pa.types.is_floating(type_):
         if isinstance(cell, bool) or not isinstance(cell, int | float):
             raise CellError(f"{cell!r} is not a number")
-        return float(cell)
+        # a FLOAT has fewer digits than the text
+        return pa.scalar(float(cell), type_).as_py()
     if pa.types.is_decimal(type_):
         return _decimal(cell, type_)
     if pa.types.is_date(type_):
@@ -65,6 +66,8 @@ def cell_value(cell: object, type_: pa.DataType) -> Any:
         return [cell_value(item, type_.value_type) for item in cell]
     if pa.types.is_struct(type_) and isinstance(cell, dict):
         return {field.name: cell_value(cell.get(field.name), field.type) for field in type_}
+    if pa.types.is_map(type_):
+        return _entries(cell, type_)
     raise CellError(f"{cell!r} is not a value of type {(spark_type(type_) or str(type_)).upper()}")
 
 
@@ -89,7 +92,7 @@ def cell_text(value: Any) -> str:
             return f"'{value}'"
         case bytes():
             return f"'{base64.b64encode(value).decode()}'"
-        case list():
+        case list() | tuple():
             return f"[{', '.join(map(cell_text, value))}]"
         case dict():
             return "{" + ", ".join(f"{key}: {cell_text(item)}" for key, item in value.items()) + "}"
@@ -110,6 +113,19 @@ def _checked(cell: object, kind: type, allowed: str) -> Any:
     if not isinstance(cell, kind):
         raise CellError(f"{cell!r} is not {allowed}")
     return cell
+
+
+def _entries(cell: object, type_: pa.MapType) -> list[tuple[Any, Any]]:
+    """Return a map, which is a mapping of texts or a list of pairs."""
+    pairs = list(cell.items()) if isinstance(cell, dict) else cell
+    if not isinstance(pairs, list) or any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+    ):
+        raise CellError(f"{cell!r} is not a mapping or a list of pairs such as [[1, one]]")
+    return [
+        (cell_value(key, type_.key_type), cell_value(value, type_.item_type))
+        for key, value in pairs
+    ]
 
 
 def _decimal(cell: object, type_: pa.DataType) -> Decimal:

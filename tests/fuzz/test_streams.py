@@ -39,7 +39,7 @@ from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.tables import GivenTable, create_tables
 from tests.fuzz.choices import Choices
-from tests.fuzz.differences import plain, rows_of
+from tests.fuzz.differences import rows_of
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
 from tests.fuzz.values import COLUMNS, MS_US, SECOND_US, table_of
 from tests.reference import windows_of
@@ -304,7 +304,7 @@ class StreamMachine(RuleBasedStateMachine):
     def _difference(self) -> Any:
         outputs = self.storage.outputs
         rows: list[Row] = final_rows(rows_of(outputs[n].rows for n in sorted(outputs)))
-        return difference([plain(row) for row in self.query.expected], rows)
+        return difference(self.query.expected, rows)
 
 
 def run_machine(n_examples: int, n_steps: int, *, derandomize: bool = True) -> None:
