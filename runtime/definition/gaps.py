@@ -27,33 +27,107 @@ def rows_with_gaps_filled(
         of: Windows and fillers, without LINEAR.
     """
     filling = of.filling
+    result = []
+    for members in _by_key(rows, schema, filling):
+        own = [row for row in members if row[filling.end] is not None]
+        result += own
+        ends = [row[filling.end] for row in own]
+        if not ends and (filling.from_us is None or filling.to_us is None):
+            continue
+        before = ends[0] - 1 if filling.from_us is None else filling.from_us
+        last = ends[-1] if filling.to_us is None else filling.to_us
+        missing = _missing(ends, before, last, of)
+        result += (_added(window, members[0], own, filling) for window in missing)
+    return [tuple(row[name] for name in schema.names) for row in result]
+
+
+def rows_with_gaps_filled_on_stream(
+    rows: Sequence[tuple[Any, ...]], schema: pa.Schema, of: FilledRows, passed_us: int | None
+) -> list[tuple[Any, ...]]:
+    """Return the rows and the added windows of a stream.
+
+    A key ends when it has no row for `keep_us`, and starts over with its next row. Without TO,
+    windows follow the last row of a key until the watermark stops.
+
+    Args:
+        rows: Rows.
+        schema: Their columns.
+        of: Windows and fillers, without LINEAR.
+        passed_us: Latest window end that the watermark passes before the end of the input. None if
+            it passes none.
+    """
+    filling = of.filling
+    result = []
+    for members in _by_key(rows, schema, filling):
+        runs: list[list[_Row]] = []
+        for row in members:
+            if not runs or row[filling.end] > _kept_until(runs[-1][-1][filling.end], filling):
+                runs.append([])
+            runs[-1].append(row)
+        for run in runs:
+            result += run
+            ends = [row[filling.end] for row in run]
+            before = ends[0] - 1
+            if filling.from_us is not None and ends[0] - filling.from_us <= filling.keep_us:
+                before = filling.from_us
+            last = _kept_until(ends[-1], filling)
+            if filling.to_us is not None:
+                last = min(last, filling.to_us)
+            elif run is runs[-1]:
+                last = ends[-1] if passed_us is None else min(last, passed_us)
+            missing = _missing(ends, before, max(last, ends[-1]), of)
+            result += (_added(window, run[0], run, filling) for window in missing)
+    for row in result:
+        if filling.start is not None:
+            # the rows have the starts of other windows with the same ends
+            row[filling.start], _ = next_window(filling.window, row[filling.end] - 1)
+    return [tuple(row[name] for name in schema.names) for row in result]
+
+
+def _kept_until(end_us: int, filling: GapFilling) -> int:
+    """Return the time up to which a key is kept after a window with a row."""
+    start_us = end_us if filling.from_us is None else max(end_us, filling.from_us)
+    return start_us + filling.keep_us
+
+
+def _by_key(
+    rows: Sequence[tuple[Any, ...]], schema: pa.Schema, filling: GapFilling
+) -> Iterator[list[_Row]]:
+    """Yield the rows of each key in the order of their windows, rows without a window first."""
     keys: defaultdict[Any, list[_Row]] = defaultdict(list)
     for values in rows:
         row = dict(zip(schema.names, values, strict=True))
         keys[tuple(key_of(row[name]) for name in filling.keys)].append(row)
-    result = []
     for members in keys.values():
-        own = [row for row in members if row[filling.end] is not None]
-        own.sort(key=lambda row: (row[filling.end], row[filling.order] if filling.order else 0))
-        result += own
-        result += (
-            _added(window, members[0], own, filling) for window in _missing(own, filling, of)
-        )
-    return [tuple(row[name] for name in schema.names) for row in result]
+        yield sorted(members, key=lambda row: _place(row, filling))
+
+
+def _place(row: _Row, filling: GapFilling) -> tuple[Any, ...]:
+    end = row[filling.end]
+    if end is None:
+        return (False,)
+    return (True, end, row[filling.order] if filling.order else 0)
 
 
 def _missing(
-    rows: Sequence[_Row], filling: GapFilling, of: FilledRows
+    ends: Sequence[int], before_us: int, last_us: int, of: FilledRows
 ) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the windows to add to a key's rows, which are in order."""
-    ends = [row[filling.end] for row in rows]
-    if not ends and (filling.from_us is None or filling.to_us is None):
-        return
-    before = ends[0] - 1 if filling.from_us is None else filling.from_us
-    last = ends[-1] if filling.to_us is None else filling.to_us
-    start, end = next_window(filling.window, before)
-    while end <= last:
-        is_missing = end not in ends and (filling.from_us is None or start >= filling.from_us)
+    """Yield start and end of the windows to add.
+
+    Args:
+        ends: Ends of the windows with rows.
+        before_us: Time after which windows end.
+        last_us: Time after which no window ends.
+        of: Windows.
+    """
+    filling = of.filling
+    start, end = next_window(filling.window, before_us)
+    while end <= last_us:
+        is_missing = (
+            end not in ends
+            and (filling.from_us is None or start >= filling.from_us)
+            and (filling.to_us is None or end <= filling.to_us)
+        )
         if is_missing and filling.is_of_instants:
             # the clock skips windows when summer time begins
             is_missing = is_shown(start, of.time_zone) or is_shown(end - 1, of.time_zone)

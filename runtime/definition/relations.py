@@ -13,7 +13,7 @@ from runtime.batch.in_process import computed_batches, schema_of
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.definition.aggregates import result_of
-from runtime.definition.gaps import rows_with_gaps_filled
+from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled_on_stream
 from runtime.definition.order import compare_rows, key_of, sorted_places
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
@@ -121,6 +121,24 @@ def defined_rows(
                 defined_rows(rows.left, given, ties), defined_rows(rows.right, given, ties), rows
             )
     raise AssertionError(f"no definition of {type(rows).__name__}")
+
+
+def filled_on_stream(
+    rows: FilledRows, batches: Sequence[pa.RecordBatch], passed_us: int | None
+) -> pa.RecordBatch:
+    """Return windows with the windows that a stream adds.
+
+    Args:
+        rows: Windows and fillers.
+        batches: Rows of its input.
+        passed_us: As in `rows_with_gaps_filled_on_stream`.
+
+    Raises:
+        ExecutionError: Windows are not defined for a time.
+    """
+    below = _from_batches(list(batches), _nullable(schema_of(rows.input)))
+    filled = rows_with_gaps_filled_on_stream(below.rows, below.schema, rows, passed_us)
+    return DefinedRows(below.schema, filled).batch()
 
 
 def _in_windows(below: DefinedRows, of: RowsInWindows) -> DefinedRows:

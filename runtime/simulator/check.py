@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
-from runtime.definition.relations import defined_rows
+from runtime.definition.relations import defined_rows, filled_on_stream
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -24,7 +24,7 @@ from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.spec.in_process.relations import Rows
-from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.streaming.options import StreamOptions
 
 
@@ -72,13 +72,19 @@ class SimulatedStream:
         return random_history(self.tables, self.order, self.shape, seed)
 
     def batch_rows(
-        self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
+        self,
+        rows: Sequence[int],
+        moments: Mapping[int, Moment] | None = None,
+        passed_us: Mapping[int, int] | None = None,
     ) -> list[Row]:
         """Return the rows of `batch_table`. Arguments and errors are the same."""
-        return rows_of([self.batch_table(rows, moments)])
+        return rows_of([self.batch_table(rows, moments, passed_us)])
 
     def batch_table(
-        self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
+        self,
+        rows: Sequence[int],
+        moments: Mapping[int, Moment] | None = None,
+        passed_us: Mapping[int, int] | None = None,
     ) -> pa.Table:
         """Return the result of the batch query over some rows of the tables.
 
@@ -86,6 +92,9 @@ class SimulatedStream:
             rows: Numbers of the rows.
             moments: Moment at which each row is read, for a query that depends on it. Default: the
                 moments of `every_row`.
+            passed_us: Latest window end that the watermark of each operator passes before the end
+                of the input. FILL then adds the windows of a stream, as its definition says. None:
+                the windows of a batch.
 
         Raises:
             ExecutionError: An expression fails, or a sum overflows its type.
@@ -95,33 +104,49 @@ class SimulatedStream:
         # batch has all results once the last row has arrived
         clock_us = max((moment.clock_us for moment in moments.values()), default=0)
         for part in self.query.parts:
-            batches = computed_batches(part.rows, given)
+            batches = self._batches(part, given, passed_us)
             if self.query.result_clock:
                 batches = (with_clock(b, self.query.result_clock, clock_us) for b in batches)
             given[part.name] = list(batches)
         schema = schema_of(self.query.rows)
         return pa.Table.from_batches(computed_batches(self.query.rows, given), schema)
 
+    @staticmethod
+    def _batches(
+        part: SimulatedPart,
+        given: Mapping[str, Sequence[pa.RecordBatch]],
+        passed_us: Mapping[int, int] | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part. Arguments as in `batch_table`, and the rows below it."""
+        filled = part.filled if isinstance(part, SimulatedOperator) else None
+        if not isinstance(part, SimulatedOperator) or filled is None or passed_us is None:
+            yield from computed_batches(part.rows, given)
+            return
+        windows = list(computed_batches(part.windows, given))
+        yield filled_on_stream(filled, windows, passed_us.get(part.step.number))
+
     @cached_property
     def every_row(self) -> StreamHistory:
         """The history in which each row is a micro-batch, in the given order."""
         return cut_at_every_row(self.order, self.shape)
 
-    def expected_rows(self, expected: Sequence[Row], batches: Sequence[Batch]) -> Sequence[Row]:
-        """Return the rows that micro-batches must leave in the sink.
+    def expected_rows(self, expected: Sequence[Row], outcome: HistoryOutcome) -> Sequence[Row]:
+        """Return the rows that the micro-batches of a history must leave in the sink.
 
         Args:
             expected: Rows of the batch query, if it does not depend on micro-batches.
-            batches: All micro-batches.
+            outcome: Result of the history.
         """
-        if not self.query.depends_on_batches:
+        if not self.query.depends_on_batches and not self.query.fills_gaps:
             return expected
+        batches = outcome.planned
         if self.shape.late or self.query.result_clock:
             # batch has the late rows, too, and its results have another processing time
             calm = tuple(replace(batch, crash=None) for batch in batches)
             return final_rows_of(self.run(StreamHistory(calm)))
         rows = [arrival.row for batch in batches for arrival in batch.rows]
-        return self.batch_rows(rows, moments_of(self.tables, batches))
+        moments = moments_of(self.tables, batches)
+        return self.batch_rows(rows, moments, outcome.passed_us)
 
     def _given(
         self, rows: Sequence[int], moments: Mapping[int, Moment] | None
@@ -201,7 +226,8 @@ def difference_from_batch(stream: SimulatedStream, history: StreamHistory) -> Di
     """
     outcome = stream.run(history)
     rows = [arrival.row for batch in outcome.planned for arrival in batch.rows]
-    expected = stream.batch_rows(rows, moments_of(stream.tables, outcome.planned))
+    moments = moments_of(stream.tables, outcome.planned)
+    expected = stream.batch_rows(rows, moments, outcome.passed_us)
     return difference(expected, final_rows_of(outcome))
 
 
@@ -222,7 +248,7 @@ def disagreement(
     try:
         outcome = stream.run(history)
         final = final_rows_of(outcome)
-        expected = stream.expected_rows(expected, outcome.planned)
+        expected = stream.expected_rows(expected, outcome)
     except SqlwinError as error:
         return Disagreement(history, None, error.message, seed)
     mismatch = limited_difference(expected, final, stream.query.limit)

@@ -69,6 +69,7 @@ class RunningQuery:
         """
         flows = self._flows_of_tables(number, batch)
         outputs: list[OperatorOutput] = []
+        passed_us: dict[int, int] = {}
         for part in self._parts:
             if isinstance(part, RunningWholeWindows):
                 flow: Flow = part.run(flows)
@@ -76,6 +77,8 @@ class RunningQuery:
                 messages = part.messages(flows, batch, number)
                 outputs.append(part.run(messages, self._storage, number))
                 flow = outputs[-1].flow
+                if outputs[-1].passed_us is not None:
+                    passed_us[part.number] = outputs[-1].passed_us
             if self._result_clock:
                 flow = map_rows(flow, partial(self._with_clock, clock_us=batch.clock_us))
             flows[part.name] = flow
@@ -94,6 +97,7 @@ class RunningQuery:
             sum(status.n_late for status in statuses),
             sum(status.n_null_times for status in statuses),
             statuses[0].watermarks.combined_us if statuses else None,
+            passed_us,
             next((output.needless for output in outputs if output.needless), None),
         )
 

@@ -49,6 +49,15 @@ class HistoryOutcome:
     repeated: tuple[BatchOutput, ...]
     n_before_change: int
 
+    @property
+    def passed_us(self) -> Mapping[int, int]:
+        """Latest window end that the watermark passes before the end of the input, by operator."""
+        passed: dict[int, int] = {}
+        for output in self.batches:
+            for number, end_us in output.passed_us.items():
+                passed[number] = max(end_us, passed.get(number, end_us))
+        return passed
+
 
 def run_history(
     query: SimulatedQuery,

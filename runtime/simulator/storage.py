@@ -38,6 +38,8 @@ class BatchOutput:
         n_late: Number of rows that were dropped because all their windows were closed.
         n_null_times: Number of rows that were dropped because their time is NULL.
         watermark_us: Watermark of the first operator at the end. None before the first.
+        passed_us: Latest window end that the watermark of each operator has passed at the end, by
+            its number. Operators without a watermark and after the end of the input are left out.
         needless: Description of state that no window needs at the end. None if all is needed.
     """
 
@@ -47,6 +49,7 @@ class BatchOutput:
     n_late: int
     n_null_times: int
     watermark_us: int | None
+    passed_us: Mapping[int, int]
     needless: str | None
 
 

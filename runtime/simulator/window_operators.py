@@ -63,6 +63,13 @@ class OperatorOutput:
     statuses: list[Status]
     needless: str | None
 
+    @property
+    def passed_us(self) -> int | None:
+        """Latest window end that the watermark has passed; None after the end of the input."""
+        watermarks = [status.watermarks for status in self.statuses]
+        ends = [one.fired_until_us() for one in watermarks if not one.has_ended]
+        return max((end for end in ends if end is not None), default=None)
+
 
 class RunningOperator:
     """A window operator between a start of its stream and the next.

@@ -38,6 +38,12 @@ from sqlwin.testing.differences import differences_text, ordered_differences
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.preparing import PreparedCase, changed_query, prepare, row_of
 
+# Why a stream and a batch fill other windows
+OTHER_WINDOWS = (
+    "without TO, a stream also adds the windows after the last row of a key that the watermark "
+    "passes; a key without a row for 'sqlwin.fill.keep' ends"
+)
+
 # Opens a new session
 Connect = Callable[[], Session]
 
@@ -336,11 +342,19 @@ class _Run:
             mismatch = (
                 difference_from_batch(stream, without_clock(stream.every_row))
                 if stream.query.result_clock
-                else difference(batch_rows, final)
+                else difference(stream.expected_rows(batch_rows, outcome), final)
             )
             if mismatch is not None:
                 self._fail(
                     "the stream cut at every row differs from batch", differences_text(mismatch)
+                )
+                return
+            filled = difference(batch_rows, final) if stream.query.fills_gaps else None
+            if filled is not None and expect.batch is None:
+                self._fail(
+                    "the stream fills other windows than batch",
+                    f"{differences_text(filled)}\n  {OTHER_WINDOWS}; add `batch` with the rows of "
+                    "batch if that is meant",
                 )
                 return
         elif not expects_late and expect.batch is None:

@@ -26,7 +26,7 @@ from sqlwin.statements.nodes import Insert, Query, Set
 from sqlwin.testing.defining import compare_with_definition, fewest_rows, row_texts
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import OF_TEST
-from sqlwin.testing.running import disagreement_text, resumed_text
+from sqlwin.testing.running import OTHER_WINDOWS, disagreement_text, resumed_text
 
 # Ties that are printed
 _MOST_TIES = 3
@@ -195,14 +195,17 @@ def _report(
     if verdict.mismatch is not None:
         lines += _unlike_definition(stream)
         return SimulationReport(tuple(lines), agrees=False)
+    is_filled = _fills_other_windows(stream, expected)
+    if is_filled:
+        lines.append(f"finding: the stream fills other windows than batch: {OTHER_WINDOWS}")
     depends = stream.query.depends_on_batches
     if depends:
         lines += _unlike_batches(stream, expected, seed)
     mismatch = first_disagreement(stream, expected, n_histories, seed)
     if mismatch is None:
         definition = "" if verdict.beyond else " and with the definition"
-        own = " at their own times" if depends else ""
-        n_result = "" if depends else f": {count_text(len(expected), 'rows')}"
+        own = " at their own times" if depends else " up to these windows" if is_filled else ""
+        n_result = "" if depends or is_filled else f": {count_text(len(expected), 'rows')}"
         agree = f"{count_text(n_histories, 'histories')} agree with batch"
         lines.append(f"{agree}{own}{definition}{n_result}")
         if verdict.beyond and not verdict.ties:
@@ -212,6 +215,14 @@ def _report(
     if verdict.ties:
         title = f"finding: because of equal rows, {title}"
     return SimulationReport((*lines, title, *details.splitlines()), agrees=bool(verdict.ties))
+
+
+def _fills_other_windows(stream: SimulatedStream, expected: Sequence[Row]) -> bool:
+    """Return whether FILL adds other windows on the stream than in batch."""
+    if not stream.query.fills_gaps:
+        return False
+    outcome = stream.run(stream.every_row)
+    return difference(expected, stream.expected_rows(expected, outcome)) is not None
 
 
 def _unlike_definition(stream: SimulatedStream) -> list[str]:

@@ -7,7 +7,7 @@ LINEAR                  |  1  |  2  |  3  |  4  |
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -203,36 +203,35 @@ def _filled(
     key_of_row = np.repeat(np.arange(len(keys.of_key)), np.diff(keys.row_starts))
     new_key, new_number = _missing(keys, key_of_row)
     new_end = assigner.window_end_of(new_number)
-    new_start = assigner.window_start(new_end)
     is_window = assigner.window_number(new_end) == new_number
     if of.is_of_instants:
-        is_window &= has_instants(new_start, new_end, zone)
+        is_window &= has_instants(assigner.window_start(new_end), new_end, zone)
     if not is_window.all():
         new_key, new_number = new_key[is_window], new_number[is_window]
-        new_start, new_end = new_start[is_window], new_end[is_window]
+        new_end = new_end[is_window]
     n_old = len(keys.rows)
     all_keys = np.concatenate((key_of_row, new_key))
     # Sort stably: rows of one window stay in order.
     order = np.lexsort((np.concatenate((keys.numbers, new_number)), all_keys))
     old = rows.take(int64_array(keys.rows, None, pa.int64()))
-    at = _Places(
-        all_keys[order],
-        order < n_old,
-        lambda: _x(old.column(of.end), new_start, new_end, of, assigner)[order],
-    )
+    ends = np.concatenate((int64_values(old.column(of.end)), new_end))[order]
+    starts = assigner.window_start(ends)
+    # windows of CUMULATE share their start
+    x = ends if isinstance(of.window, Cumulate | CalendarCumulate) else starts
+    at = _Places(all_keys[order], order < n_old, x)
     take = int64_array(order, None, pa.int64())
     fillers = dict(of.fillers)
     columns = []
     for field, column in zip(rows.schema, old.columns, strict=True):
         if field.name in of.keys:
             new = rows.column(field.name).take(int64_array(keys.of_key[new_key], None, pa.int64()))
+            columns.append(pa.concat_arrays([column, new]).take(take))
         elif field.name in (of.start, of.end):
-            new = int64_array(new_start if field.name == of.start else new_end, None, _BOUND_TYPE)
-            new = new.cast(field.type)
+            # rows may come with the starts of other windows that have the same ends
+            bound = starts if field.name == of.start else ends
+            columns.append(int64_array(bound, None, _BOUND_TYPE).cast(field.type))
         else:
             columns.append(_fill(fillers[field.name], column, len(new_key), take, at))
-            continue
-        columns.append(pa.concat_arrays([column, new]).take(take))
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
@@ -268,23 +267,6 @@ def _is_shown(local_us: Int64Array, zone: str) -> BoolArray:
     return is_shown
 
 
-def _x(
-    old_end: pa.Array,
-    new_start: Int64Array,
-    new_end: Int64Array,
-    of: GapFilling,
-    assigner: SliceAssigner,
-) -> Int64Array:
-    """Return the time of each window on the lines of LINEAR.
-
-    It is the start, except for CUMULATE, whose windows share it.
-    """
-    end = int64_values(old_end)
-    if isinstance(of.window, Cumulate | CalendarCumulate):
-        return np.concatenate((end, new_end))
-    return np.concatenate((assigner.window_start(end), new_start))
-
-
 @dataclass(frozen=True)
 class _Places:
     """Rows of some keys in the order of the result.
@@ -292,12 +274,12 @@ class _Places:
     Attributes:
         key: int64[n], key of each row.
         is_old: bool[n], whether the row is an input row.
-        x: Returns int64[n], the time of each row's window.
+        x: int64[n], the time of each row's window on the lines of LINEAR.
     """
 
     key: Int64Array
     is_old: BoolArray
-    x: Callable[[], Int64Array]
+    x: Int64Array
 
     def before(self, has_value: BoolArray) -> Int64Array:
         """Return int64[n], the last row of the key with a value up to each row; -1 for none."""
@@ -336,13 +318,12 @@ def _fill(filler: Filler, column: pa.Array, n_new: int, take: pa.Array, at: _Pla
     new_places = np.flatnonzero(~at.is_old & (before >= 0) & (after >= 0))
     if len(new_places) == 0:
         return values
-    x = at.x()
     left, right = before[new_places], after[new_places]
     line = interpolate(
         values.take(int64_array(left, None, pa.int64())),
         values.take(int64_array(right, None, pa.int64())),
-        x[new_places] - x[left],
-        x[right] - x[left],
+        at.x[new_places] - at.x[left],
+        at.x[right] - at.x[left],
     )
     place = np.arange(len(before))
     place[new_places] = len(before) + np.arange(len(new_places))

@@ -7,10 +7,16 @@ a step on whole windows has in the micro-batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, Rows
+from runtime.spec.in_process.relations import (
+    FilledRows,
+    JoinedRows,
+    MergedWindows,
+    RankedRows,
+    Rows,
+)
 from runtime.spec.stream_steps import StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
 
@@ -67,7 +73,16 @@ class SimulatedOperator:
     @property
     def rows(self) -> Rows:
         """Its windows as a relation."""
-        return self.windows
+        return self.filled or self.windows
+
+    @property
+    def filled(self) -> FilledRows | None:
+        """Its windows with the windows that FILL adds, as a relation. None without FILL."""
+        if self.step.filling is None:
+            return None
+        of = self.windows.aggregation
+        filling = replace(self.step.filling, start=of.window_start, end=of.window_end)
+        return FilledRows(self.windows, filling, self.step.input.mode.time_zone)
 
 
 @dataclass(frozen=True)
@@ -128,6 +143,11 @@ class SimulatedQuery:
         """Whether it has windows on processing time; then all are."""
         stages = (operator.step.input for operator in self.operators)
         return any(s.time_type == "proctime" for stage in stages for s in stage.mode.sources)
+
+    @property
+    def fills_gaps(self) -> bool:
+        """Whether it has FILL or GAP_FILL."""
+        return any(operator.filled is not None for operator in self.operators)
 
     @property
     def operators(self) -> tuple[SimulatedOperator, ...]:
