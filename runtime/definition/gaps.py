@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.definition.order import key_of
-from runtime.definition.windows import is_shown, next_window
+from runtime.definition.windows import has_instant, next_window
 from runtime.spec.in_process.relations import FilledRows
 from runtime.spec.steps import FillConstant, GapFilling
 
@@ -130,7 +130,7 @@ def _missing(
         )
         if is_missing and filling.is_of_instants:
             # the clock skips windows when summer time begins
-            is_missing = is_shown(start, of.time_zone) or is_shown(end - 1, of.time_zone)
+            is_missing = has_instant(start, end, of.time_zone)
         if is_missing:
             yield start, end
         start, end = next_window(filling.window, end)

@@ -151,15 +151,20 @@ def sessions_of(window: SessionWindow, times_us: Sequence[int]) -> list[Bounds]:
     ]
 
 
-def is_shown(local_us: int, zone: str) -> bool:
-    """Return whether the clock of a zone ever shows a local time.
+def has_instant(start_us: int, end_us: int, zone: str) -> bool:
+    """Return whether the clock of a zone ever shows a time of a window.
 
     Raises:
-        ExecutionError: The time is not in the years 1 to 9999.
+        ExecutionError: The times are not in the years 1 to 9999.
     """
-    near = (local_us - 2 * DAY_US, local_us + 2 * DAY_US)
+    bounds = (start_us, end_us - 1)
+    near = [bound + days * DAY_US for bound in bounds for days in (-1, 1)]
     offsets = {wall_clock(time, zone) - time for time in near}
-    return any(wall_clock(local_us - offset, zone) == local_us for offset in offsets)
+    return any(
+        start_us <= wall_clock(bound - offset, zone) < end_us
+        for bound in bounds
+        for offset in offsets
+    )
 
 
 def wall_clock(instant_us: int, zone: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,8 @@ from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import compute_in_process
 from sqlwin.testing.running import disagreement_text
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
+
+_INSTANT = re.compile(r"\btimestamp\b")
 
 # Rows of a table: an Arrow table or a list of dicts
 TableRows: TypeAlias = "pa.Table | Sequence[Mapping[str, Any]]"
@@ -134,6 +137,7 @@ def _given(name: str, rows: TableRows, watermark: str | None) -> GivenTable:
             raise AnalysisError(
                 f"column `{field.name}` of `{name}` is {field.type}, which no SQL type has"
             )
-        columns.append((field.name, type_))
+        # TIMESTAMP of Spark is an instant, TIMESTAMP of CREATE TABLE is none
+        columns.append((field.name, _INSTANT.sub("timestamp_ltz", type_)))
     mark = None if watermark is None else (watermark.split()[0].strip("`"), watermark)
     return GivenTable(name, table, tuple(columns), mark)

@@ -98,6 +98,12 @@ def bind_gap_fill(
     before = source.schema
     attached = window_properties(source)
     role = None if attached is None else attached.role_of(time.name)
+    if attached is not None and role is not None and attached.end is None:
+        source, attached = _with_end(source, attached, role)
+        if attached.end is None and isinstance(attached.spec, CalendarTumble):
+            # a start is a time in its own window
+            _check_step(function, step, attached.spec, sql)
+            step = attached.spec
     if attached is not None and role is not None and attached.end is not None:
         _check_step(function, step, attached.spec, sql)
         start, end, order = attached.start, attached.end, None
@@ -107,7 +113,7 @@ def bind_gap_fill(
         if time.type == "date":
             source, time = date_as_midnight(source, time)
         start, end, order, window = _START, _END, time.name, step
-        has_instants = time.type == "timestamp"
+        has_instants = time.type == "timestamp" or (role is not None and is_of_instants(source))
         source = _in_windows(source, time, step, function)
         filled_time = function_call("COALESCE", column(time.name), _as_time(time.type))
         is_date = next(c.type for c in before if c.name == time.name) == "date"
@@ -145,6 +151,44 @@ def bind_gap_fill(
     schema = tuple(replace(c, nullable=c.nullable or c.name not in fixed) for c in source.schema)
     node = GapFill(schema, below, filling, texts, place=span_of(function.this))
     return _project(node, before, computed)
+
+
+def _with_end(source: Node, attached: AttachedWindow, role: str) -> tuple[Node, AttachedWindow]:
+    """Return rows in windows with the end of their window, computed from another bound.
+
+    Windows of CUMULATE share their start, so it tells no end. The start of a TUMBLE of months is a
+    time in that window, from which the end follows without arithmetic on months.
+
+    Args:
+        source: Rows.
+        attached: Their windows, whose end is no column.
+        role: Role of the column that is a bound.
+    """
+    bound = column(next(name for part, name in attached.roles if part == role))
+    if role == "time":
+        last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
+        end: exp.Expr = exp.Add(this=flat_cast(bound, "timestamp_ntz"), expression=last_ms)
+    else:
+        match attached.spec:
+            case Tumble(size_us=size) | Hop(size_us=size):
+                end = exp.Add(this=bound, expression=_seconds(size))
+            case CalendarHop(size_months=size, offset_us=offset_us):
+                months = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var("MONTH"))
+                offset = _seconds(offset_us)
+                first = exp.Paren(this=exp.Sub(this=bound, expression=offset))
+                last = exp.Paren(this=exp.Add(this=first, expression=months))
+                end = exp.Add(this=last, expression=offset.copy())
+            case _:
+                return source, attached
+    items = [NamedExpr(c.name, column(c.name)) for c in source.schema]
+    schema = (*source.schema, Column(_END, "timestamp_ntz", False))
+    whole = Project(schema, source, (*items, NamedExpr(_END, end)))
+    return whole, replace(attached, end=_END)
+
+
+def _seconds(us: int) -> exp.Interval:
+    text = f"{us // 1_000_000}.{us % 1_000_000:06}"
+    return exp.Interval(this=exp.Literal.string(text), unit=exp.var("SECOND"))
 
 
 def _in_windows(source: Node, time: Column, step: Window, function: WindowFunctionCall) -> Node:

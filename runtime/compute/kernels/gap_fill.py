@@ -26,7 +26,7 @@ from runtime.compute.kernels.interpolate import interpolate
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.ranks import order_codes
 from runtime.compute.kernels.slots import check_windows_fit
-from runtime.compute.wall_clock import wall_clock_us
+from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.errors import ExecutionError
@@ -36,8 +36,6 @@ from runtime.spec.windows import CalendarCumulate, Cumulate
 # Approximate maximum rows of a batch; a key is never cut
 _BATCH_ROWS = 1 << 18
 _BOUND_TYPE = pa.timestamp("us")
-# Far from a change of the clock
-_STEADY_US = 2 * 86_400_000_000
 _NO_COLUMNS = pa.record_batch([pa.array([0], pa.int8())], names=["$row"])
 
 
@@ -251,20 +249,13 @@ def _missing(keys: _Keys, key_of_row: Int64Array) -> tuple[Int64Array, Int64Arra
 def has_instants(start_us: Int64Array, end_us: Int64Array, zone: str) -> BoolArray:
     """Return which windows on the wall clock of a zone have an instant.
 
-    The clock skips the others when summer time begins: neither their start nor their last
-    microsecond is ever shown.
+    The clock skips the others, for example when summer time begins.
     """
-    return _is_shown(start_us, zone) | _is_shown(end_us - 1, zone)
-
-
-def _is_shown(local_us: Int64Array, zone: str) -> BoolArray:
-    """Return whether a zone's clock ever shows each time."""
-    is_shown = np.zeros(len(local_us), np.bool_)
-    for apart in (-_STEADY_US, _STEADY_US):
-        probe = local_us + apart
-        instant = local_us - (wall_clock_us(probe, zone) - probe)
-        is_shown |= wall_clock_us(instant, zone) == local_us
-    return is_shown
+    # a skipped start becomes a time after the gap
+    after_gap = wall_clock_us(instants_us(start_us, zone), zone)
+    last_us = end_us - 1
+    is_last_shown = wall_clock_us(instants_us(last_us, zone), zone) == last_us
+    return (after_gap < end_us) | is_last_shown
 
 
 @dataclass(frozen=True)
