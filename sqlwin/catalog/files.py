@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from planner.sql.nodes import name_of_files, path_of_files, state_of_name
@@ -35,17 +36,26 @@ if TYPE_CHECKING:
 # Option that makes a table include files added later
 _STREAMING = "source.monitor-interval"
 _MOST_REMEMBERED = 64
+# More files take many seconds to list
+_MOST_FILES = 100_000
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
-def describe_files(spec: TableSpec, origin: str, files: Files) -> DetectionResult:
+def describe_files(
+    spec: TableSpec, origin: str, files: Files, most_files: int = _MOST_FILES
+) -> DetectionResult:
     """Return the columns and format of a table of files without declared columns.
 
-    Files with typed columns are only inspected for what CREATE TABLE leaves open. `origin` is the
-    table's resolved path.
+    Files with typed columns are only inspected for what CREATE TABLE leaves open.
+
+    Args:
+        spec: Table.
+        origin: Its resolved path.
+        files: File system of the path.
+        most_files: Maximum number of files.
 
     Raises:
-        ExecutionError: No file exists, or a file cannot be read.
+        ExecutionError: No file exists, there are too many, or a file cannot be read.
         CatalogError: The files do not match.
     """
     # imported late because tables with declared columns do not need it
@@ -54,9 +64,17 @@ def describe_files(spec: TableSpec, origin: str, files: Files) -> DetectionResul
     try:
         if not is_glob(origin, files) and not files.exists(origin):
             raise missing_path(origin)
-        paths = list(data_files(origin, files))
+        paths = list(islice(data_files(origin, files), most_files + 1))
     except OSError as error:
         raise ExecutionError(f"cannot read {origin}: {error.strerror or error}") from error
+    if len(paths) > most_files:
+        fewer = "use a glob that matches fewer files"
+        if not is_glob(origin, files):
+            fewer = f"name a directory below it, or a glob such as '{origin.rstrip('/')}/*.parquet'"
+        raise ExecutionError(
+            f"{origin} has more than {most_files:,} files, too many to derive columns from",
+            hint=f"{fewer}; or declare columns and 'format' in CREATE TABLE",
+        )
     if (pattern := option_values(spec).get("pathglobfilter")) is not None:
         paths = [path for path in paths if fnmatch(path.rpartition("/")[2], pattern)]
         if not paths:

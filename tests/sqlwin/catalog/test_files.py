@@ -74,3 +74,24 @@ def test_errors_call_files_by_their_path(files: FilesByName) -> None:
         files.table(changed)
     assert "`" not in raised.value.message
     assert "'a.csv'" in raised.value.subjects
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("x", "name a directory below it, or a glob such as '{root}/x/*.parquet'"),
+        ("x/*.*", "use a glob that matches fewer files"),
+    ],
+)
+def test_a_directory_with_too_many_files_is_refused(
+    files: FilesByName, tmp_path: Path, path: str, hint: str
+) -> None:
+    origin = str(tmp_path / path)
+    spec = TableSpec(("t",), (), (("connector", "filesystem"), ("path", origin)))
+    with pytest.raises(SqlwinError) as raised:
+        describe_files(spec, origin, LocalFiles(), most_files=1)
+    assert (
+        raised.value.message == f"{origin} has more than 1 files, too many to derive columns from"
+    )
+    expected = hint.format(root=tmp_path)
+    assert raised.value.hint == f"{expected}; or declare columns and 'format' in CREATE TABLE"
