@@ -28,6 +28,7 @@ from runtime.spec.in_process.relations import (
     Rows,
     UnitedRows,
 )
+from runtime.spec.steps import VersionJoining
 from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
 # Maximum rows copied into windows and pairs of a join; more take minutes
@@ -139,6 +140,21 @@ def filled_on_stream(
     below = _from_batches(list(batches), _nullable(schema_of(rows.input)))
     filled = rows_with_gaps_filled_on_stream(below.rows, below.schema, rows, passed_us)
     return DefinedRows(below.schema, filled).batch()
+
+
+def versions_joined(
+    rows: Rows, versions: VersionJoining, batches: Sequence[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Return rows, each with the version of its key that holds at its time, and no versions.
+
+    Args:
+        rows: Relation of the rows and versions.
+        versions: Its columns.
+        batches: Its rows.
+    """
+    below = _from_batches(list(batches), _nullable(schema_of(rows)))
+    joined = DefinedVersions(rows, versions, tuple(below.schema.names))
+    return _with_versions(below, joined).batch()
 
 
 def _in_windows(below: DefinedRows, of: RowsInWindows) -> DefinedRows:

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches, schema_of
-from runtime.definition.relations import defined_rows, filled_on_stream
+from runtime.definition.relations import defined_rows, filled_on_stream, versions_joined
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -118,12 +118,16 @@ class SimulatedStream:
         passed_us: Mapping[int, int] | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part. Arguments as in `batch_table`, and the rows below it."""
-        filled = part.filled if isinstance(part, SimulatedOperator) else None
-        if not isinstance(part, SimulatedOperator) or filled is None or passed_us is None:
+        if not isinstance(part, SimulatedOperator):
             yield from computed_batches(part.rows, given)
-            return
-        windows = list(computed_batches(part.windows, given))
-        yield filled_on_stream(filled, windows, passed_us.get(part.step.number))
+        elif part.step.versions is not None:
+            windows = list(computed_batches(part.windows, given))
+            yield versions_joined(part.windows, part.step.versions, windows)
+        elif part.filled is not None and passed_us is not None:
+            windows = list(computed_batches(part.windows, given))
+            yield filled_on_stream(part.filled, windows, passed_us.get(part.step.number))
+        else:
+            yield from computed_batches(part.rows, given)
 
     @cached_property
     def every_row(self) -> StreamHistory:

@@ -69,6 +69,7 @@ def check(sql, expected, left, right, seed):
     defined = of.defined(of.order)
     assert not isinstance(defined, str), defined
     assert difference(expected, defined.rows) is None
+    assert difference(expected, of.batch_rows(of.order)) is None
     for number in range(seed, seed + 3):
         mismatch = disagreement(of, of.history(number), expected, number)
         assert mismatch is None, mismatch
