@@ -230,7 +230,7 @@ def _replaced(statement: CreateTable, path: Path) -> CreateTable:
     options = (("connector", "filesystem"), ("path", str(path)), ("format", "parquet"))
     columns = tuple(replace(column, metadata=None) for column in statement.columns)
     # a case that needs Spark is prepared again
-    own = replace(statement, columns=columns, partitioned_by=(), primary_key=())
+    own = replace(statement, columns=columns, partitioned_by=())
     return replace(own, options=options, or_replace=True)
 
 

@@ -188,20 +188,28 @@ class _Run:
             place = "only Spark knows the types of its expressions"
         except SqlwinError as error:
             raise prepared.located(error) from error
-        moments = self._with_moments(prepared)
-        if moments is not None:
-            return moments
+        rows = self._of_stream(prepared)
+        if rows is not None:
+            return rows
         self._use_spark(place)
         return self._rows(prepared)
 
-    def _with_moments(self, prepared: PreparedCase) -> pa.Table | None:
-        """Return the batch result if rows have the processing time of the test file, else None."""
+    def _of_stream(self, prepared: PreparedCase) -> pa.Table | None:
+        """Return the batch result as the simulator computes it, or None if only Spark can.
+
+        The simulator joins rows of streams, and has the processing times of the test file. It sorts
+        no rows and has all rows in spite of LIMIT.
+        """
         try:
             simulated = self._simulated(prepared.query)
         except SqlwinError:
             # the caller runs the query and reports why it fails
             return None
-        if isinstance(simulated, str) or not simulated.query.depends_on_batches:
+        if isinstance(simulated, str):
+            return None
+        query = simulated.query
+        needs_order = self._case.expect.ordered is not None or query.limit is not None
+        if needs_order and not query.depends_on_batches:
             return None
         stream = simulated.stream(prepared.rows, prepared.waits)
         return stream.batch_table(stream.order)
