@@ -136,12 +136,12 @@ class Roads:
 
     def prepare(self, draw: Choices, given: Input, query: RandomQuery) -> Mapping[str, pa.Table]:
         """Set the zone and create the tables of a query."""
-        self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+        set_up(self.session, given)
         return self.create_tables(draw, given, query)
 
     def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
         """Run queries over the same tables, and raise `FaultError` if rows differ."""
-        self.session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+        set_up(self.session, given)
         schemas = [self.run_query(draw, given, query) for query in queries]
         if len(queries) > 1:
             self.run_set(queries, schemas)
@@ -299,6 +299,12 @@ class Roads:
             tables = [pq.read_table(file) for file in sorted(path.glob("*.parquet"))]
             compare(way, query, rows_of(tables))
         self.counts[way] += 1
+
+
+def set_up(session: Session, given: Input) -> None:
+    """Set the zone, and let streams fill gaps of any length, as batch does."""
+    session.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+    session.execute("SET 'sqlwin.fill.keep' = '1000000 d'")
 
 
 def compare(way: str, query: RandomQuery, rows: list[Row]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from runtime.spec.windows import Tumble
 from tests.fuzz.choices import Choices
 from tests.fuzz.expressions import Aggregate, draw_aggregate, draw_condition
+from tests.fuzz.fills import draw_fill
 from tests.fuzz.joins import draw_join, draw_pairs
 from tests.fuzz.values import (
     MS_US,
@@ -27,7 +28,7 @@ from tests.fuzz.windows import DrawnWindow, draw_window, group, in_windows, inte
 
 _BOUNDS = ["window_start", "window_end"]
 _SHAPES = (
-    "group", "group", "group", "group", "sets", "rank", "top", "first", "cascade", "rows", "join",
+    "group", "group", "group", "fill", "fill", "sets", "rank", "top", "first", "cascade", "rows", "join",
     "join", "pairs", "pairs",
 )  # fmt: skip
 
@@ -143,6 +144,8 @@ class _Query:
         others = [name for name in ("k", "g", "d", "p", "v") if name not in partition]
         keys = [*partition, *draw.sample(others, draw.one_of([0, 1, 1, 2]))]
         calls = [draw_aggregate(draw) for _ in range(draw.one_of([1, 2, 3]))]
+        if shape == "fill" and window.kind != "SESSION":
+            return self._fill(source, rows, keys, calls)
         if shape == "sets" and keys:
             return self._sets(source, rows, keys, calls)
         select, grouped = self._grouped(source, rows, keys, calls)
@@ -184,6 +187,22 @@ class _Query:
             grouped = [row for row, n in zip(grouped, counted, strict=True) if n["a0"] > least]
         by = ", ".join([*keys, *_BOUNDS])
         return f"SELECT {', '.join(items)} FROM {source} GROUP BY {by}{having}", grouped
+
+    def _fill(
+        self, source: str, rows: list[Row], keys: list[str], calls: list[Aggregate]
+    ) -> RandomQuery:
+        """Groups by window and keys, with FILL."""
+        calls = [*calls, ("COUNT(*)", len)]
+        select, grouped = self._grouped(source, rows, keys, calls)
+        zone = self._given.zone if self._time == "tz" else None
+        names = [f"a{i}" for i in range(len(calls))]
+        fill = draw_fill(self._draw, self._window, zone, grouped, keys, names)
+        if fill is None:
+            return self._query(select, grouped)
+        return replace(
+            self._query(select + fill.clause, fill.rows, is_stream=fill.is_stream),
+            has_operator=False,
+        )
 
     def _sets(
         self, source: str, rows: list[Row], keys: list[str], calls: list[Aggregate]

@@ -39,7 +39,7 @@ from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.tables import GivenTable, create_tables
 from tests.fuzz.choices import Choices
-from tests.fuzz.differences import rows_of
+from tests.fuzz.differences import rows_of, set_up
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
 from tests.fuzz.values import COLUMNS, MS_US, SECOND_US, table_of
 from tests.reference import windows_of
@@ -107,7 +107,7 @@ def drawn_stream(seed: int) -> DrawnStream | None:
     delay_us = ((max(times) - min(times)) // part // SECOND_US + 1) * SECOND_US
     mark = (query.time, f"`{query.time}` - INTERVAL '{delay_us // SECOND_US}' SECOND")
     own, directory = session()
-    own.execute(f"SET 'table.local-time-zone' = '{given.zone}'")
+    set_up(own, given)
     tables = {}
     for name, rows in given.tables.items():
         late = [{**row, "id": row["id"] + LATE} for row in rows]

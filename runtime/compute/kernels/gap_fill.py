@@ -255,7 +255,8 @@ def has_instants(start_us: Int64Array, end_us: Int64Array, zone: str) -> BoolArr
     after_gap = wall_clock_us(instants_us(start_us, zone), zone)
     last_us = end_us - 1
     is_last_shown = wall_clock_us(instants_us(last_us, zone), zone) == last_us
-    return (after_gap < end_us) | is_last_shown
+    has: BoolArray = (after_gap < end_us) | is_last_shown
+    return has
 
 
 @dataclass(frozen=True)

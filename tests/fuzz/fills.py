@@ -1,0 +1,143 @@
+"""FILL in random queries: the added windows by definition, one after another."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runtime.spec.windows import CalendarCumulate, Cumulate, Hop, Tumble
+from tests.fuzz.choices import Choices
+from tests.fuzz.values import DAY_US, EPOCH, Row, same
+from tests.fuzz.windows import DrawnWindow, local_us
+from tests.reference import Bounds, windows_of
+
+# More windows of a key take long to define
+_MOST_WINDOWS = 2_000
+
+
+@dataclass(frozen=True)
+class DrawnFill:
+    """A FILL clause and the rows of its query.
+
+    Attributes:
+        clause: Clause.
+        rows: Rows with the added windows.
+        is_stream: Whether a stream gives the same rows.
+    """
+
+    clause: str
+    rows: list[Row]
+    is_stream: bool
+
+
+def draw_fill(
+    draw: Choices,
+    window: DrawnWindow,
+    zone: str | None,
+    rows: list[Row],
+    keys: Sequence[str],
+    names: Sequence[str],
+) -> DrawnFill | None:
+    """Draw FILL for an aggregation. None if it would add too many windows, or has no rows.
+
+    Args:
+        draw: Choices.
+        window: Windows, not SESSION.
+        zone: Time zone of the windows' wall clock, if they are windows of instants.
+        rows: Rows of the aggregation.
+        keys: Its keys.
+        names: Its aggregates; the last one is a count.
+    """
+    ends = [row["window_end"] for row in rows]
+    if not ends:
+        return None
+    first_us, last_us = min(ends), max(ends)
+    from_us = to_us = None
+    if draw.chance(60):
+        to_us = last_us + draw.between(-1, 3) * window.length_us
+        from_us = first_us - draw.between(-1, 3) * window.length_us if draw.chance(50) else None
+    bounds = [bound for bound in (from_us, to_us) if bound is not None]
+    if any(abs(bound - last_us) > 20_000 * DAY_US for bound in bounds):
+        return None
+    lowest, highest = min([first_us, *bounds]), max([last_us, *bounds])
+    if not -60_000_000 * DAY_US // 100 < lowest <= highest < 2_900_000 * DAY_US:
+        from_us = to_us = None
+        lowest, highest = first_us, last_us
+    if (highest - lowest) // _stride_us(window) > _MOST_WINDOWS:
+        return None
+    if from_us is not None and to_us is not None and from_us > to_us:
+        from_us = None
+    has_locf = draw.chance(60)
+    every = [bounds for bounds in _windows(window, lowest, highest) if _exists(bounds, zone)]
+    filled = list(rows)
+    by_key: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_key[tuple(same(row[key]) for key in keys)].append(row)
+    for members in by_key.values():
+        members.sort(key=lambda row: row["window_end"])
+        own = [row["window_end"] for row in members]
+        for start, end in every:
+            is_inside = own[0] <= end if from_us is None else from_us <= start
+            is_inside &= end <= own[-1] if to_us is None else end <= to_us
+            if not is_inside or end in own:
+                continue
+            row = {key: members[0][key] for key in keys} | dict.fromkeys(names)
+            row |= {"window_start": start, "window_end": end, names[-1]: 0}
+            if has_locf:
+                before = [m[names[0]] for m in members if m["window_end"] < end]
+                values = [value for value in before if value is not None]
+                row[names[0]] = values[-1] if values else None
+            filled.append(row)
+    fillers = [f"{names[-1]} = 0", *([f"{names[0]} = LOCF"] if has_locf else [])]
+    clause = f" FILL ({', '.join(fillers)})"
+    clause += "" if from_us is None else f" FROM {_literal(from_us)}"
+    clause += "" if to_us is None else f" TO {_literal(to_us)}"
+    has_uneven_steps = isinstance(window.window, CalendarCumulate) and window.window.step_us > 0
+    return DrawnFill(clause, filled, to_us is not None and not has_uneven_steps)
+
+
+def _literal(time_us: int) -> str:
+    return f"TIMESTAMP '{(EPOCH + dt.timedelta(microseconds=time_us)).replace(tzinfo=None)}'"
+
+
+def _stride_us(window: DrawnWindow) -> int:
+    """Return the time between the ends of windows; a day for windows of months."""
+    match window.window:
+        case Tumble(size_us=stride) | Hop(slide_us=stride) | Cumulate(step_us=stride):
+            return stride
+    return DAY_US
+
+
+def _windows(window: DrawnWindow, first_us: int, last_us: int) -> Iterator[Bounds]:
+    """Yield all windows that end between two times."""
+    of = window.window
+    match of:
+        case Tumble(size, offset) | Hop(_, size, offset):
+            stride = _stride_us(window)
+            first = first_us + (offset + size - first_us) % stride
+            yield from ((end - size, end) for end in range(first, last_us + 1, stride))
+        case Cumulate(step, size, offset):
+            first = first_us + (offset - first_us) % step
+            for end in range(first, last_us + 1, step):
+                yield end - 1 - (end - 1 - offset) % size, end
+        case _:
+            assert not isinstance(of, int), "sessions have no gaps"
+            midnight_us = first_us // DAY_US * DAY_US - 13 * 31 * DAY_US
+            days = range(midnight_us, last_us, DAY_US)
+            whole = {bounds for day in days for bounds in windows_of(of, day)}
+            yield from (bounds for bounds in whole if first_us <= bounds[1] <= last_us)
+
+
+def _exists(bounds: Bounds, zone: str | None) -> bool:
+    """Return whether the clock of a zone shows some time of a window."""
+    if zone is None:
+        return True
+    start, end = bounds
+    for edge in (start, end - 1):
+        for day in (-DAY_US, DAY_US):
+            offset = local_us(edge + day, zone) - (edge + day)
+            if start <= local_us(edge - offset, zone) < end:
+                return True
+    return False
