@@ -100,8 +100,8 @@ def bind_gap_fill(
     role = None if attached is None else attached.role_of(time.name)
     if attached is not None and role is not None and attached.end is None:
         source, attached = _with_end(source, attached, role)
-        if attached.end is None and isinstance(attached.spec, CalendarTumble):
-            # a start is a time in its own window
+        if attached.end is None and isinstance(attached.spec, CalendarTumble | SessionWindow):
+            # the start of a TUMBLE is a time in its own window
             _check_step(function, step, attached.spec, sql)
             step = attached.spec
     if attached is not None and role is not None and attached.end is not None:
@@ -164,26 +164,40 @@ def _with_end(source: Node, attached: AttachedWindow, role: str) -> tuple[Node, 
         attached: Their windows, whose end is no column.
         role: Role of the column that is a bound.
     """
-    bound = column(next(name for part, name in attached.roles if part == role))
-    if role == "time":
-        last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
-        end: exp.Expr = exp.Add(this=flat_cast(bound, "timestamp_ntz"), expression=last_ms)
-    else:
-        match attached.spec:
-            case Tumble(size_us=size) | Hop(size_us=size):
-                end = exp.Add(this=bound, expression=_seconds(size))
-            case CalendarHop(size_months=size, offset_us=offset_us):
-                months = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var("MONTH"))
-                offset = _seconds(offset_us)
-                first = exp.Paren(this=exp.Sub(this=bound, expression=offset))
-                last = exp.Paren(this=exp.Add(this=first, expression=months))
-                end = exp.Add(this=last, expression=offset.copy())
-            case _:
-                return source, attached
+    end = _end_of(attached, role)
+    if end is None:
+        return source, attached
     items = [NamedExpr(c.name, column(c.name)) for c in source.schema]
     schema = (*source.schema, Column(_END, "timestamp_ntz", False))
     whole = Project(schema, source, (*items, NamedExpr(_END, end)))
     return whole, replace(attached, end=_END)
+
+
+def _end_of(attached: AttachedWindow, role: str) -> exp.Expr | None:
+    """Return the end of a window as an expression of its start or its time, None if it is neither.
+
+    The start comes first: a time as an instant is another one where the clock skips the end.
+    """
+    start = None if attached.start is None else column(attached.start)
+    match attached.spec:
+        case Tumble(size_us=size) | Hop(size_us=size) if start is not None:
+            return exp.Add(this=start, expression=_seconds(size))
+        case CalendarTumble() if role == "start":
+            return None
+        case (
+            CalendarTumble(size_months=size, offset_us=offset_us)
+            | CalendarHop(size_months=size, offset_us=offset_us)
+        ) if start is not None:
+            months = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var("MONTH"))
+            offset = _seconds(offset_us)
+            first = exp.Paren(this=exp.Sub(this=start, expression=offset))
+            last = exp.Paren(this=exp.Add(this=first, expression=months))
+            return exp.Add(this=last, expression=offset.copy())
+    if attached.time is None:
+        return None
+    last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
+    time = flat_cast(column(attached.time), "timestamp_ntz")
+    return exp.Add(this=time, expression=last_ms)
 
 
 def _seconds(us: int) -> exp.Interval:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
 from runtime.simulator.check import disagreement
+from runtime.simulator.compare import difference
 from tests.runtime.simulator.queries import START, WINDOWS, simulated, stream
 from tests.runtime.simulator.test_fill import in_order
 
@@ -305,3 +306,43 @@ def test_unsupported_fill_on_streams_is_refused(sql):
     with pytest.raises(AnalysisError, match=REFUSED[sql]) as refused:
         simulated(sql)
     assert refused.value.position is not None
+
+
+@pytest.mark.parametrize("bound", ["window_start", "window_time"])
+@pytest.mark.parametrize("name", ["tumble_offset", "hop", "hop_uneven"])
+@settings(max_examples=2, deadline=None)
+@given(rows=STREAMS, seed=st.integers(0, 1 << 30))
+def test_gap_fill_over_one_bound_uses_the_windows(name, bound, rows, seed):
+    stride = {"tumble_offset": 5, "hop": 2, "hop_uneven": 4}[name]
+    data = (
+        f"SELECT k, {bound}, COUNT(*) AS n FROM TABLE({WINDOWS[name]}) "
+        "GROUP BY k, window_start, window_end, window_time"
+    )
+    sql = gap_filled(data, stride, "(n = 0)", f", TO => {times(40)[0]}")
+    sql = sql.replace("DESCRIPTOR(window_end)", f"DESCRIPTOR({bound})")
+    of = stream(sql, sorted(rows, key=lambda row: row[0]), settings=FOREVER)
+    whole = filled(WINDOWS[name], f" TO {times(40)[0]}", "(n = 0)")
+    both = stream(
+        whole.replace("window_end, COUNT", "window_end, window_time, COUNT").replace(
+            "window_end FILL", "window_end, window_time FILL"
+        ),
+        sorted(rows, key=lambda row: row[0]),
+        settings=FOREVER,
+    )
+    expected = [
+        {column: row[column] for column in ("k", bound, "n")} for row in both.batch_rows(both.order)
+    ]
+    assert difference(expected, of.batch_rows(of.order)) is None
+    check(of, seed)
+
+
+@pytest.mark.parametrize("bound", ["window_start", "window_end", "window_time"])
+def test_gap_fill_over_sessions_is_refused(bound):
+    data = (
+        f"SELECT k, {bound}, COUNT(*) AS n FROM TABLE({WINDOWS['session']}) "
+        "GROUP BY k, window_start, window_end, window_time"
+    )
+    sql = gap_filled(data, 5, "(n = 0)", "")
+    sql = sql.replace("DESCRIPTOR(window_end)", f"DESCRIPTOR({bound})")
+    with pytest.raises(AnalysisError, match="GAP_FILL cannot be combined with SESSION"):
+        simulated(sql)
