@@ -42,7 +42,7 @@ class FakeSession:
         return SimpleNamespace(run=self._run_script, documents=self._query_documents)
 
     def _run_script(
-        self, script: str, file: str | None, params: Any, *, ignores_unused: bool
+        self, script: str, file: str | None, params: Any, *, ignores_unused: bool, guard: None
     ) -> Any:
         assert ignores_unused
         self.params = params

@@ -176,6 +176,7 @@ class FakeSession:
         params: Mapping[str, object] | None = None,
         *,
         ignores_unused: bool = False,
+        guard: None = None,
     ) -> Iterator[Result]:
         source = read_script(script) if isinstance(script, str) else script
         check_parameters(source, params, ignores_unused=ignores_unused)
