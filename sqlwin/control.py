@@ -7,9 +7,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
-from runtime.spark.files import resolve
-from runtime.spark.session import is_remote
-from runtime.spark.settings import SUBSTITUTES, change_setting
 from runtime.spec.table import TableColumn, TableSpec
 
 if TYPE_CHECKING:
@@ -173,6 +170,8 @@ class SessionControl:
     @property
     def is_remote(self) -> bool:
         """Whether the session uses Spark Connect."""
+        from runtime.spark.session import is_remote
+
         return is_remote(self._session._spark)
 
     def resolve_path(self, path: str) -> str:
@@ -181,6 +180,8 @@ class SessionControl:
         Raises:
             SqlwinError: The path is a web address, or its file system is unknown.
         """
+        from runtime.spark.files import resolve
+
         return resolve(self._session._spark, path)
 
     def user_functions(self) -> frozenset[str]:
@@ -194,6 +195,8 @@ class SessionControl:
 
     def forbid_substitution(self) -> None:
         """Let Spark leave ${...} in statements as it is, which can be environment variables."""
+        from runtime.spark.settings import SUBSTITUTES, change_setting
+
         change_setting(self._session._spark, SUBSTITUTES, "false")
 
     def view_query(self, name: str) -> str | None:
