@@ -18,13 +18,15 @@ _FIELDS = {
     "ss": "(?P<second>[0-9]{2})",
     "s": "(?P<second>[0-9]{1,19})",
 }
+# Fields of two digits, which may follow a field of a certain number of digits without a separator
+_TWO_DIGITS = frozenset({"MM", "dd", "HH", "mm", "ss"})
 
 
 def pattern_regex(pattern: str) -> str | None:
     """Return a regular expression for the times of a pattern, or None if only Java reads it.
 
-    Fields must be separated, and a year, month and day are required. As in Spark, a fraction may
-    have fewer digits than its pattern.
+    Fields of any number of digits must be separated, and a year, month and day are required. As in
+    Spark, a fraction may have fewer digits than its pattern.
 
     Example:
         >>> pattern_regex("yyyy-MM") is None
@@ -32,7 +34,7 @@ def pattern_regex(pattern: str) -> str | None:
     """
     parts: list[str] = []
     names: list[str] = []
-    place, was_field = 0, False
+    place, before = 0, ""
     while place < len(pattern):
         match = _TOKEN.match(pattern, place)
         if match is None:
@@ -45,15 +47,16 @@ def pattern_regex(pattern: str) -> str | None:
                 return None
             # literals ignore case
             parts.append(f"(?i:{re.escape(text)})")
-            was_field = False
+            before = ""
             continue
         is_fraction = set(letters) == {"S"} and len(letters) <= 9
         field = f"(?P<fraction>[0-9]{{1,{len(letters)}}})" if is_fraction else _FIELDS.get(letters)
-        if field is None or was_field:
+        is_fixed = letters in _TWO_DIGITS and (before in _TWO_DIGITS or before == "yyyy")
+        if field is None or (before and not is_fixed):
             return None
         parts.append(field)
         names.append(field.partition(">")[0].removeprefix("(?P<"))
-        was_field = True
+        before = letters
     is_unique = len(set(names)) == len(names)
     if not is_unique or not {"year", "month", "day"} <= set(names):
         return None

@@ -14,6 +14,24 @@ from runtime.detection.times import ISO, time_format
         (["2025-12-31 23:59:59", "2026-01-01 00:00:00.123456"], "timestamp_ntz", ISO),
         (["2025-12-31T23:59"], "timestamp_ntz", ISO),
         (["2025-12-31T23:59:59Z", "2025-12-31T23:59:59.5+01:00"], "timestamp", ISO),
+        (
+            [
+                "2026-03-01T10:00:00+01:00",
+                "2026-03-01 10:00:00Z",
+                "2026-03-01T10:00:00.5+0100",
+                "2026-03-01T10:00-05",
+            ],
+            "timestamp",
+            ISO,
+        ),
+        (["2025-12-31", "2025-12-31 10:00:00"], "timestamp_ntz", ISO),
+        (["20260301 101500", "20260301 235959"], "timestamp_ntz", "yyyyMMdd HHmmss"),
+        (["20260301T1015"], "timestamp_ntz", "yyyyMMdd'T'HHmm"),
+        (["20260301 9:15:00"], "timestamp_ntz", "yyyyMMdd H:mm:ss"),
+        (["20260301T101500Z"], "timestamp", "yyyyMMdd'T'HHmmssXXX"),
+        (["Mar 4, 2026 1:05 PM", "May 14, 2026 11:05 AM"], "timestamp_ntz", "MMM d, yyyy h:mm a"),
+        (["May 4, 2026", "March 14, 2026"], "date", "MMMM d, yyyy"),
+        (["4 March 2026 10:00"], "timestamp_ntz", "d MMMM yyyy H:mm"),
         (["2025-12-31 23:59:59 UTC"], "timestamp", "yyyy-M-d H:mm:ss VV"),
         (["2025-12-31 23:59:59,123"], "timestamp_ntz", "yyyy-M-d H:mm:ss,SSSSSSSSS"),
         (["31.12.2025 23:59:59", "1.1.2026 0:00:00"], "timestamp_ntz", "d.M.yyyy H:mm:ss"),
@@ -39,11 +57,15 @@ def test_a_pattern_reads_all_values(values: list[str], type_: str, pattern: str)
         ["192.168.1.12"],
         ["1.2.25"],  # a version
         ["12/31/2025", "31/12/2025"],  # both orders
-        ["2025-12-31", "2025-12-31 10:00:00"],
         ["2025-12-31T23:59:59Z", "2025-12-31T23:59:59"],
         ["25:00"],
         ["2025-02-30"],
         ["hello"],
+        ["20260301"],  # a number
+        ["20261301 101500"],
+        ["Mark 4, 2026"],
+        ["Feb 30, 2026"],
+        ["Mar 4, 2026", "March 5, 2026"],
     ],
 )
 def test_texts_that_are_no_times_have_no_pattern(values: list[str]) -> None:
