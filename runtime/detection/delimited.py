@@ -10,30 +10,28 @@ from dataclasses import dataclass, replace
 from runtime.detection.dialect import Dialect, find_dialect
 from runtime.detection.heads import Head, find_head, has_header
 from runtime.detection.lines import (
-    REPEATED,
     SKIP,
     SKIP_BELOW,
     LineRules,
     named_delimiter,
+    prefixes_of,
     without_head,
+    without_prefixes,
 )
+from runtime.detection.misfits import BETWEEN_WORDS, Given, Table, notes_on_misfits
 from runtime.detection.sample import Sample
 from runtime.detection.values import (
     NULL_WORDS,
-    SHOWN_CHARACTERS,
     Habits,
     ValueKind,
     habits_of,
     is_number,
     value_kind,
-    values_text,
     without_symbols,
 )
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 
-# Separator of NULL words within one option value
-BETWEEN_WORDS = "|"
 _FITTING = 0.9
 
 
@@ -61,7 +59,7 @@ def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> Deli
         samples: Samples of the files. The first one determines dialect and header.
         declared: Declared options under Spark's names (`sep`, `quote`, `escape`, `header`,
             `nullValue`, `comment`), and `decimal`, `thousands`, `nulls`, `symbols`, `skip`,
-            `below`, `repeats`.
+            `below`, `repeats`, `prefixes`.
 
     Raises:
         ExecutionError: All samples are empty.
@@ -94,7 +92,12 @@ def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> Deli
         dialect = find_dialect(text, *quoting)
     head = Head(skip + head.skip, head.below)
     rules = LineRules(head.skip)
-    tables = [(s, dialect.rows(without_head(s.text, rules))) for s in samples if s.text.strip()]
+    prefixes = prefixes_of(declared.get("prefixes", ""))
+    tables = [
+        (s, dialect.rows(without_prefixes(without_head(s.text, rules), prefixes, dialect.comment)))
+        for s in samples
+        if s.text.strip()
+    ]
     if not tables[0][1]:
         raise ExecutionError(
             f"{first.path} has no line after the {head.skip} lines that '{SKIP}' skips",
@@ -127,8 +130,10 @@ def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> Deli
     names = column_names(header, width)
     # the type depends on the distinct values only
     fields = [list(dict.fromkeys(row[i] for row in rows)) for i in range(width)]
-    kinds, habits_options, notes = _kinds(names, fields, declared, tables[0][1], is_headed)
-    notes = [*_notes_on_head(head, declared, is_named=excel_delimiter is not None), *notes]
+    table = Table([sample for sample, _ in tables], dialect, head.skip, rows, tables[0][1])
+    kinds, habits_options, notes = _kinds(names, fields, declared, table, is_headed)
+    on_head = _notes_on_head(head, declared, is_named=excel_delimiter is not None)
+    notes = [*_notes_on_names(header, names), *on_head, *notes]
     options = {
         **_head_options(head, declared),
         **_dialect_options(dialect, declared, tables, rows, header),
@@ -190,6 +195,21 @@ def column_names(header: Sequence[str], width: int) -> list[str]:
     ]
 
 
+def _notes_on_names(header: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return which columns of a header have other names, because they share one."""
+    renamed: dict[str, list[str]] = {}
+    spelled: dict[str, str] = {}
+    for cell, name in zip(header, names, strict=False):
+        if cell.strip() and cell.strip() != name:
+            renamed.setdefault(cell.strip().lower(), []).append(f"`{name}`")
+            spelled.setdefault(cell.strip().lower(), cell.strip())
+    return [
+        f"{len(new)} columns are named `{spelled[folded]}`; they are "
+        f"{', '.join(new[:-1])} and {new[-1]} here"
+        for folded, new in renamed.items()
+    ]
+
+
 def _count(text: str) -> int:
     """Return a number of lines; 0 for other texts, which option validation rejects."""
     return int(text) if text.strip().isdecimal() else 0
@@ -246,7 +266,7 @@ def column_types(
         declared: Declared options, see `find_columns`.
         prefix: Prefix of the options: the format.
     """
-    kinds, options, notes = _kinds(names, fields, declared, (), True)
+    kinds, options, notes = _kinds(names, fields, declared, None, True)
     columns = tuple(TableColumn(n, kind.type.upper()) for n, kind in zip(names, kinds, strict=True))
     renamed = {
         name.replace("csv.null-literal", "csv.null-literals")
@@ -265,7 +285,7 @@ def _kinds(
     names: Sequence[str],
     fields: Sequence[Sequence[str]],
     declared: Mapping[str, str],
-    lines: Sequence[Sequence[str]],
+    table: Table | None,
     is_headed: bool,
 ) -> tuple[list[ValueKind], dict[str, str], list[str]]:
     """Return the kind of each column, the options for its notation, and notes.
@@ -274,7 +294,7 @@ def _kinds(
         names: Column names.
         fields: Distinct values of each column.
         declared: Declared options, see `find_columns`.
-        lines: Fields of the first file's lines, including the header.
+        table: Lines with the values. None if they have no fields.
         is_headed: Whether the first line is a header.
     """
     declared_nulls = [word for word in declared.get("nulls", "").split(BETWEEN_WORDS) if word]
@@ -289,9 +309,10 @@ def _kinds(
         given_decimal = "," if declared["thousands"] == "." else "."
     if given_decimal is not None:
         habits = replace(habits, decimal=given_decimal, is_certain=True)
+    last = table.last_line() if table is not None else ()
     kinds = [
-        value_kind(name, values, habits, null_words)
-        for name, values in zip(names, full, strict=True)
+        value_kind(name, values, habits, null_words, last[i] if i < len(last) else "")
+        for i, (name, values) in enumerate(zip(names, full, strict=True))
     ]
     decimal = _common_decimal([kind.decimal for kind in kinds], habits)
     group = declared.get("thousands") or next((k.group for k in kinds if k.group), "")
@@ -308,7 +329,9 @@ def _kinds(
             )
             kinds[i] = ValueKind("string")
     words = sorted({word for kind in kinds for word in kind.null_words})
-    notes += _notes_on_misfits(names, kinds, [*declared_nulls, *words], symbols, lines, is_headed)
+    declared_prefixes = prefixes_of(declared.get("prefixes", ""))
+    given = Given((*declared_nulls, *words), tuple(symbols), declared_prefixes)
+    notes += notes_on_misfits(names, kinds, given, table, is_headed=is_headed)
     options: dict[str, str] = {}
     if words and not declared_nulls:
         key = "csv.null-literal" if len(words) == 1 else "csv.null-literals"
@@ -331,56 +354,6 @@ def _numbers(values: list[str], symbols: Sequence[str], null_words: frozenset[st
         return values
     bare = [v if v in null_words else without_symbols(v, symbols) for v in values]
     return bare if all(is_number(v.strip()) or v in null_words for v in bare) else values
-
-
-def _notes_on_misfits(
-    names: Sequence[str],
-    kinds: Sequence[ValueKind],
-    nulls: Sequence[str],
-    symbols: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    is_headed: bool,
-) -> list[str]:
-    """Return why columns stay text, with a single option value that covers all of them."""
-    first = lines[0] if lines else ()
-    second = lines[1] if is_headed and len(lines) > 1 else ()
-    every_symbol = [*symbols, *(s for kind in kinds for s in kind.symbols)]
-    notes = []
-    advice: list[list[str]] = [[] for _ in kinds]
-    to_null: dict[int, list[str]] = {}
-    for i, kind in enumerate(kinds):
-        if kind.symbols:
-            notes.append(
-                f"`{names[i]}` is STRING, because its numbers have "
-                f"{values_text(kind.symbols)} around them; to read them as "
-                f"{kind.would_be.upper()}, set 'csv.number-symbols' = "
-                f"'{_words(every_symbol)}'"
-            )
-        name = first[i].strip() if i < len(first) else ""
-        rest = [word for word in kind.misfits if word != name]
-        if name in kind.misfits and is_headed:
-            advice[i].append(f"set '{REPEATED}' = 'true' to skip repeated header lines")
-        elif name in kind.misfits:
-            advice[i].append("set 'header' = 'true' to use the first line as column names")
-        if len(kinds) > 1 and i < len(second) and rest == [second[i].strip()]:
-            advice[i].append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
-        if rest and max(map(len, rest)) <= SHOWN_CHARACTERS:
-            to_null[i] = rest
-    nulls = [*nulls, *(word for words in to_null.values() for word in words)]
-    for i in to_null:
-        advice[i].append(f"set 'csv.null-literals' = '{_words(nulls)}' to read them as NULL")
-    for i, kind in enumerate(kinds):
-        if kind.misfits:
-            ways = f": {', '.join(advice[i])}" if advice[i] else ""
-            notes.append(
-                f"`{names[i]}` is STRING instead of {kind.would_be.upper()}, because of "
-                f"{values_text(kind.misfits)}{ways}"
-            )
-    return notes
-
-
-def _words(words: Sequence[str]) -> str:
-    return BETWEEN_WORDS.join(dict.fromkeys(words))
 
 
 def _common_decimal(decimals: Sequence[str], habits: Habits) -> str:

@@ -20,6 +20,7 @@ from runtime.detection.lines import (
     REPEATED,
     SKIP,
     SKIP_BELOW,
+    SKIP_PREFIXES,
     FileLines,
     line_rules,
 )
@@ -57,6 +58,7 @@ _OWN = {
     SKIP: "skip",
     SKIP_BELOW: "below",
     REPEATED: "repeats",
+    SKIP_PREFIXES: "prefixes",
 }
 _GLOB = re.compile(r"[*?{\[]")
 Columns = tuple[TableColumn, ...]

@@ -17,6 +17,7 @@ SKIP_BELOW = "csv.skip-lines-below-header"
 COMMENT = "csv.comment"
 REPEATED = "csv.skip-repeated-headers"
 PATTERN = "text.pattern"
+SKIP_PREFIXES = "csv.skip-lines-starting-with"
 IGNORED = "text.ignore-parse-errors"
 
 
@@ -30,6 +31,7 @@ class LineRules:
         skip_below: Number of lines to skip below the header.
         comment: Prefix of lines to skip. Empty to skip none.
         drops_repeated: Whether lines equal to the header are skipped.
+        prefixes: Beginnings of records to skip, such as a row of totals. They leave the header.
         quote: Character around fields that contain a line end. Empty if records are single lines.
         escape: Character before a literal quote; the quote itself if it is doubled.
         pattern: Regular expression whose groups are the columns. Empty if a record is a whole line.
@@ -40,14 +42,16 @@ class LineRules:
     skip_below: int = 0
     comment: str = ""
     drops_repeated: bool = False
+    prefixes: tuple[str, ...] = ()
     quote: str = ""
     escape: str = ""
     pattern: str = ""
 
     def is_spark_enough(self) -> bool:
         """Return whether Spark's CSV reader alone can apply the rules."""
-        special = self.skip or self.skip_below or self.drops_repeated or self.pattern
-        return not special and len(self.comment) <= 1
+        on_head = self.skip or self.skip_below or self.drops_repeated
+        is_special = bool(on_head or self.prefixes or self.pattern)
+        return not is_special and len(self.comment) <= 1
 
 
 def line_rules(
@@ -74,10 +78,30 @@ def line_rules(
         skip_below=_count(options.get(SKIP_BELOW, "0")),
         comment=options.get(COMMENT, ""),
         drops_repeated=options.get(REPEATED, "false").lower() == "true",
+        prefixes=prefixes_of(options.get(SKIP_PREFIXES, "")),
         quote=quote,
         escape=escape,
         pattern=options.get("csv.pattern", ""),
     )
+
+
+def prefixes_of(text: str) -> tuple[str, ...]:
+    """Return the prefixes in an option value, separated by a bar."""
+    return tuple(filter(None, text.split("|")))
+
+
+def prefix_of_cell(line: str, cell: str) -> str | None:
+    """Return the beginning of a line up to a cell, as a prefix for `LineRules`.
+
+    None if the line does not contain the cell, or no option can hold the prefix.
+
+    Example:
+        >>> prefix_of_cell('"Summe";;3', "Summe")
+        '"Summe'
+    """
+    at = line.find(cell)
+    prefix = line[: at + len(cell)]
+    return prefix if at >= 0 and prefix and not set("|\r\n") & set(prefix) else None
 
 
 def _count(text: str) -> int:
@@ -133,7 +157,7 @@ class FileLines:
                 return None
             if rules.drops_repeated and line == self.header:
                 return None
-        return line
+        return None if rules.prefixes and line.startswith(rules.prefixes) else line
 
     def rest(self) -> Iterator[str]:
         """Yield the last record of the file if its quote was never closed."""
@@ -154,6 +178,20 @@ def without_head(text: str, rules: LineRules) -> str:
     for _ in range(rules.skip):
         lines.readline()
     return lines.read()
+
+
+def without_prefixes(text: str, prefixes: tuple[str, ...], comment: str = "") -> str:
+    """Return a text without the lines below its first record or header that start with a prefix."""
+    if not prefixes:
+        return text
+    kept: list[str] = []
+    has_first = False
+    for line in io.StringIO(text, newline=""):
+        if has_first and line.startswith(prefixes):
+            continue
+        has_first = has_first or bool(line.strip() and not (comment and line.startswith(comment)))
+        kept.append(line)
+    return "".join(kept)
 
 
 # -- samples ---------------------------------------------------------------------------------------

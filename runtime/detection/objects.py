@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.detection.delimited import BETWEEN_WORDS
 from runtime.detection.json_text import NestedTooDeepError, load_json, load_json_at
+from runtime.detection.misfits import BETWEEN_WORDS
 from runtime.detection.sample import Sample
 from runtime.detection.times import ISO, time_format
 from runtime.detection.values import NULL_WORDS, epoch_format, habits_of

@@ -159,6 +159,28 @@ def shown_pattern(time: TimeFormat, values: Iterable[str]) -> str:
     return padded if {len(v.strip()) for v in values} == {len(padded)} else pattern
 
 
+_MONTH_PATTERNS = {
+    "yyyy-MM": re.compile(r"\d{4}-(?:0[1-9]|1[0-2])"),
+    "yyyy/MM": re.compile(r"\d{4}/(?:0[1-9]|1[0-2])"),
+    "MM/yyyy": re.compile(r"(?:0[1-9]|1[0-2])/\d{4}"),
+    "MMM yyyy": re.compile(rf"(?:{'|'.join(m[:3] for m in _MONTHS)}) \d{{4}}"),
+    "MMMM yyyy": re.compile(rf"(?:{'|'.join(_MONTHS)}) \d{{4}}"),
+}
+
+
+def month_pattern(values: Sequence[str]) -> str | None:
+    """Return the common pattern of values that are all months of a year, or None.
+
+    Example:
+        >>> month_pattern(["2026-01", "2026-02"])
+        'yyyy-MM'
+    """
+    for pattern, regex in _MONTH_PATTERNS.items():
+        if values and all(regex.fullmatch(value.strip()) for value in values):
+            return pattern
+    return None
+
+
 def orders(values: Iterable[str]) -> set[str]:
     """Return the orders of day and month, `dmy` or `mdy`, that values show unambiguously.
 

@@ -7,7 +7,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from unicodedata import category
 
-from runtime.detection.times import ISO, orders, time_format
+from runtime.detection.times import (
+    ISO,
+    TimeFormat,
+    TimeGroup,
+    month_pattern,
+    orders,
+    shown_pattern,
+    time_format,
+    time_groups,
+)
+from runtime.names import quote_name
 
 # Words that stand for NULL if all other values of the column have one type
 NULL_WORDS = frozenset(
@@ -48,6 +58,8 @@ _EPOCHS = {
 }
 # Minimum share of typed values for a note that lists the misfits
 _NEARLY = 0.8
+# The same for times, which few texts resemble
+_NEARLY_TIMES = 0.5
 _MOST_SHOWN, _MOST_SYMBOLS = 10, 3
 # Maximum characters of a value in a message
 SHOWN_CHARACTERS = 60
@@ -70,6 +82,7 @@ class ValueKind:
         group: Thousands separator, if any value shows it.
         misfits: The only values that keep the column from being `would_be`.
         would_be: Spark type of the other values. Empty without misfits.
+        times: Notation of the other values if they are times.
         symbols: Texts around numbers that keep the column from being numeric.
     """
 
@@ -81,6 +94,7 @@ class ValueKind:
     group: str = ""
     misfits: tuple[str, ...] = ()
     would_be: str = ""
+    times: str = ""
     symbols: tuple[str, ...] = ()
 
 
@@ -122,6 +136,7 @@ def value_kind(
     values: Sequence[str],
     habits: Habits,
     null_words: Collection[str] = NULL_WORDS,
+    last: str = "",
 ) -> ValueKind:
     """Return type and notation of a column.
 
@@ -130,6 +145,7 @@ def value_kind(
         values: Non-empty values of the sample.
         habits: Notation of the file.
         null_words: Words that may stand for NULL.
+        last: Value in the last line of a file, which may be a total. Empty if the line is unknown.
     """
     words = frozenset(values).intersection(null_words)
     bare = [value.strip() for value in values if value not in words]
@@ -137,7 +153,7 @@ def value_kind(
         return ValueKind("string")
     kind = _common_kind(name, bare, habits)
     if kind is None:
-        return _nearly(name, bare, habits)
+        return _nearly(name, bare, habits, last.strip())
     return kind if kind.type == "string" else replace(kind, null_words=words)
 
 
@@ -193,6 +209,13 @@ def _common_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind 
             note=f"`{name}` is STRING, because its times may be {times.pattern} or "
             f"{times.ambiguous}; set 'fields.{name}.format' = '{times.pattern}' or "
             f"'{times.ambiguous}'",
+        )
+    if (month := month_pattern(values)) is not None:
+        return ValueKind(
+            "string",
+            note=f"`{name}` is STRING; if its values are months, "
+            f"TO_TIMESTAMP({quote_name(name)}, '{month}') gives their beginnings, as does "
+            f"'fields.{name}.format' = '{month}'",
         )
     return _number(name, values, habits)
 
@@ -288,8 +311,51 @@ def values_text(values: Sequence[str]) -> str:
     return shown if more <= 0 else f"{shown} and {more} more"
 
 
-def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
+def nearly_times(name: str, values: Sequence[str], day_first: bool | None) -> ValueKind | None:
+    """Return the kind of a text column in which most values are times, or None for another.
+
+    Args:
+        name: Column name.
+        values: Values that have no common notation, none empty.
+        day_first: Whether the day precedes the month, if the file shows it.
+    """
+    groups = time_groups(values, day_first)
+    are_times = {value for group in groups for value in group.values}
+    distinct = dict.fromkeys(values)
+    others = tuple(value for value in distinct if value not in are_times)
+    if not groups or len(are_times) < _NEARLY_TIMES * len(distinct):
+        return None
+    if len(groups) > 1:
+        return ValueKind("string", note=_several_notations(name, groups, others))
+    (group,) = groups
+    shown = shown_pattern(group.format, group.values)
+    return ValueKind("string", misfits=others, would_be=group.format.type, times=shown)
+
+
+def _several_notations(name: str, groups: Sequence[TimeGroup], others: Sequence[str]) -> str:
+    shown = ", ".join(f"{g.values[0]!r} is {shown_pattern(g.format, g.values)}" for g in groups)
+    more = f", and {values_text(others)} is no time" if others else ""
+    note = f"`{name}` is STRING, because its times have several formats: {shown}{more}"
+    if any(group.format.ambiguous is not None for group in groups):
+        return note
+    return f"{note}; use {_any_notation(quote_name(name), [g.format for g in groups])}"
+
+
+def _any_notation(column: str, formats: Sequence[TimeFormat]) -> str:
+    """Return an expression that reads times in several notations, and NULL for other texts."""
+    has_zone = any(time.type == "timestamp" for time in formats)
+    target = "TIMESTAMP_LTZ" if has_zone else "TIMESTAMP"
+    iso = [f"TRY_CAST({column} AS {target})"] if any(t.pattern == ISO for t in formats) else []
+    patterns = [time.pattern.replace("'", "''") for time in formats if time.pattern != ISO]
+    ways = [*(f"TRY_TO_TIMESTAMP({column}, '{pattern}')" for pattern in patterns), *iso]
+    return ways[0] if len(ways) == 1 else f"COALESCE({', '.join(ways)})"
+
+
+def _nearly(name: str, values: Sequence[str], habits: Habits, last: str) -> ValueKind:
     """Return a text column's kind, with the values that keep it from being numbers or times."""
+    times = nearly_times(name, values, habits.day_first)
+    if times is not None:
+        return times
     others = [value for value in values if not (is_number(value) or time_format([value]))]
     affixes = {affix for value in others for affix in affixes_of(value)}
     if affixes and len(affixes) <= _MOST_SYMBOLS:
@@ -297,7 +363,8 @@ def _nearly(name: str, values: Sequence[str], habits: Habits) -> ValueKind:
         kind = _common_kind(name, [without_symbols(value, symbols) for value in values], habits)
         if kind is not None and kind.type in ("bigint", "double"):
             return ValueKind("string", symbols=tuple(symbols), would_be=kind.type)
-    if not others or len(others) > (1 - _NEARLY) * len(values):
+    is_total = others == [last] and len(values) > 1
+    if not others or (len(others) > (1 - _NEARLY) * len(values) and not is_total):
         return ValueKind("string")
     rest = [value for value in values if value not in others]
     kind = _common_kind(name, rest, habits)

@@ -59,6 +59,9 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "number of lines to skip below the header, such as a row of units", integer(0)
         ),
         "csv.skip-repeated-headers": switch("whether to skip repeated header lines"),
+        "csv.skip-lines-starting-with": Option(
+            "beginnings of lines to skip below the header, such as Total, separated by |"
+        ),
     },
     "json": {
         "json.ignore-parse-errors": switch("whether to skip malformed lines"),
@@ -86,6 +89,7 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "text.thousands-separator": Option("thousands separator", one_character),
         "text.number-symbols": Option("texts to ignore around numbers, separated by |"),
         "text.comment": Option("prefix of comment lines, which are skipped"),
+        "text.skip-lines-starting-with": Option("beginnings of lines to skip, separated by |"),
         "text.skip-lines": Option("number of lines to skip at the top", integer(0)),
     },
 }
@@ -119,6 +123,7 @@ ONLY_READ = (
     "skip-lines",
     "skip-lines-below-header",
     "skip-repeated-headers",
+    "skip-lines-starting-with",
     "records",
     "pattern",
 )

@@ -39,6 +39,7 @@ def csv_fields(
     lines = _records(lines, records.comment)
     if is_start and records.has_header:
         lines = Lines(lines.data, lines.starts[1:], lines.ends[1:])
+    lines = _without(lines, records.prefixes)
     data, n_lines = np.frombuffer(lines.data, np.uint8), len(lines.starts)
     is_quoted = np.zeros(n_lines, np.bool_)
     if records.quote and records.quote.encode() in lines.data:
@@ -115,6 +116,17 @@ def _records(lines: Lines, comment: str) -> Lines:
         is_record &= first != ord(comment)
     for number in np.flatnonzero(is_record & (first <= _LAST_BLANK)).tolist():
         is_record[number] = bool(lines.text(number).strip(_BLANKS))
+    return Lines(lines.data, lines.starts[is_record], lines.ends[is_record])
+
+
+def _without(lines: Lines, prefixes: Sequence[str]) -> Lines:
+    """Return the lines that start with no prefix."""
+    if not prefixes:
+        return lines
+    is_record = np.ones(len(lines.starts), np.bool_)
+    texts = slices(lines.data, lines.starts, lines.ends)
+    for prefix in prefixes:
+        is_record &= ~pc.starts_with(texts, prefix).to_numpy(zero_copy_only=False)
     return Lines(lines.data, lines.starts[is_record], lines.ends[is_record])
 
 

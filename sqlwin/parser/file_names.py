@@ -59,6 +59,7 @@ _ARGUMENTS = {
     "sep": "csv.field-delimiter",
     "skip": "csv.skip-lines",
     "skip_below_header": "csv.skip-lines-below-header",
+    "skip_starting_with": "csv.skip-lines-starting-with",
     "thousands": "csv.thousands-separator",
 }
 # Arguments that request the default behaviour

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from runtime.connectors.declarations import DECIMAL, TEXT
 from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
+from runtime.detection.lines import SKIP_PREFIXES, prefixes_of
 from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.errors import ExecutionError
@@ -42,6 +43,7 @@ _CSV_OPTIONS = frozenset(
     "csv.field-delimiter csv.quote-character csv.disable-quote-character csv.null-literal "
     "csv.allow-comments csv.comment csv.null-literals csv.decimal-separator "
     "csv.thousands-separator csv.number-symbols header sep delimiter quote comment "
+    "csv.skip-lines-starting-with "
     "nullvalue csv.header csv.sep csv.delimiter csv.quote csv.nullvalue".split()
 )
 _JSON_OPTIONS = frozenset(
@@ -237,7 +239,9 @@ def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
         # Spark then has another escape character than its quote
         raise _OnlySpark(f"Spark reads CSV with the quote {quote!r}")
     header = options.get("header", "false").lower()
-    return CsvRecords(0, delimiter, quote, comment, options.get("nullValue", ""), header == "true")
+    prefixes = prefixes_of(values.get(SKIP_PREFIXES, ""))
+    null = options.get("nullValue", "")
+    return CsvRecords(0, delimiter, quote, comment, null, header == "true", prefixes)
 
 
 def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]) -> list[str]:

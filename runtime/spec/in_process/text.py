@@ -67,6 +67,7 @@ class CsvRecords:
         comment: First character of comment lines. Empty without comments.
         null: Text of a field that is NULL. Empty fields are NULL, too, unless they are quoted.
         has_header: Whether the first line of a file names the columns.
+        prefixes: Beginnings of lines below the header that are not records.
     """
 
     n_fields: int
@@ -75,6 +76,7 @@ class CsvRecords:
     comment: str = ""
     null: str = ""
     has_header: bool = False
+    prefixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

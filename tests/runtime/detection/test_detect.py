@@ -419,7 +419,7 @@ def test_notes_name_all_values_and_go_away_with_the_option_they_ask_for(tmp_path
     # an option that settles a part of the note leaves the other part
     some = detect_file(path, csv__null_literals="n/a|lost|gone")
     assert types(some) == {"a": "BIGINT", "b": "STRING", "c": "BIGINT"}
-    assert "because of 'broken':" in some.notes[0]
+    assert "because of 'broken' in line 44;" in some.notes[0]
     assert f"= '{words}'" in some.notes[0]
 
 
