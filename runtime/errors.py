@@ -286,10 +286,16 @@ class MissingAttributeError(SqlwinError, AttributeError):
     """An object of the Python API has no such attribute, but others of its kind have."""
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate most similar to `name`, ignoring case, or None if none is similar."""
+def nearest(name: str, candidates: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the candidate most similar to `name`, ignoring case, or None if none is similar.
+
+    Args:
+        name: Name that does not exist.
+        candidates: Names that exist.
+        likeness: Minimum share of equal characters, from 0 to 1.
+    """
     by_folded = {candidate.lower(): candidate for candidate in candidates}
-    close = get_close_matches(name.lower(), by_folded, n=1, cutoff=0.6)
+    close = get_close_matches(name.lower(), by_folded, n=1, cutoff=likeness)
     return by_folded[close[0]] if close else None
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +49,9 @@ from runtime.scan.metadata import spark_type
 from runtime.scan.paths import missing_path
 from runtime.spec.table import TableColumn, TableSpec
 
+if TYPE_CHECKING:
+    from runtime.detection.delimited import DelimitedText
+
 # Options of text that Spark's reader does not know, with their names in detection
 _OWN = {
     "csv.decimal-separator": "decimal",
@@ -60,6 +64,8 @@ _OWN = {
     REPEATED: "repeats",
     SKIP_PREFIXES: "prefixes",
 }
+# Beginning of JSON with objects: `[2026-01-01 10:00:00] started` is a line of a log
+_OBJECTS = re.compile(r"(?:\[\s*)*\{\s*(?:[\"}]|\Z)|\[\s*(?:\]\s*)?\Z")
 _GLOB = re.compile(r"[*?{\[]")
 Columns = tuple[TableColumn, ...]
 
@@ -114,7 +120,10 @@ def detect(
             return DetectionResult(_set_columns(spec, (), layout.options))
         return _detect_self_describing(spec, file_format, sample_paths[0], files, layout)
     is_plain = file_format == "text" and PATTERN not in declared
-    if is_plain or "inferschema" in declared:
+    if is_plain:
+        notes = () if keeps_types else _notes_on_lines(spec, sample_paths[0], files)
+        return DetectionResult(_set_columns(spec, (), layout.options), notes)
+    if "inferschema" in declared:
         return DetectionResult(_set_columns(spec, (), layout.options))
     reader_options = spark_options(spec, file_format)
     reader_options = {
@@ -147,12 +156,13 @@ def detect(
         from runtime.detection.delimited import find_columns
 
         delimited = find_columns(samples, reader_options)
-        if "format" not in declared and format_of(declared) != "csv" and not delimited.fits:
-            if not any(path.lower().endswith((".csv", ".tsv", ".csv.gz")) for path in sample_paths):
+        if "format" not in declared and format_of(declared) != "csv":
+            has_suffix = any(p.lower().endswith((".csv", ".tsv", ".csv.gz")) for p in sample_paths)
+            if not has_suffix and not (delimited.fits and _is_table(delimited, samples[0])):
                 plain = tuple(("format", "text") if o[0] == "format" else o for o in spec.options)
-                return DetectionResult(
-                    _set_columns(replace(spec, options=plain), (), layout.options)
-                )
+                spec = replace(spec, options=plain)
+                notes = () if keeps_types else _notes_on_lines(spec, sample_paths[0], files)
+                return DetectionResult(_set_columns(spec, (), layout.options), notes)
         columns, notes = delimited.columns, delimited.notes
         options |= dict(delimited.options)
         if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
@@ -168,6 +178,29 @@ def detect(
         spec, columns, detected_options, tuple(column.name for column in layout.columns)
     )
     return DetectionResult(spec, notes)
+
+
+def _is_table(delimited: DelimitedText, sample: Sample) -> bool:
+    """Return whether commas separate fields, other than those of times such as 10:00:00,123."""
+    from runtime.detection.log_lines import log_pattern
+
+    options = dict(delimited.options)
+    has_commas = "csv.field-delimiter" not in options and "header" not in options
+    return not has_commas or log_pattern(sample.text.splitlines()) is None
+
+
+def _notes_on_lines(spec: TableSpec, path: str, files: Files) -> tuple[str, ...]:
+    """Return the call that splits lines of a log into columns, if their pattern is known."""
+    from runtime.detection.log_lines import log_pattern
+
+    pattern = log_pattern(read_sample(files, path, OTHER_BYTES).text.splitlines())
+    if pattern is None:
+        return ()
+    written = spec.option_map.get("path", path)
+    return (
+        f"each line is one column, `value`; read_text('{written}', pattern => '{pattern}') "
+        "splits lines into columns",
+    )
 
 
 def _detect_lines(
@@ -233,6 +266,8 @@ def _set_format(column: TableColumn, formats: Mapping[str, str]) -> TableColumn:
     pattern = formats.get(f"fields.{column.name.lower()}.format")
     if pattern is None:
         return column
+    if pattern == ISO and (column.type or "").startswith("TIMESTAMP"):
+        return column
     bare = re.sub(r"'[^']*'", "", pattern)
     if pattern.startswith("epoch-") or re.search("[XxVzZO]", bare.replace(ISO, "")):
         return replace(column, type="TIMESTAMP")
@@ -295,7 +330,7 @@ def _format(paths: Sequence[str], files: Files) -> str:
     if magic is not None:
         return magic
     text = read_sample(files, path, OTHER_BYTES).text.lstrip()
-    return "json" if text[:1] in ("{", "[") else "csv"
+    return "json" if _OBJECTS.match(text) else "csv"
 
 
 def _format_by_name(path: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _REQUEST = (
     r'"(?P<request>(?P<method>[A-Z]+) (?P<path>[^\s"]+)(?: (?P<protocol>[^\s"]+))?'
@@ -91,6 +91,44 @@ def _logfmt(line: str) -> Mapping[str, str | None] | None:
         # a key without a value is a flag
         values[pair["key"]] = "true" if text is None else text
     return values if "=" in line else None
+
+
+# Lines of logs with a time first
+_LOG = re.compile(
+    r"(?P<open>\[?)\d{4}[-/]\d\d[-/]\d\d(?P<between>[T ])\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"(?:Z|[+-]\d\d:?\d\d)?(?P<close>\]?) \S"
+)
+# Minimum share of lines that a pattern must match
+_FITTING = 0.5
+
+
+def log_pattern(lines: Sequence[str]) -> str | None:
+    r"""Return the pattern for `read_text` that splits lines of a log, or None for other lines.
+
+    Example:
+        >>> log_pattern(["[2026-01-01 10:00:00,123] [main] INFO started"])
+        '^\\[(?<time>[^\\]]+)\\] \\[(?<thread>[^\\]]+)\\] +(?<level>[A-Z]+) +(?<message>.*)'
+    """
+    lines = [line for line in lines if line.strip()]
+    return next((p for p in _candidates(lines) if _matches(p, lines)), None) if lines else None
+
+
+def _candidates(lines: Sequence[str]) -> Iterator[str]:
+    yield from reversed(_NAMED)
+    first = next((match for line in lines if (match := _LOG.match(line))), None)
+    if first is not None:
+        is_bracketed = bool(first["open"] and first["close"])
+        time = r"\[(?<time>[^\]]+)\]" if is_bracketed else r"(?<time>\S+ \S+)"
+        if not is_bracketed and first["between"] == "T":
+            time = r"(?<time>\S+)"
+        yield rf"^{time} \[(?<thread>[^\]]+)\] +(?<level>[A-Z]+) +(?<message>.*)"
+        yield rf"^{time} \[?(?<level>[A-Z]+)\]?:? +(?<message>.*)"
+        yield rf"^{time} (?<message>.*)"
+
+
+def _matches(pattern: str, lines: Sequence[str]) -> bool:
+    parse = line_parser(pattern)
+    return sum(parse(line) is not None for line in lines) >= _FITTING * len(lines)
 
 
 def columns_of_lines(

@@ -7,6 +7,7 @@ import codecs
 import errno
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -170,13 +171,46 @@ _DECOMPRESSED: dict[str, Callable[[BinaryIO], BinaryIO]] = {
 }
 
 
+# Hints for files that are not tables, by their first bytes
+_AS_CSV = "save the sheet as CSV (UTF-8) and read that file"
+_UNPACK = "extract it, and read the files in it; sqlwin reads .gz, .bz2 and .zst directly"
+_AS_PARQUET = "convert it to Parquet or CSV and read that file"
+_OTHER_KINDS = {
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook", _AS_CSV),
+    b"PK\x03\x04": ("a ZIP archive", _UNPACK),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _UNPACK),
+    b"Rar!": ("a RAR archive", _UNPACK),
+    b"\xfd7zXZ": ("compressed with xz", "decompress it with unxz, and read the result"),
+    b"SQLite format 3\0": ("a SQLite database", "export the table as CSV and read that file"),
+    b"ARROW1": ("an Arrow or Feather file", _AS_PARQUET),
+    b"\x89HDF": ("an HDF5 file", _AS_PARQUET),
+    b"%PDF-": ("a PDF", "export the table as CSV and read that file"),
+}
+_SPREADSHEET = re.compile(rb"xl/|\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis")
+
+
+def _kind_of(data: bytes) -> tuple[str, str] | None:
+    """Return what a file is and what to do with it, None if it may be text."""
+    kind = next((kind for magic, kind in _OTHER_KINDS.items() if data.startswith(magic)), None)
+    if kind is not None and data.startswith(b"PK") and _SPREADSHEET.search(data):
+        return "a spreadsheet", _AS_CSV
+    if kind is None and data[257:262] == b"ustar":
+        return "a tar archive", _UNPACK
+    return kind
+
+
 def _decode(data: bytes, path: str, declared: str) -> tuple[str, str]:
     """Decode bytes that may end within a character; return text and Spark's encoding name."""
     mark = next((mark for mark in _MARKS if data.startswith(mark)), None)
     name = declared or ("" if mark is None else _MARKS[mark])
+    if (kind := _kind_of(data)) is not None:
+        what, hint = kind
+        raise ExecutionError(f"{path} is {what}", subjects=(path,), hint=hint)
     if b"\0" in data[:4096] and not name:
         raise ExecutionError(
-            f"{path} is not a text file", subjects=(path,), hint="set 'format' = '...'"
+            f"{path} is not a text file",
+            subjects=(path,),
+            hint="convert it to Parquet, ORC, Avro, CSV, JSON or text, which sqlwin reads",
         )
     try:
         decoder = codecs.getincrementaldecoder(name or "utf-8")()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import filterfalse
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from runtime.scan.files import is_hidden
 
 _GLOB = re.compile(r"[*?{}\[\]]")
 _LOCAL = LocalFiles()
+# Minimum likeness of names of files without suffixes
+_SIMILAR = 0.75
 
 
 def path_for_spark(path: str, files: Files = _LOCAL) -> str:
@@ -99,7 +101,7 @@ def missing_path(path: str) -> ExecutionError:
     while not missing.parent.exists():
         missing = missing.parent
     siblings = sorted(os.listdir(missing.parent)) if os.access(missing.parent, os.R_OK) else []
-    similar = nearest(missing.name, siblings)
+    similar = _similar_file(missing.name, siblings)
     hint = (
         f"did you mean {missing.parent / similar}?"
         if similar
@@ -108,6 +110,19 @@ def missing_path(path: str) -> ExecutionError:
     if missing.parent.is_file():
         hint = f"{missing.parent} is a file"
     return ExecutionError(f"{path} does not exist", hint=hint)
+
+
+def _similar_file(name: str, siblings: Sequence[str]) -> str | None:
+    """Return the file whose name is most similar, apart from suffixes, which many files share."""
+    stems: dict[str, list[str]] = {}
+    for sibling in siblings:
+        stems.setdefault(_stem(sibling), []).append(sibling)
+    stem = nearest(_stem(name), stems, _SIMILAR)
+    return None if stem is None else nearest(name, stems[stem], 0.0)
+
+
+def _stem(name: str) -> str:
+    return name.lower().partition(".")[0] or name.lower()
 
 
 def _broken_link(path: str) -> ExecutionError:

@@ -38,6 +38,9 @@ class ErrorText(NamedTuple):
 _INTERNAL = re.compile(r"[$(]")
 # Minimum ratio of common letters between a misspelling and the name
 _ALIKE = 0.5
+_MOST_PROPOSALS = 5
+# First words of a hint that lists columns
+AVAILABLE = "available columns"
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]\s*")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*")
@@ -141,9 +144,11 @@ def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
         return "name the expression: COUNT(*) AS n" if unnamed else None
     likeness = {name: SequenceMatcher(None, _last(wanted), _last(name)).ratio() for name in names}
     alike = sorted((n for n in names if likeness[n] >= _ALIKE), key=lambda n: -likeness[n])
-    return (
-        f"did you mean {', '.join(alike)}?" if alike else f"available columns: {', '.join(names)}"
-    )
+    if alike:
+        return f"did you mean {', '.join(alike)}?"
+    # Spark proposes no more than these, however many exist
+    listed_all = len(listed) < _MOST_PROPOSALS
+    return f"{AVAILABLE if listed_all else f'{AVAILABLE} include'}: {', '.join(names)}"
 
 
 def _last(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Hints for unknown columns of files by path: the columns in the files."""
+"""Hints for unknown columns: the columns of the files or of the table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot import exp
 from planner.sql.nodes import TABLE_OPTIONS, path_of_files
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.names import quote_name
+from runtime.spark.messages import AVAILABLE
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.listings import type_text
@@ -19,10 +20,11 @@ _TIMES = ("TIMESTAMP", "DATE")
 
 
 def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: SessionCatalog) -> None:
-    """Add the columns of a query's files to an error about an unknown column.
+    """Add the columns of a query's files or table to an error about an unknown column.
 
     Args:
-        error: The error. Its hint changes if it is about a column of files.
+        error: The error. Its hint changes if it is about a column of files, or if it lists some
+            columns of a table.
         query: The parsed query.
         catalog: Catalog with the files.
     """
@@ -31,6 +33,8 @@ def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: Session
     unknown = error.subject.rpartition(".")[2].strip("`")
     tables = dict(_files_in(query, unknown, catalog))
     if not tables:
+        if (error.hint or "").startswith(AVAILABLE):
+            error.hint = _columns_of_table(query, unknown, catalog) or error.hint
         return
     close = nearest(unknown, [c.name for columns in tables.values() for c in columns])
     meant = f"did you mean `{close}`? " if close else ""
@@ -56,6 +60,24 @@ def _files_in(
         entry = catalog.entry(name)
         if isinstance(entry, TableSpec):
             yield table.name, entry.columns or catalog.columns_in(entry)
+
+
+def _columns_of_table(query: exp.Query, unknown: str, catalog: SessionCatalog) -> str | None:
+    """Return a hint with all columns of the only table that a column's query reads, or None."""
+    column = next(
+        (c for c in query.find_all(exp.Column) if c.name.lower() == unknown.lower()), None
+    )
+    select = column.find_ancestor(exp.Select) if column is not None else None
+    source = select.args.get("from_") if select is not None else None
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or select is None or select.args.get("joins"):
+        return None
+    entry = catalog.entry(tuple(part.name for part in table.parts))
+    if not isinstance(entry, TableSpec):
+        return None
+    names = [quote_name(c.name) for c in entry.columns or catalog.columns_in(entry)]
+    more = f" and {len(names) - _MOST_COLUMNS} more" if len(names) > _MOST_COLUMNS else ""
+    return f"{AVAILABLE}: {', '.join(names[:_MOST_COLUMNS])}{more}"
 
 
 def _list(columns: tuple[TableColumn, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from rich.console import Console
 
-from runtime.errors import ExecutionError
+from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.spec.figures import count_text
 from sqlwin.display.table import write_stream_table
 from sqlwin.result.base import ResultWithRows, ResultWithText
@@ -133,9 +134,21 @@ class RowsResult(ResultWithRows):
             if self.errors is None:
                 raise
             translated = self.errors.translate(error)
+            if translated.kind is ErrorKind.DATA:
+                # a note about the value or its column knows the file and the line
+                notes = (note for note in self.statement_notes if _explains(note, translated))
+                translated.hint = next(notes, translated.hint)
             if self.run is not None:
                 self.run.record_failure(translated)
             raise translated from error
+
+
+def _explains(note: str, error: SqlwinError) -> bool:
+    """Return whether a note is about the text or a column in the message of an error."""
+    texts = re.findall(r"'[^']*'", error.message)
+    words = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]*`", error.message))))
+    names = re.findall(r"`([^`]+)` is STRING", note)
+    return any(f"{text} is not" in note for text in texts) or not words.isdisjoint(names)
 
 
 @dataclass(frozen=True, repr=False)
