@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect, find_dialect
+from runtime.detection.epochs import whole_times_note, years_of
 from runtime.detection.heads import Head, find_head, has_header
 from runtime.detection.lines import (
     SKIP,
@@ -328,6 +329,7 @@ def _kinds(
                 f"`{names[i]}` is STRING, because other columns use a different number format"
             )
             kinds[i] = ValueKind("string")
+    notes += _notes_on_whole_times(names, kinds, full)
     words = sorted({word for kind in kinds for word in kind.null_words})
     declared_prefixes = prefixes_of(declared.get("prefixes", ""))
     given = Given((*declared_nulls, *words), tuple(symbols), declared_prefixes)
@@ -346,6 +348,24 @@ def _kinds(
         if kind.format:
             options[f"fields.{name}.format"] = kind.format
     return kinds, options, notes
+
+
+def _notes_on_whole_times(
+    names: Sequence[str], kinds: Sequence[ValueKind], fields: Sequence[Sequence[str]]
+) -> list[str]:
+    """Return notes about columns of integers that may be times."""
+    times = [
+        values
+        for kind, values in zip(kinds, fields, strict=True)
+        if kind.type in ("date", "timestamp", "timestamp_ntz")
+    ]
+    years = {year for values in times for year in years_of(values)}
+    notes = []
+    for name, kind, values in zip(names, kinds, fields, strict=True):
+        if kind.type == "bigint" and not kind.group:
+            whole = [int(value) for value in values if value not in kind.null_words]
+            notes.append(whole_times_note(name, whole, years))
+    return list(filter(None, notes))
 
 
 def _numbers(values: list[str], symbols: Sequence[str], null_words: frozenset[str]) -> list[str]:

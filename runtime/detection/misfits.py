@@ -170,18 +170,19 @@ def _reason(
         )
     n_others = None if table is None else table.n_values(column, {*kind.misfits, *nulls})
     where = f"{' and '.join(places)}: " if places else ""
-    return f"{where}{not_times(name, kind, n_others)}"
+    return f"{where}{not_times(name, kind.misfits, kind.times, n_others)}"
 
 
-def not_times(name: str, kind: ValueKind, n_others: int | None) -> str:
+def not_times(name: str, misfits: Sequence[str], shown: str, n_others: int | None) -> str:
     """Return which values keep a column from being times.
 
     Args:
         name: Column name.
-        kind: Kind of the column, with misfits.
+        misfits: The values.
+        shown: Notation of the other values.
         n_others: Number of its other values, if known.
     """
-    what = "is not a time" if len(kind.misfits) == 1 else "are not times"
+    what = "is not a time" if len(misfits) == 1 else "are not times"
     others = (
         "the other value is"
         if n_others == 1
@@ -189,7 +190,7 @@ def not_times(name: str, kind: ValueKind, n_others: int | None) -> str:
         if n_others
         else "the other values are"
     )
-    return f"{values_text(kind.misfits)} {what}; {others} {kind.times}, so `{name}` is STRING"
+    return f"{values_text(misfits)} {what}; {others} {shown}, so `{name}` is STRING"
 
 
 def _is_word(text: str) -> bool:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from runtime.detection.doubtful_times import doubtful_times, month_note
+from runtime.detection.epochs import epoch_format, whole_times_note, years_of
 from runtime.detection.json_text import NestedTooDeepError, load_json, load_json_at
-from runtime.detection.misfits import BETWEEN_WORDS
+from runtime.detection.misfits import BETWEEN_WORDS, not_times
 from runtime.detection.sample import Sample
-from runtime.detection.times import ISO, time_format
-from runtime.detection.values import NULL_WORDS, epoch_format, habits_of
+from runtime.detection.times import ISO, month_pattern, time_format
+from runtime.detection.values import NULL_WORDS, habits_of, values_text
 from runtime.errors import CatalogError, ExecutionError
 from runtime.names import quote_name
 from runtime.spec.table import TableColumn
 
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONGS = range(-(2**63), 2**63)
 # An object with more fields than this is a MAP: its field names are data
 _MOST_FIELDS = 200
@@ -157,14 +161,24 @@ def find_fields(samples: Sequence[Sample], declared: Mapping[str, str]) -> Objec
         notes.append(f"the rows are the objects in field {records!r}: 'json.records' = '{records}'")
     texts = [[t for t in values.texts if t] for values in top.fields.values()]
     day_first = habits_of(texts).day_first
+    null_words = NULL_WORDS
+    if "nulls" in declared:
+        null_words = frozenset(declared["nulls"].split(BETWEEN_WORDS))
+    years = set[int]()
     for name, values in top.fields.items():
-        type_, pattern, note, nulls = _column(name, values, day_first)
+        type_, pattern, note, nulls = _column(name, values, day_first, null_words)
+        years |= years_of(values.texts) if type_.startswith(("TIMESTAMP", "DATE")) else set()
         columns.append(TableColumn(name, type_))
         words |= nulls
         if pattern:
             options[f"fields.{name}.format"] = pattern
         if note:
             notes.append(note)
+    for column in columns:
+        if column.type == "BIGINT":
+            whole = [int(n) for n in dict.fromkeys(top.fields[column.name].numbers)]
+            if note := whole_times_note(column.name, whole, years):
+                notes.append(note)
     if words:
         options["json.null-literals"] = BETWEEN_WORDS.join(sorted(words))
     return Objects(tuple(columns), tuple(options.items()), tuple(notes))
@@ -184,22 +198,24 @@ def _check_names(names: Iterable[str], path: str) -> None:
 
 
 def _column(
-    name: str, values: _SeenValues, day_first: bool | None
+    name: str, values: _SeenValues, day_first: bool | None, null_words: Collection[str]
 ) -> tuple[str, str, str, set[str]]:
     """Return type and pattern of a field, a note, and its words for NULL."""
     if values.kinds <= {"bigint", "double"} and values.numbers:
         unit = epoch_format(name, values.numbers)
         return ("TIMESTAMP", unit, "", set()) if unit else (values.type(), "", "", set())
-    bare = [text for text in values.texts if text and text not in NULL_WORDS]
-    words = set(values.texts) & NULL_WORDS
+    bare = [text for text in values.texts if text and text not in null_words]
+    words = set(values.texts).intersection(null_words)
     others = values.kinds - {"string"}
     if words and not bare and others and others <= {"bigint", "double"}:
         return "DOUBLE" if "double" in others else "BIGINT", "", "", words
+    if bare and others and others <= {"bigint", "double"}:
+        return "STRING", "", _note_on_mixture(name, values.numbers, bare, day_first), set()
     if values.kinds != {"string"} or not bare:
         return values.type(), "", "", set()
     times = time_format(bare, day_first)
     if times is None:
-        return "STRING", "", "", set()
+        return "STRING", "", _note_on_texts(name, bare, words, day_first), set()
     if times.ambiguous is not None:
         note = (
             f"`{name}` is STRING, because its times may be {times.pattern} or "
@@ -208,6 +224,48 @@ def _column(
         )
         return "STRING", "", note, set()
     return times.type.upper(), "" if times.pattern == ISO else times.pattern, "", words
+
+
+def _note_on_texts(
+    name: str, texts: Sequence[str], nulls: Collection[str], day_first: bool | None
+) -> str:
+    """Return why a field stays STRING although most of its texts are times; empty for others."""
+    if (month := month_pattern(texts)) is not None:
+        return month_note(name, month)
+    times = doubtful_times(name, texts, day_first)
+    if times is None or not times.misfits:
+        return "" if times is None else times.note
+    n_others = sum(text not in times.misfits for text in texts)
+    words = BETWEEN_WORDS.join(dict.fromkeys([*sorted(nulls), *times.misfits]))
+    what = "it" if len(times.misfits) == 1 else "them"
+    return (
+        f"{not_times(name, times.misfits, times.shown, n_others)}; set 'json.null-literals' = "
+        f"'{words}' to read {what} as NULL"
+    )
+
+
+def _note_on_mixture(
+    name: str, numbers: Sequence[float], texts: Sequence[str], day_first: bool | None
+) -> str:
+    """Return why a field with numbers and texts is STRING, and what reads it."""
+    column, n_all = quote_name(name), len(numbers) + len(texts)
+    reason = (
+        f"`{name}` is STRING, because {len(numbers)} of its {n_all} values "
+        f"{'is a number' if len(numbers) == 1 else 'are numbers'} and the others are texts"
+    )
+    whole = [str(number) for number in numbers if isinstance(number, int)]
+    times = doubtful_times(name, [*texts, *whole], day_first)
+    if times is not None and times.note:
+        return times.note
+    if all(map(_is_plain_number, texts)):
+        return f"{reason}; use CAST({column} AS DOUBLE)"
+    if len(numbers) >= len(texts):
+        return f"{reason}: {values_text(texts)}; use TRY_CAST({column} AS DOUBLE) for the numbers"
+    return reason
+
+
+def _is_plain_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
 
 
 def _spans_lines(sample: Sample) -> bool:

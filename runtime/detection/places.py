@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
 from runtime.detection.json_text import excess_of, load_json, load_json_at
-from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
+from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW, SKIP_PREFIXES, prefix_of_cell
 from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
 from runtime.detection.values import SHOWN_CHARACTERS, affixes_of
@@ -74,6 +74,11 @@ class FileReading:
     skip: int = 0
     skip_below: int = 0
     line_pattern: str = ""
+
+    def is_first_column(self) -> bool:
+        """Return whether the column begins the lines."""
+        is_declared_first = bool(self.fields) and self.fields[0][0] == self.column
+        return is_declared_first if self.index is None else self.index == 0
 
     def text(self) -> str:
         """Return the JSON form used in messages."""
@@ -141,6 +146,8 @@ def _ways_out(reading: FileReading, value: str, line: int | None) -> list[str]:
         ways.append(f"set '{reading.format}.decimal-separator' = ',' for decimal commas")
     if is_csv and is_word and line == reading.skip + 2 and reading.has_header:
         ways.append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
+    elif is_csv and value[:1].isalpha() and reading.is_first_column() and "|" not in value:
+        ways.append(f"set '{SKIP_PREFIXES}' = '{value.strip()}' to skip such lines")
     if reading.format in ("csv", "json", "text") and len(value) <= SHOWN_CHARACTERS:
         words = f"{reading.nulls}|{value}" if reading.nulls else value
         ways.append(f"set '{reading.format}.null-literals' = '{words}' to read it as NULL")
@@ -169,19 +176,25 @@ def _record_error(
     if reading.format == "json":
         return _object_error(reading, path, record, line, ignore)
     try:
-        n_fields = len(next(_dialect(reading).reader(io.StringIO(record, newline=""))))
+        cells = next(_dialect(reading).reader(io.StringIO(record, newline="")))
     except (csv.Error, StopIteration, TypeError):
-        n_fields = 0
+        cells = []
+    n_fields = len(cells)
     expected = len(reading.fields)
     what = (
         f"{n_fields} fields instead of {expected}"
         if n_fields not in (0, expected)
         else "an unclosed quote, or fields other than the table's columns"
     )
+    index = next((i for i, cell in enumerate(cells) if cell.strip()), len(cells))
+    is_label = index < expected and reading.fields[index][1].upper() != "STRING"
+    label = cells[index].strip() if is_label else ""
+    prefix = prefix_of_cell(record, label) if label[:1].isalpha() else None
+    skip = f"set '{SKIP_PREFIXES}' = '{prefix}' to skip such lines, or " if prefix else ""
     return (
         f"{_place(path, line)}: {_shorten(record)} has {what}",
         (
-            f"set {ignore} to read missing fields as NULL and to skip extra ones, or check "
+            f"{skip}set {ignore} to read missing fields as NULL and to skip extra ones, or check "
             "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character'"
         ),
     )

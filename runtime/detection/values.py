@@ -7,17 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from unicodedata import category
 
-from runtime.detection.times import (
-    ISO,
-    TimeFormat,
-    TimeGroup,
-    month_pattern,
-    orders,
-    shown_pattern,
-    time_format,
-    time_groups,
-)
-from runtime.names import quote_name
+from runtime.detection.doubtful_times import doubtful_times, month_note
+from runtime.detection.epochs import epoch_format
+from runtime.detection.times import ISO, month_pattern, orders, time_format
 
 # Words that stand for NULL if all other values of the column have one type
 NULL_WORDS = frozenset(
@@ -43,23 +35,8 @@ UNITS = frozenset(
 )
 _CURRENCIES = frozenset("eur usd gbp chf jpy cny inr kr zł us$ a$ c$".split())
 _DOUBLE_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
-# Column names whose integers may be times, and the ranges of such integers
-_TIME_NAME = re.compile(
-    r"(?:^|.*[_. -])(?:ts|time|times|timestamp|epoch|date|datetime|at|created|updated|when)"
-    r"(?:[_. -]?(?:s|sec|seconds|ms|millis|us|micros|ns|nanos|utc))?",
-    re.IGNORECASE,
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_EPOCHS = {
-    "epoch-seconds": (10**9, 4 * 10**9),
-    "epoch-millis": (10**12, 4 * 10**12),
-    "epoch-micros": (10**15, 4 * 10**15),
-    "epoch-nanos": (10**18, 4 * 10**18),
-}
 # Minimum share of typed values for a note that lists the misfits
 _NEARLY = 0.8
-# The same for times, which few texts resemble
-_NEARLY_TIMES = 0.5
 _MOST_SHOWN, _MOST_SYMBOLS = 10, 3
 # Maximum characters of a value in a message
 SHOWN_CHARACTERS = 60
@@ -180,23 +157,6 @@ def is_typed(text: str) -> bool:
     )
 
 
-def epoch_format(name: str, values: Sequence[float]) -> str:
-    """Return the unit of integers that are times since 1970, judging by column name and range.
-
-    Example:
-        >>> epoch_format("created_at", [1735689599])
-        'epoch-seconds'
-        >>> epoch_format("price", [1735689599])
-        ''
-    """
-    if not values or not _TIME_NAME.fullmatch(_CAMEL.sub("_", name)):
-        return ""
-    return next(
-        (unit for unit, (least, most) in _EPOCHS.items() if all(least <= v < most for v in values)),
-        "",
-    )
-
-
 def _common_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind | None:
     if all(value.lower() in _TRUTH for value in values):
         return ValueKind("boolean")
@@ -211,12 +171,7 @@ def _common_kind(name: str, values: Sequence[str], habits: Habits) -> ValueKind 
             f"'{times.ambiguous}'",
         )
     if (month := month_pattern(values)) is not None:
-        return ValueKind(
-            "string",
-            note=f"`{name}` is STRING; if its values are months, "
-            f"TO_TIMESTAMP({quote_name(name)}, '{month}') gives their beginnings, as does "
-            f"'fields.{name}.format' = '{month}'",
-        )
+        return ValueKind("string", note=month_note(name, month))
     return _number(name, values, habits)
 
 
@@ -311,51 +266,17 @@ def values_text(values: Sequence[str]) -> str:
     return shown if more <= 0 else f"{shown} and {more} more"
 
 
-def nearly_times(name: str, values: Sequence[str], day_first: bool | None) -> ValueKind | None:
-    """Return the kind of a text column in which most values are times, or None for another.
-
-    Args:
-        name: Column name.
-        values: Values that have no common notation, none empty.
-        day_first: Whether the day precedes the month, if the file shows it.
-    """
-    groups = time_groups(values, day_first)
-    are_times = {value for group in groups for value in group.values}
-    distinct = dict.fromkeys(values)
-    others = tuple(value for value in distinct if value not in are_times)
-    if not groups or len(are_times) < _NEARLY_TIMES * len(distinct):
-        return None
-    if len(groups) > 1:
-        return ValueKind("string", note=_several_notations(name, groups, others))
-    (group,) = groups
-    shown = shown_pattern(group.format, group.values)
-    return ValueKind("string", misfits=others, would_be=group.format.type, times=shown)
-
-
-def _several_notations(name: str, groups: Sequence[TimeGroup], others: Sequence[str]) -> str:
-    shown = ", ".join(f"{g.values[0]!r} is {shown_pattern(g.format, g.values)}" for g in groups)
-    more = f", and {values_text(others)} is no time" if others else ""
-    note = f"`{name}` is STRING, because its times have several formats: {shown}{more}"
-    if any(group.format.ambiguous is not None for group in groups):
-        return note
-    return f"{note}; use {_any_notation(quote_name(name), [g.format for g in groups])}"
-
-
-def _any_notation(column: str, formats: Sequence[TimeFormat]) -> str:
-    """Return an expression that reads times in several notations, and NULL for other texts."""
-    has_zone = any(time.type == "timestamp" for time in formats)
-    target = "TIMESTAMP_LTZ" if has_zone else "TIMESTAMP"
-    iso = [f"TRY_CAST({column} AS {target})"] if any(t.pattern == ISO for t in formats) else []
-    patterns = [time.pattern.replace("'", "''") for time in formats if time.pattern != ISO]
-    ways = [*(f"TRY_TO_TIMESTAMP({column}, '{pattern}')" for pattern in patterns), *iso]
-    return ways[0] if len(ways) == 1 else f"COALESCE({', '.join(ways)})"
-
-
 def _nearly(name: str, values: Sequence[str], habits: Habits, last: str) -> ValueKind:
     """Return a text column's kind, with the values that keep it from being numbers or times."""
-    times = nearly_times(name, values, habits.day_first)
+    times = doubtful_times(name, values, habits.day_first)
     if times is not None:
-        return times
+        return ValueKind(
+            "string",
+            note=times.note,
+            misfits=times.misfits,
+            would_be=times.type,
+            times=times.shown,
+        )
     others = [value for value in values if not (is_number(value) or time_format([value]))]
     affixes = {affix for value in others for affix in affixes_of(value)}
     if affixes and len(affixes) <= _MOST_SYMBOLS:
