@@ -120,7 +120,7 @@ def _local(column: str, formats: Sequence[TimeFormat]) -> str:
 
     TRY_TO_TIMESTAMP gives an instant, which some times on a wall clock are not.
     """
-    iso = f"ELSE TRY_CAST({column} AS TIMESTAMP) " if any(t.pattern == ISO for t in formats) else ""
+    iso = f"ELSE TRY_CAST({column} AS TIMESTAMP(6)) " if any(t.pattern == ISO for t in formats) else ""
     cases = " ".join(
         f"WHEN TRY_TO_TIMESTAMP({column}, {_literal(time)}) IS NOT NULL "
         f"THEN TO_TIMESTAMP({column}, {_literal(time)})"
