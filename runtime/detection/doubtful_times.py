@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.detection.epochs import epoch_unit
-from runtime.detection.times import ISO, TimeFormat, TimeGroup, shown_pattern, time_groups
+from runtime.detection.times import (
+    ISO,
+    TimeFormat,
+    TimeGroup,
+    month_pattern,
+    shown_pattern,
+    time_groups,
+)
 from runtime.names import quote_name
 
 # Minimum share of times for a note
@@ -61,7 +68,7 @@ def doubtful_times(
     distinct = dict.fromkeys(values)
     others = tuple(value for value in distinct if value not in are_times)
     if not groups:
-        return None
+        return _doubtful_months(list(distinct))
     unit = epoch_unit([int(v) for v in others]) if all(map(_WHOLE.fullmatch, others)) else ""
     if unit in _FROM_EPOCH:
         return DoubtfulTimes(_with_numbers(name, groups, others[0], unit))
@@ -72,6 +79,15 @@ def doubtful_times(
     (group,) = groups
     shown = shown_pattern(group.format, group.values)
     return DoubtfulTimes(misfits=others, type=group.format.type, shown=shown)
+
+
+def _doubtful_months(values: Sequence[str]) -> DoubtfulTimes | None:
+    months = [value for value in values if month_pattern([value]) is not None]
+    pattern = month_pattern(months)
+    if pattern is None or len(months) < _NEARLY * len(values):
+        return None
+    others = tuple(value for value in values if value not in months)
+    return DoubtfulTimes(misfits=others, type="date", shown=pattern)
 
 
 def _several_notations(name: str, groups: Sequence[TimeGroup], others: Sequence[str]) -> str:
@@ -120,7 +136,11 @@ def _local(column: str, formats: Sequence[TimeFormat]) -> str:
 
     TRY_TO_TIMESTAMP gives an instant, which some times on a wall clock are not.
     """
-    iso = f"ELSE TRY_CAST({column} AS TIMESTAMP(6)) " if any(t.pattern == ISO for t in formats) else ""
+    iso = (
+        f"ELSE TRY_CAST({column} AS TIMESTAMP(6)) "
+        if any(t.pattern == ISO for t in formats)
+        else ""
+    )
     cases = " ".join(
         f"WHEN TRY_TO_TIMESTAMP({column}, {_literal(time)}) IS NOT NULL "
         f"THEN TO_TIMESTAMP({column}, {_literal(time)})"

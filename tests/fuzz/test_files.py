@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.files import judge_file
+from tests.fuzz.messy_times import fault_in, messy_times
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,16 @@ def test_a_damaged_file_gives_rows_or_a_readable_error(seeds: range, tmp_path: P
         kinds[outcome.kind] += 1
     # the others check little
     assert kinds["rows"] + kinds["error"] > len(seeds) // 3, kinds
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(200), pytest.param(range(200, 5_000), marks=pytest.mark.slow)], ids=str
+)
+def test_a_column_of_nearly_all_times_is_a_time_or_has_a_note(seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
+        text = messy_times(seed)
+        fault = fault_in(tmp_path / "f.csv", text)
+        assert fault is None, f"seed {seed}: {fault}\n{text}"
 
 
 def test_an_unknown_codec_of_parquet_does_not_end_the_process(tmp_path: Path) -> None:
