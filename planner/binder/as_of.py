@@ -29,6 +29,7 @@ from planner.sql.build import (
     is_not_null,
     literal,
     select_all_from,
+    star_leaves_out,
     union_all,
 )
 from planner.sql.nodes import WindowFunctionCall
@@ -241,6 +242,8 @@ def _can_rename(query: exp.Select, left: _Side, name: str, outputs: Schema) -> b
     items = query.expressions
     if not all(isinstance(i, exp.Alias | exp.Column) or i.is_star for i in items):
         return False  # Spark names an expression by its text
+    if any(item.is_star and star_leaves_out(item) is None for item in items):
+        return False
     right_names = {c.name.lower() for c in outputs}
     if len(right_names) < len(outputs) or any(part.find(exp.Query) for part in _parts(query)):
         return False
@@ -367,6 +370,11 @@ def _struct(fields: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
     return function_call("NAMED_STRUCT", *parts)
 
 
+def _table_of(name: exp.Expr) -> str:
+    """Return the table of a name in EXCEPT, empty without one."""
+    return name.table if isinstance(name, exp.Column) else ""
+
+
 def _rename_columns(query: exp.Select, left: _Side, name: str, outputs: Schema) -> None:
     """Rewrite unqualified columns and stars to read the structs."""
     left_name = left.source.alias_or_name
@@ -375,8 +383,14 @@ def _rename_columns(query: exp.Select, left: _Side, name: str, outputs: Schema) 
     items: list[exp.Expr] = []
     for item in query.expressions:
         if isinstance(item, exp.Star):
-            for side in (left_name, name):
-                items.append(exp.Column(this=exp.Star(), table=identifier(side)))
+            for side, names in ((left_name, left_names), (name, right_names)):
+                left_out = [
+                    identifier(out.name)
+                    for out in item.args.get("except_") or ()
+                    if _table_of(out).lower() in ("", side.lower()) and out.name.lower() in names
+                ]
+                star = exp.Star(except_=left_out) if left_out else exp.Star()
+                items.append(exp.Column(this=star, table=identifier(side)))
         else:
             items.append(item)
     query.set("expressions", items)

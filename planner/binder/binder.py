@@ -19,6 +19,7 @@ from planner.aggregates.calls import (
     mark_user_aggregates,
     skip_nulls,
 )
+from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
@@ -206,9 +207,10 @@ class _Binder(Relations):
             if fill_clause(query) is not None:
                 return self._lift_filled(query, scope)
             query = self._without_qualify(query, scope)
-            self._join_laterals(query, scope)
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
+        if isinstance(query, exp.Select):
+            self._join_laterals(query, scope)
         if isinstance(query, exp.Select) and bind_temporal_joins(
             query,
             self.catalog,
@@ -240,7 +242,8 @@ class _Binder(Relations):
         function = only_window_function(query)
         if function is not None:
             return self._lift_block(query, function, scope)
-        return self._lift_joins_and_ranks(query, scope)
+        lifted = self._lift_joins_and_ranks(query, scope)
+        return lifted if self._reads_streams(lifted) else analyse_apart(lifted, self, scope)
 
     def _lift_filled(self, query: exp.Select, scope: Scope) -> exp.Query:
         """Replace a SELECT with FILL by a SELECT over its filled windows."""

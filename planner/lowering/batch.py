@@ -60,6 +60,7 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.names import gather_ctes
+from planner.sql.parts import lateral_queries
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import (
     ExchangeStep,
@@ -202,7 +203,9 @@ class Lowering:
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
                 table_alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
-                inner = exp.Subquery(this=self.query(relations[table.name]), alias=table_alias)
+                inner = exp.Subquery(
+                    this=self._relation(query, relations[table.name]), alias=table_alias
+                )
                 for key in ("joins", "laterals", "pivots", "sample"):
                     if table.args.get(key):
                         inner.set(key, table.args[key])
@@ -211,6 +214,15 @@ class Lowering:
         if len(labels) > 1 and query.args.get("where"):
             self._measure_where(query, labels[-1])
         return query
+
+    def _relation(self, of: exp.Query, node: Node) -> exp.Query:
+        """Return a relation of a query.
+
+        A SELECT with a LATERAL subquery and its relations become steps: Spark analyses each alone.
+        """
+        query = self.query(node)
+        is_apart = lateral_queries(of) or lateral_queries(query)
+        return self.select_all(self.sql_step(query)) if is_apart else query
 
     def _measure_where(self, query: exp.Query, label: str) -> None:
         """Move the filter of a query's only relation into a step of its own, which is counted."""

@@ -73,6 +73,13 @@ def operands_alone(query: exp.Query) -> exp.Query:
     return copy
 
 
+def lateral_queries(select: exp.Expr) -> list[exp.Lateral]:
+    """Return the LATERAL subqueries in the joins of a SELECT itself."""
+    joins: list[exp.Join] = select.args.get("joins") or []
+    laterals = [join.this for join in joins if isinstance(join.this, exp.Lateral)]
+    return [lateral for lateral in laterals if isinstance(lateral.this, exp.Subquery)]
+
+
 def sources_of(select: exp.Select) -> list[exp.Expr]:
     """Return the relations that a SELECT reads, in order."""
     clause = select.args.get("from_")

@@ -105,12 +105,25 @@ def rewrite_as_of_joins(
                     span_of(join.this),
                 )
                 raise refusal.place_in(sql)
-            _rewrite(join, _Sides(name, names, left), sql)
+            merged = _rewrite(join, _Sides(name, names, left), sql)
+            _merge_columns(select, join.this.alias, merged)
+            names = None if names is None else names - merged.keys()
+        elif join.side in ("", "LEFT"):
+            using = {name.name.lower() for name in join.args.get("using") or ()}
+            names = None if names is None else names - using
         left = {**left, name: names}
     return True
 
 
-def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> None:
+def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> dict[str, exp.Column]:
+    """Rewrite, in place, an ASOF JOIN.
+
+    Returns:
+        The columns of the left side that USING names, by lower-case name.
+
+    Raises:
+        AnalysisError: The join is of another kind, or compares no times.
+    """
     match = join.args.get("match_condition")
     place = match or join.args.get("on") or join.this
     if not sides.right:
@@ -120,13 +133,15 @@ def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> None:
         words = " ".join(filter(None, (join.side, join.kind)))
         hint = "use ASOF JOIN or ASOF LEFT JOIN, with the rows to keep on the left side"
         raise error_at(sql, f"ASOF {words} JOIN is not supported", place, hint=hint)
-    merged = [name.name for name in join.args.get("using") or ()]
+    merged: dict[str, exp.Column] = {}
     parts = [*conjuncts(match), *conjuncts(join.args.get("on"))]
-    for number, name in enumerate(merged):
-        is_time = match is None and number == len(merged) - 1
+    using: list[exp.Expr] = join.args.get("using") or []
+    for number, name in enumerate(using):
+        is_time = match is None and number == len(using) - 1
         equal = exp.GTE if is_time else exp.EQ
-        of_right = exp.Column(this=identifier(name), table=identifier(join.this.alias_or_name))
-        parts.append(equal(this=_left_column(name, sides, sql, place), expression=of_right))
+        of_right = exp.Column(this=identifier(name.name), table=identifier(join.this.alias_or_name))
+        merged[name.name.lower()] = _left_column(name.name, sides, sql, place)
+        parts.append(equal(this=merged[name.name.lower()].copy(), expression=of_right))
     for part in parts:
         for column in part.find_all(exp.Column):
             if sides.is_ambiguous(column):
@@ -148,11 +163,47 @@ def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> None:
         raise error_at(sql, problem, place, hint=_EXAMPLE)
     (time, is_before), *_ = times
     keeps_all = join.side == "LEFT" or (match is not None and join.kind != "INNER")
-    join.set("this", _lateral(join.this, parts, time, merged, is_before=is_before))
+    join.set("this", _lateral(join.this, parts, time, is_before=is_before))
     join.set("side", "LEFT" if keeps_all else None)
     for key in ("method", "kind", "match_condition", "using"):
         join.set(key, None)
     join.set("on", exp.true())
+    return merged
+
+
+def _merge_columns(select: exp.Select, right: str, merged: dict[str, exp.Column]) -> None:
+    """Give the names in USING to the left side: in `*`, and where they stand without a table.
+
+    Args:
+        select: The SELECT, changed in place.
+        right: Name of the right side, whose columns keep their names with it.
+        merged: Columns of the left side by the lower-case name in USING.
+    """
+    if not merged:
+        return
+    aliases = {item.alias.lower() for item in select.expressions if isinstance(item, exp.Alias)}
+    of_right = [
+        exp.Column(this=col.this.copy(), table=identifier(right)) for col in merged.values()
+    ]
+    for item in select.expressions:
+        if isinstance(item, exp.Star):
+            hidden = [
+                name
+                if isinstance(name, exp.Column) and name.table
+                else merged.get(name.name.lower(), name).copy()
+                for name in item.args.get("except_") or ()
+            ]
+            item.set("except_", [*hidden, *of_right])
+    for key in ("expressions", "where", "group", "having", "qualify", "order", "windows"):
+        clause = select.args.get(key) or []
+        for part in clause if isinstance(clause, list) else [clause]:
+            nodes = list(part.walk(prune=lambda node: isinstance(node, exp.Query)))
+            for col in nodes:
+                if not isinstance(col, exp.Column) or col.table or col.is_star:
+                    continue
+                name = col.name.lower()
+                if name in merged and (key == "expressions" or name not in aliases):
+                    col.set("table", merged[name].args["table"].copy())
 
 
 def _left_column(name: str, sides: _Sides, sql: str, place: exp.Expr) -> exp.Column:
@@ -192,13 +243,12 @@ def _time_of(part: exp.Expr, sides: _Sides) -> tuple[exp.Expr, bool] | None:
 
 
 def _lateral(
-    source: exp.Expr, parts: list[exp.Expr], time: exp.Expr, merged: list[str], *, is_before: bool
+    source: exp.Expr, parts: list[exp.Expr], time: exp.Expr, *, is_before: bool
 ) -> exp.Lateral:
-    """Return the right row that matches, without the columns that USING merges."""
-    star = exp.Star(except_=[identifier(name) for name in merged]) if merged else exp.Star()
+    """Return the right row that matches."""
     name = source.alias_or_name
     inner = exp.Select(
-        expressions=[star],
+        expressions=[exp.Star()],
         from_=exp.From(this=source.copy()),
         where=exp.Where(this=conjunction([part.copy() for part in parts])),
         order=exp.Order(expressions=[exp.Ordered(this=time.copy(), desc=is_before)]),

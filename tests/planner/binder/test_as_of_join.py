@@ -28,7 +28,7 @@ def rewritten(join: str) -> str:
     query = parse_query(sql)
     assert isinstance(query, exp.Select)
     assert rewrite_as_of_joins(query, schema_of, sql, reads_streams=False)
-    return to_sql(query).replace("`", "").removeprefix("SELECT * FROM l ")
+    return to_sql(query).replace("`", "").removeprefix("SELECT * ").removeprefix("FROM l ")
 
 
 LATERAL = "LATERAL (SELECT {} FROM r WHERE {} ORDER BY r.ts {} LIMIT 1) AS r ON TRUE"
@@ -41,7 +41,7 @@ FORMS = {
         "LEFT JOIN " + LATERAL.format("*", "r.ts > l.ts", "ASC")
     ),
     "ASOF INNER JOIN r MATCH_CONDITION (l.ts <= r.ts) USING (k)": (
-        "JOIN " + LATERAL.format("* EXCEPT (k)", "l.ts <= r.ts AND l.k = r.k", "ASC")
+        "EXCEPT (r.k) FROM l JOIN " + LATERAL.format("*", "l.ts <= r.ts AND l.k = r.k", "ASC")
     ),
     # DuckDB does not
     "ASOF JOIN r ON l.k = r.k AND l.ts > r.ts AND w > 3": (
@@ -49,7 +49,8 @@ FORMS = {
     ),
     "ASOF LEFT JOIN r ON r.ts <= l.ts": "LEFT JOIN " + LATERAL.format("*", "r.ts <= l.ts", "DESC"),
     "ASOF JOIN r USING (k, ts)": (
-        "JOIN " + LATERAL.format("* EXCEPT (k, ts)", "l.k = r.k AND l.ts >= r.ts", "DESC")
+        "EXCEPT (r.k, r.ts) FROM l JOIN "
+        + LATERAL.format("*", "l.k = r.k AND l.ts >= r.ts", "DESC")
     ),
 }
 
