@@ -80,6 +80,11 @@ def lateral_queries(select: exp.Expr) -> list[exp.Lateral]:
     return [lateral for lateral in laterals if isinstance(lateral.this, exp.Subquery)]
 
 
+def is_ordered(query: exp.Query) -> bool:
+    """Return whether a query orders the rows of its result."""
+    return query.unnest().args.get("order") is not None
+
+
 def sources_of(select: exp.Select) -> list[exp.Expr]:
     """Return the relations that a SELECT reads, in order."""
     clause = select.args.get("from_")

@@ -79,6 +79,8 @@ class Connector:
         write: Writes the rows of a batch. None if the table cannot be written.
         write_arrow: Variant of `write` for rows that are Arrow, in workers or in this process. None
             if there is no faster way.
+        write_by_order: Variant of `write` for ordered rows: of several with the same PRIMARY KEY it
+            keeps the last. None if `write` keeps all rows.
         needs_spark: Returns why `write_arrow` needs Spark for rows of this process. None: always.
         overwrites: Whether `write` can replace existing rows.
         open_sink: Opens a table for single micro-batches. None if only Spark can write them.
@@ -123,6 +125,7 @@ class Connector:
     streams_bounded: bool = False
     write: Write | None = None
     write_arrow: WriteArrow | None = None
+    write_by_order: Write | None = None
     needs_spark: NeedsSpark | None = None
     overwrites: bool = False
     open_sink: OpenSink | None = None

@@ -435,7 +435,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
 
     Columns are matched by position and cast to the declared types. A failed job leaves nothing that
     readers would see. Overwriting replaces existing rows, or in a partitioned table the partitions
-    that get rows.
+    that get rows. Of several ordered rows with the same PRIMARY KEY, the last is kept.
 
     Raises:
         CatalogError: The declaration is wrong, or the connector is only a source.
@@ -451,7 +451,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int | None:
         if rows.are_arrow and connector.write_arrow is not None:
             if is_declared(rows.schema, spec):
                 return connector.write_arrow(rows, spec, overwrite)
-        return connector.write(to_declared_types(rows.dataframe, spec), spec, overwrite)
+        write = (connector.write_by_order if rows.are_ordered else None) or connector.write
+        return write(to_declared_types(rows.dataframe, spec), spec, overwrite)
 
 
 def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:

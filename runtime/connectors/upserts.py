@@ -95,7 +95,7 @@ def duplicate_key(spec: TableSpec, key: str, batch: int | None) -> ExecutionErro
     where = "this INSERT" if batch is None else f"micro-batch {batch}"
     shown = key if len(key) <= _MOST_SHOWN else key[:_MOST_SHOWN] + "..."
     names = ", ".join(spec.primary_key)
-    order = "" if batch is None else ", or order the rows: ORDER BY window_end"
+    order = ", or order the rows: ORDER BY window_end"
     return ExecutionError(
         f"table `{spec.name}`: several rows of {where} have the PRIMARY KEY ({names}) = ({shown}), "
         "and no order determines which one is kept",

@@ -138,6 +138,7 @@ class BatchRows:
         make: Creates the DataFrame, which takes Spark some ten milliseconds.
         arrow: The same rows as Python workers hold them. None if Spark computes them.
         in_process: The same rows computed in this process. None if Spark computes them.
+        are_ordered: Whether the query orders them.
     """
 
     spark: SparkSession
@@ -145,6 +146,7 @@ class BatchRows:
     make: Callable[[], DataFrame]
     arrow: ArrowRows | None = None
     in_process: ProcessRows | None = None
+    are_ordered: bool = False
 
     @property
     def are_arrow(self) -> bool:

@@ -18,6 +18,7 @@ from planner.catalog import Schema
 from planner.plan import Plan
 from planner.sql.build import relation, select_all_from
 from planner.sql.depth import deep_trees
+from planner.sql.parts import is_ordered
 from runtime.connectors.registry import write_rows
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
@@ -433,7 +434,7 @@ class Runner:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
                 if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
                     place, rows = "", self.plans.batch_rows(lowered)
-                fitted = fit_rows(rows, table)
+                fitted = replace(fit_rows(rows, table), are_ordered=is_ordered(query))
                 if isinstance(place, InProcessStep):
                     count = write_rows(fitted, table, False)
                 else:

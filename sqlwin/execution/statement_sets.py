@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from planner.lowering.batch import lower
 from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
+from planner.sql.parts import is_ordered
 from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, first_reader, shared_by_several
 from runtime.connectors.registry import write_rows
@@ -128,6 +129,7 @@ class Inserts:
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
             if table is not None:
+                rows = replace(rows, are_ordered=is_ordered(statement.ast))
                 count = write_rows(rows, table, statement.overwrite)
             else:
                 count = None

@@ -164,10 +164,12 @@ def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> UpsertS
     return UpsertSink(as_kafka(spec), declared_types(spec), writer)
 
 
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+def write(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, *, is_ordered: bool = False
+) -> int:
     """Send the rows of a batch as one message per key and return their number."""
     topic = as_kafka(spec)
-    return send_messages(upsert_messages(dataframe, topic, None), topic)
+    return send_messages(upsert_messages(dataframe, topic, None, is_ordered=is_ordered), topic)
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -197,6 +199,7 @@ UPSERT_CONNECTOR = Connector(
     validate,
     read,
     write=write,
+    write_by_order=partial(write, is_ordered=True),
     open_sink=open_sink,
     mode=SinkMode.UPSERT,
     idle_options=frozenset(

@@ -231,6 +231,7 @@ DELTA_CONNECTOR = Connector(
     is_monitored,
     streams_bounded=True,
     write=write_delta,
+    write_by_order=partial(write_delta, is_ordered=True),
     overwrites=True,
     open_sink=lambda rows, spec, writer: LakeSink(
         partial(write_delta, is_ordered=writer.is_ordered), spec, writer.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runtime.connectors.connector import Connector
@@ -109,18 +110,26 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     return rows.mapInArrow(task_rows(reader), schema)
 
 
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+def write(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, *, is_ordered: bool = False
+) -> int:
     """Write the rows of a batch in one transaction and return their number."""
-    return write_arrow(BatchRows.of(dataframe), spec, overwrite)
+    return write_arrow(replace(BatchRows.of(dataframe), are_ordered=is_ordered), spec, overwrite)
 
 
 def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write rows that workers or this process hold as Arrow. See `write`."""
-    columns = _columns(rows.schema)
+    insert = partial(
+        insert_rows,
+        spec,
+        _columns(rows.schema),
+        overwrite=overwrite,
+        is_ordered=rows.are_ordered,
+    )
     if rows.in_process is not None:
-        return insert_rows(spec, columns, rows.in_process.batches(), overwrite=overwrite)
+        return insert(rows.in_process.batches())
     with closing(result_batches(rows)) as batches:
-        return insert_rows(spec, columns, batches, overwrite=overwrite)
+        return insert(batches)
 
 
 class PostgresSink(StreamSink):
@@ -153,6 +162,7 @@ POSTGRES_CONNECTOR = Connector(
     read,
     write=write,
     write_arrow=write_arrow,
+    write_by_order=partial(write, is_ordered=True),
     needs_spark=lambda spark, spec: None,
     overwrites=True,
     open_sink=PostgresSink,

@@ -251,6 +251,7 @@ def insert_rows(
     compute: Iterable[pa.RecordBatch],
     *,
     overwrite: bool,
+    is_ordered: bool = False,
 ) -> int:
     """Write the rows of a batch query in one transaction and return their number.
 
@@ -259,6 +260,7 @@ def insert_rows(
         columns: Columns of the rows.
         compute: Rows; they are computed once the table has been checked.
         overwrite: Whether existing rows are deleted in the same transaction.
+        is_ordered: Whether the last of several rows with the same key is kept.
 
     Raises:
         SqlwinError: The table cannot be written. None of the rows is in it.
@@ -268,7 +270,7 @@ def insert_rows(
         with errors_of(spec), connection.transaction():
             if overwrite:
                 connection.execute(f"DELETE FROM {target.table.sql()}".encode())
-            return write_rows(connection, target, compute)
+            return write_rows(connection, target, compute, is_ordered=is_ordered)
 
 
 @dataclass

@@ -60,5 +60,10 @@ def test_a_batch_replaces_rows_by_key(fresh_session: sqlwin.Session, tmp_path: P
     with pytest.raises(SqlwinError, match="column `k` of the PRIMARY KEY is NULL"):
         fresh_session.execute(f"INSERT INTO totals VALUES (NULL, {at}, 7, 7)")
     assert [row[2] for row in written(path)] == [1, 5, 3]
+    rows = f"SELECT * FROM VALUES (1, {at}, 7, 7), (1, {at}, 8, 8) AS t(k, at, n, total)"
+    (ordered,) = fresh_session.execute(f"INSERT INTO totals {rows} ORDER BY n DESC")
+    assert ordered.row_count == 1 and [row[2] for row in written(path)] == [7, 5, 3]
+    fresh_session.execute(f"INSERT INTO totals {rows} ORDER BY n")
+    assert [row[2] for row in written(path)] == [8, 5, 3]
     fresh_session.execute(f"INSERT OVERWRITE totals VALUES (9, {at}, 9, 9)")
     assert [row[2] for row in written(path)] == [9]

@@ -117,6 +117,28 @@ def test_a_key_without_the_window_keeps_the_last_row_in_the_order_of_the_query(
     assert "ORDER BY window_end" in str(raised.value.hint)
 
 
+def test_a_batch_keeps_the_last_row_of_a_key_in_the_order_of_the_query(
+    fresh_session: sqlwin.Session, database: str
+) -> None:
+    fresh_session.execute(f"""CREATE TABLE latest (
+          k BIGINT, v BIGINT, PRIMARY KEY (k) NOT ENFORCED
+        ) WITH ('connector' = 'postgres', 'url' = '{database}', 'table-name' = 'latest',
+          'create-table' = 'true')""")
+    in_process = "SELECT * FROM VALUES (1, 2), (1, 4), (2, 7), (1, 3) AS t(k, v)"
+    of_spark = "SELECT id % 3 AS k, id AS v FROM RANGE(0, 3000, 1, 4)"
+    for query, expected in (
+        (f"{in_process} ORDER BY v", [(1, 4), (2, 7)]),
+        (f"({in_process} ORDER BY v DESC)", [(1, 2), (2, 7)]),
+        (f"{of_spark} ORDER BY v", [(0, 2997), (1, 2998), (2, 2999)]),
+        (f"{of_spark} ORDER BY v DESC", [(0, 0), (1, 1), (2, 2)]),
+    ):
+        fresh_session.execute(f"INSERT INTO latest {query}")
+        assert rows(database, "SELECT * FROM latest ORDER BY k") == expected
+    with pytest.raises(SqlwinError, match="no order determines which one is kept") as raised:
+        fresh_session.execute(f"INSERT INTO latest {in_process}")
+    assert "ORDER BY window_end" in str(raised.value.hint)
+
+
 def test_an_insert_of_spark_that_fails_in_a_task_leaves_no_row(
     fresh_session: sqlwin.Session, database: str
 ) -> None:

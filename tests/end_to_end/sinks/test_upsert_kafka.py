@@ -92,6 +92,9 @@ def test_a_batch_sends_one_message_per_key(fresh_session: sqlwin.Session, broker
     with pytest.raises(SqlwinError, match="column `id` of the PRIMARY KEY is NULL"):
         fresh_session.execute("INSERT INTO names VALUES (NULL, 'a')")
     assert len(messages(broker, "names")) == 3
+    rows_of_1 = "SELECT * FROM VALUES (1, 'd'), (1, 'f'), (1, 'e') AS t(id, name)"
+    fresh_session.execute(f"INSERT INTO names {rows_of_1} ORDER BY name")
+    assert messages(broker, "names")[3:] == [({"id": 1}, {"id": 1, "name": "f"})]
 
 
 @pytest.mark.parametrize(
