@@ -152,7 +152,7 @@ def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> dict[str, exp.Column]:
                     hint=f"write {sides.right}.{column.name} for the right side",
                     subjects=(column.name,),
                 )
-    times = [ordered for part in parts if (ordered := _time_of(part, sides)) is not None]
+    times = _times_of(parts, sides)
     if len(times) != 1 or (match is not None and _time_of(match.unnest(), sides) is None):
         if len(times) > 1 and match is None:
             problem = "ASOF JOIN has several comparisons by order"
@@ -240,6 +240,28 @@ def _time_of(part: exp.Expr, sides: _Sides) -> tuple[exp.Expr, bool] | None:
     if of_right == [True, False]:
         return part.this, not is_before
     return None
+
+
+def _times_of(parts: list[exp.Expr], sides: _Sides) -> list[tuple[exp.Expr, bool]]:
+    """Return `_time_of` the conditions that compare by order, without tolerances.
+
+    A tolerance limits how far the time of the right side is away: in `l.ts >= r.ts AND r.ts >= l.ts
+    - INTERVAL '5' SECOND`, the second condition compares the column `r.ts` of the first one in the
+    other direction, and not with a column.
+    """
+    found = [(part.unnest(), time) for part in parts if (time := _time_of(part, sides)) is not None]
+    times = [time for _, time in found]
+    of_columns = [
+        time
+        for part, time in found
+        if all(isinstance(side.unnest(), exp.Column) for side in (part.this, part.expression))
+    ]
+    if len(of_columns) == 1:
+        (of_column,) = of_columns
+        others = [time for time in times if time is not of_column]
+        if all(time == (of_column[0], not of_column[1]) for time in others):
+            return of_columns
+    return times
 
 
 def _lateral(

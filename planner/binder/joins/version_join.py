@@ -46,6 +46,7 @@ from runtime.spec.windows import Tumble
 _WAIT = Tumble(1_000_000)
 _TIME, _IS_VERSION, _KEY = "$time", "$is_version", "$key"
 _MARK = "versions_at"
+_NESTED = ("array", "map", "struct")
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _WORDS = JoinWords(
     "a temporal join",
@@ -154,10 +155,18 @@ def bind_version_join(
     resolved = [part for part in parts if part is not None]
     if len(resolved) < len(parts):
         raise refuse("ON reads a column that neither side has alone", "qualify the column")
-    keys, rest = _keys_of(resolved, sides, mark, refuse)
+    keys, rest = _keys_of(resolved, sides, relations, mark, refuse)
     listed = select.copy()
     listed.set("expressions", list(_without_stars(select, left, right)))
-    node = _versions(sides, keys, (time, since), relations, mark, _columns_read(listed))
+    needed = _columns_read(listed, sides, keys, rest)
+    for c in (*left.node.schema, *right.node.schema):
+        if c.type.startswith(_NESTED) and (needed is None or c.name.lower() in needed):
+            raise refuse(
+                "a temporal join with a stream of versions cannot return column "
+                f"`{c.name}` of type {c.type}",
+                "select its elements or fields in a subquery on the left side",
+            )
+    node = _versions(sides, keys, (time, since), relations, mark, needed)
     joined = _with_condition(node, sides, rest, mark, relations)
     try:
         checked = relations.sql_query(listed, scope).schema
@@ -186,67 +195,107 @@ def _without_stars(select: exp.Select, left: Side, right: Side) -> Iterator[exp.
                     yield exp.Column(this=identifier(c.name), table=identifier(side.name))
 
 
-def _columns_read(select: exp.Select) -> frozenset[str] | None:
-    """Return the lower-case names that a SELECT reads; None if it may read all columns."""
+def _columns_read(
+    select: exp.Select, sides: Sides, keys: Sequence[_Key], rest: Sequence[exp.Expr]
+) -> frozenset[str] | None:
+    """Return the lower-case names that a SELECT reads from the join.
+
+    Columns that only a computed key reads are not among them, because the key replaces them.
+
+    Args:
+        select: SELECT.
+        sides: Sides of the join.
+        keys: Its equalities with the PRIMARY KEY.
+        rest: Its other conditions.
+
+    Returns:
+        The names. None if the SELECT may read all columns.
+    """
     if any(item.is_star for item in select.expressions):
         return None
-    names = {part.name.lower() for col in select.find_all(exp.Column) for part in col.parts}
+    around = select.copy()
+    around.args["joins"][0].set("on", None)
+    names = {part.name.lower() for col in around.find_all(exp.Column) for part in col.parts}
     joins = select.args["joins"]
-    return frozenset(names.union(i.name.lower() for j in joins for i in j.args.get("using") or ()))
+    names.update(i.name.lower() for j in joins for i in j.args.get("using") or ())
+    of_on = {col.name for part in rest for col in part.find_all(exp.Column)}
+    of_on.update(key.right for key in keys)
+    of_on.update(key.left.name for key in keys if isinstance(key.left, exp.Column))
+    old_names = {new: old for side in sides.names for old, new in side.items()}
+    return frozenset(names.union(old_names[name] for name in of_on))
+
+
+@dataclass(frozen=True)
+class _Key:
+    """An equality with a column of the PRIMARY KEY.
+
+    Attributes:
+        left: Expression over the left side.
+        right: New name of the right column.
+        types: Types of both.
+    """
+
+    left: exp.Expr
+    right: str
+    types: tuple[str, str]
 
 
 def _keys_of(
-    parts: Sequence[exp.Expr], sides: Sides, mark: _Mark, refuse: Refuse
-) -> tuple[list[tuple[str, str]], list[exp.Expr]]:
-    """Split ON into the equalities with the PRIMARY KEY and the other conditions.
-
-    Returns:
-        Pairs of columns, left and right, and the other conditions.
-    """
-    schemas = [{c.name.lower(): c for c in side.node.schema} for side in (sides.left, sides.right)]
+    parts: Sequence[exp.Expr], sides: Sides, relations: Relations, mark: _Mark, refuse: Refuse
+) -> tuple[list[_Key], list[exp.Expr]]:
+    """Split ON into the equalities with the PRIMARY KEY and the other conditions."""
+    of_right = {c.name.lower(): c for c in sides.right.node.schema}
     old_names = {new.lower(): old for old, new in sides.right_names.items()}
     of_key = {key.lower() for key in mark.versioned.key}
-    pairs, rest = [], []
+    keys, rest = [], []
     for part in parts:
-        names = _compared(part, sides)
-        if names is None or old_names[names[1].lower()] not in of_key:
+        compared = _compared(part, sides)
+        if compared is None or old_names[compared[1].lower()] not in of_key:
             rest.append(part)
             continue
-        types = schemas[0][names[0].lower()].type, schemas[1][old_names[names[1].lower()]].type
+        value, name = compared
+        computed = relations.select([alias(value, _KEY)], sides.left.node)
+        types = (
+            relations.sql_query(computed, {}).schema[0].type,
+            of_right[old_names[name.lower()]].type,
+        )
         if types[0] != types[1] and not set(types) <= _INTEGERS:
             raise refuse(
                 f"ON compares {types[0]} with {types[1]}",
                 "CAST one side to the type of the other in a subquery",
             )
-        pairs.append(names)
-    missing = of_key - {old_names[right.lower()] for _, right in pairs}
+        keys.append(_Key(value, name, types))
+    missing = of_key - {old_names[key.right.lower()] for key in keys}
     if missing:
         raise refuse(
             f"ON does not compare `{min(missing)}` of the PRIMARY KEY of `{sides.right.name}` with "
-            f"a column of `{sides.left.name}`",
-            "compute the expression in a subquery",
+            f"a value of `{sides.left.name}`",
+            f"add {sides.right.name}.{min(missing)} = ... to ON",
         )
-    return pairs, rest
+    return keys, rest
 
 
-def _compared(part: exp.Expr, sides: Sides) -> tuple[str, str] | None:
-    """Return the columns of `left = right` or `right = left`, or None for any other condition."""
+def _compared(part: exp.Expr, sides: Sides) -> tuple[exp.Expr, str] | None:
+    """Return the sides of `left expression = right column`, in any order.
+
+    None for any other condition.
+    """
     inner = part.unnest()
-    if not isinstance(inner, exp.EQ):
+    if not isinstance(inner, exp.EQ) or inner.find(exp.Query):
         return None
-    names = [
-        side.name if isinstance(side, exp.Column) and not side.table else None
-        for side in (inner.this.unnest(), inner.expression.unnest())
-    ]
-    for a, b in (names, names[::-1]):
-        if a in sides.left_names.values() and b in sides.right_names.values():
-            return str(a), str(b)
+    left_names, right_names = sides.left_names.values(), sides.right_names.values()
+    values = inner.this.unnest(), inner.expression.unnest()
+    for value, col in (values, values[::-1]):
+        read = {column.name for column in value.find_all(exp.Column)}
+        is_right = isinstance(col, exp.Column) and not col.table and col.name in right_names
+        if is_right and read and read.issubset(left_names):
+            return value, col.name
     return None
 
 
 def _versions(
     sides: Sides,
-    keys: Sequence[tuple[str, str]],
+    keys: Sequence[_Key],
     times: tuple[Column, Column],
     relations: Relations,
     mark: _Mark,
@@ -272,26 +321,18 @@ def _versions(
         for c in (*filter(None, changes), *schema_of(right))
     )
     old_names = {sides.right_names[c.name.lower()]: c.name for c in right.node.schema}
-    left_types = {c.name: c.type for c in left.node.schema}
-    right_types = {sides.right_names[c.name.lower()]: c.type for c in right.node.schema}
-    key_columns = tuple(
-        Column(f"{_KEY}{n}", _wider(left_types[one], right_types[other]))
-        for n, (one, other) in enumerate(keys)
-    )
+    key_columns = tuple(Column(f"{_KEY}{n}", _wider(*key.types)) for n, key in enumerate(keys))
 
-    def side(
-        of: Side, time: Column, own_keys: Sequence[str], *, is_version: bool
-    ) -> Iterator[exp.Expr]:
+    def side(time: Column, own_keys: Sequence[exp.Expr], *, is_version: bool) -> Iterator[exp.Expr]:
         of_changes = mark.of_changes if is_version else None
         at: exp.Expr = column(time.name)
         if of_changes is not None:
             at = time_of_change(of_changes, mark.versioned)
         yield alias(at, _TIME)
         yield alias(exp.true() if is_version else exp.false(), _IS_VERSION)
-        for key, name in zip(key_columns, own_keys, strict=True):
-            types = {c.name: c.type for c in of.node.schema}
-            value: exp.Expr = column(name)
-            yield alias(value if types[name] == key.type else _typed(value, key.type), key.name)
+        for key, own, value in zip(key_columns, keys, own_keys, strict=True):
+            is_typed = own.types[is_version] == key.type
+            yield alias(value if is_typed else _typed(value, key.type), key.name)
         for c in left_columns:
             nothing = _typed(exp.Null(), c.type)
             yield alias(nothing if is_version else column(c.name), c.name)
@@ -299,15 +340,15 @@ def _versions(
             nothing = _typed(exp.Null(), c.type)
             yield alias(column(old_names[c.name]) if is_version else nothing, c.name)
 
-    right_keys = [old_names[other] for _, other in keys]
+    right_keys = [column(old_names[key.right]) for key in keys]
     has_key = conjunction(
-        [exp.Not(this=exp.Is(this=column(name), expression=exp.Null())) for name in right_keys]
+        [exp.Not(this=exp.Is(this=key.copy(), expression=exp.Null())) for key in right_keys]
     )
     rows = relations.select(
-        side(left, times[0], [one for one, _ in keys], is_version=False), left.node
+        side(times[0], [key.left.copy() for key in keys], is_version=False), left.node
     )
     versions = relations.select(
-        side(right, times[1], right_keys, is_version=True),
+        side(times[1], right_keys, is_version=True),
         right.node,
         where=exp.Where(this=has_key),
     )
@@ -342,7 +383,7 @@ def _versions(
         tuple(c.name for c in right_columns),
         _is_deleted(sides, mark),
     )
-    texts = tuple(f"{one} = {other}" for one, other in keys)
+    texts = tuple(f"{to_sql(key.left)} = {key.right}" for key in keys)
     result = (*schema[1 + 1 + len(keys) :], schema[1])
     return VersionJoin(result, waiting, joining, texts, place=place)
 

@@ -144,6 +144,8 @@ SPELLINGS = {
         GROUP BY window_start, window_end""",
     "integers of other types": """SELECT a.v, b.v AS w FROM (SELECT ts, k, v FROM t) AS a
         JOIN u FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k AND a.v + 1 > b.v""",
+    "key by CASE": "SELECT a.v, b.v AS w FROM t AS a LEFT JOIN u FOR SYSTEM_TIME AS OF a.ts AS b "
+    "ON CASE WHEN a.v > 2 THEN 'b' ELSE a.k END = b.k",
 }
 
 
@@ -184,8 +186,8 @@ REFUSED = {
     "must be the first join": ITEMS
     + JOIN.format(words="JOIN", more="")
     + " JOIN u FOR SYSTEM_TIME AS OF a.ts AS c ON a.k = c.k",
-    "with a column of `a`": ITEMS
-    + "FROM t AS a JOIN u FOR SYSTEM_TIME AS OF a.ts AS b ON UPPER(a.k) = b.k",
+    "with a value of `a`": ITEMS
+    + "FROM t AS a JOIN u FOR SYSTEM_TIME AS OF a.ts AS b ON b.k = 'a'",
 }
 
 
