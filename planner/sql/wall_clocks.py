@@ -39,6 +39,8 @@ _READS_ZONE = (
     "TO_TIMESTAMP with a pattern that is not constant cannot read a zone: use TO_TIMESTAMP_LTZ"
 )
 _PRECISION = "the precision of TO_TIMESTAMP_LTZ must be 0, 3, 6 or 9"
+# Marks a CASE that formats a time
+_FORMATS = "formats"
 _SKIPPED = (
     "DATE_FORMAT with a pattern that is not constant cannot format a time that the clocks of the "
     "session skip"
@@ -160,6 +162,14 @@ def _truncated(local: exp.Expr, unit: str) -> exp.Expr:
     return midnight_of(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
 
 
+def date_format_in(expr: exp.Expr) -> exp.Anonymous | None:
+    """Return the DATE_FORMAT that an expression is, as written or as rewritten, or None."""
+    if _FORMATS in expr.meta:
+        expr = expr.args["ifs"][0].args["true"]
+    is_call = isinstance(expr, exp.Anonymous) and expr.name.upper() == "DATE_FORMAT"
+    return expr if is_call and isinstance(expr, exp.Anonymous) else None
+
+
 def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
@@ -180,7 +190,7 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
         options = function_call("MAP", literal("timestampNTZFormat"), literal(text))
         json = function_call("TO_JSON", named_struct(t=local), options)
         skipped = function_call("GET_JSON_OBJECT", json, literal("$.t"))
-    return exp.Case(
+    formatted = exp.Case(
         ifs=[
             exp.If(
                 this=exp.EQ(this=again, expression=exp.Paren(this=local.copy())),
@@ -189,6 +199,8 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
         ],
         default=skipped,
     )
+    formatted.meta[_FORMATS] = True
+    return formatted
 
 
 def _to_timestamp_ltz(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:

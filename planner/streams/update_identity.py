@@ -22,6 +22,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import star_leaves_out
+from planner.streams.distinct_texts import column_of_text
 from planner.streams.ranked_rows import ranking
 from runtime.spec.sink import IdentityColumn
 from runtime.spec.windows import CalendarCumulate, Cumulate
@@ -137,8 +138,8 @@ def _origins(node: Node) -> tuple[_Base, list[str | None]] | None:
     columns = list(zip(names, origins_below, strict=True))
     if isinstance(node, Project):
         items = [item.expr for item in node.items]
-        return base, [origin for _, origin in _selected(items, columns) or ()]
-    selected = _columns_of(node.query, node.relations[0][0], columns)
+        return base, [origin for _, origin in _selected(items, columns, base) or ()]
+    selected = _columns_of(node.query, node.relations[0][0], columns, base)
     return None if selected is None else (base, [origin for _, origin in selected])
 
 
@@ -146,13 +147,14 @@ def _origins(node: Node) -> tuple[_Base, list[str | None]] | None:
 _Columns: TypeAlias = Sequence[tuple[str, str | None]]
 
 
-def _columns_of(query: exp.Expr, relation: str, columns: _Columns) -> _Columns | None:
+def _columns_of(query: exp.Expr, relation: str, columns: _Columns, base: _Base) -> _Columns | None:
     """Return the columns of a query with their origins. None if they are not known.
 
     Args:
         query: Query over a relation.
         relation: Name of the relation.
         columns: Its columns.
+        base: Aggregation or Top-N that has their origins.
     """
     if not isinstance(query, exp.Select) or query.args.get("with_"):
         return None
@@ -164,13 +166,13 @@ def _columns_of(query: exp.Expr, relation: str, columns: _Columns) -> _Columns |
         if isinstance(table, exp.Table) and table.name == relation:
             read = columns
         elif isinstance(table, exp.Subquery) and not joins:
-            read = _columns_of(table.this, relation, columns)
+            read = _columns_of(table.this, relation, columns, base)
     if read is None or (joins and any(item.is_star for item in query.expressions)):
         return None
-    return _selected(query.expressions, read)
+    return _selected(query.expressions, read, base)
 
 
-def _selected(items: Sequence[exp.Expr], columns: _Columns) -> _Columns | None:
+def _selected(items: Sequence[exp.Expr], columns: _Columns, base: _Base) -> _Columns | None:
     """Return the columns of a select list over some columns. None if they are not known."""
     origins = dict(columns)
     selected: list[tuple[str, str | None]] = []
@@ -182,6 +184,27 @@ def _selected(items: Sequence[exp.Expr], columns: _Columns) -> _Columns | None:
                 return None
             selected += [pair for pair in columns if pair[0] not in left_out]
             continue
-        origin = origins.get(inner.name.lower()) if isinstance(inner, exp.Column) else None
+        name = (
+            inner.name.lower() if isinstance(inner, exp.Column) else _of_text(inner, origins, base)
+        )
+        origin = None if name is None else origins.get(name)
         selected.append((item.alias_or_name.lower(), origin))
     return selected
+
+
+def _of_text(expr: exp.Expr, origins: dict[str, str | None], base: _Base) -> str | None:
+    """Return the column whose values the text of an expression distinguishes, or None."""
+    aggregate = base if isinstance(base, GlobalWindowAggregate) else updated_aggregate(base.input)
+    if aggregate is None:
+        return None
+    if isinstance(base, GlobalWindowAggregate):
+        window_columns = {key.name for key in base.window_keys}
+    else:
+        window_columns = set(base.window_columns)
+    types = {column.name: column.type for column in base.schema}
+    return column_of_text(
+        expr,
+        aggregate.window,
+        {name for name, origin in origins.items() if origin in window_columns},
+        {name: types[origin] for name, origin in origins.items() if origin in types},
+    )

@@ -38,7 +38,7 @@ EXPLAINED = (nodes.Insert, nodes.StatementSet)
 # Words of the implementation that no message may have
 INTERNAL = re.compile(
     r"Traceback|\w+Exception\b|\b[A-Z]\w+Error\b|org\.apache|java\.|scala\.|py4j|pyarrow|sqlglot"
-    r"|NoneType|<class|object at 0x|\$\w+|list index|dictionary|ndarray|numpy|internal error"
+    r"|NoneType|INTERNAL|[Uu]nresolved|toAttribute|<class|object at 0x|\$\w+|list index|dictionary|ndarray|numpy|internal error"
     r"|exp\.\w+|\bself\b|unhashable|not iterable|not subscriptable|no attribute",
 )
 

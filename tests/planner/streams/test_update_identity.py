@@ -47,6 +47,31 @@ def test_a_computed_column_does_not_identify_a_row() -> None:
     assert identity(sql) == [("k", ()), ("window_end", (1,))]
 
 
+@pytest.mark.parametrize(
+    ("text", "distinguishes"),
+    [
+        ("CAST({} AS STRING)", True),
+        ("CAST({} AS VARCHAR)", True),
+        ("DATE_FORMAT({}, 'yyyy-MM-dd HH:mm')", True),
+        ("DATE_FORMAT({}, 'yyyy-MM-dd HH:mm:ss')", True),
+        ("DATE_FORMAT({}, 'yyyyMMdd''T''HHmm')", True),
+        # two windows of an hour, of two days, of two centuries have the same text
+        ("DATE_FORMAT({}, 'yyyy-MM-dd HH')", False),
+        ("DATE_FORMAT({}, 'HH:mm')", False),
+        ("DATE_FORMAT({}, 'yy-MM-dd HH:mm')", False),
+        ("DATE_FORMAT({}, 'yyyy-MM-dd hh:mm')", False),
+        ("DATE_FORMAT({}, k)", False),
+        ("SUBSTRING(CAST({} AS STRING), 1, 16)", False),
+    ],
+)
+@pytest.mark.parametrize("bound", ["window_start", "window_end"])
+def test_a_text_serves_as_well_as_the_window_if_windows_have_different_texts(
+    text: str, distinguishes: bool, bound: str
+) -> None:
+    sql = f"SELECT k, {text.format(bound)} AS w, COUNT(*) AS n FROM {TUMBLE} {GROUPED}"
+    assert identity(sql) == [("k", (0,)), ("window_end", (1,) if distinguishes else ())]
+
+
 @pytest.mark.parametrize("sql", ["SELECT ts, k FROM t", "SELECT k, v + 1 AS v FROM t WHERE v > 1"])
 def test_rows_without_windows_are_not_updated(sql: str) -> None:
     assert identity(sql) is None
