@@ -36,7 +36,7 @@ from planner.nodes.logical import (
 from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
 from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
-from planner.sql.parts import has_other_parts, lone_source
+from planner.sql.parts import has_other_parts, lone_source, select_from_same
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
 
@@ -117,8 +117,12 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         NotBound: The block stays with Spark.
         AnalysisError: Spark's analyser rejects the block.
     """
+    if not (is_aggregation(select) or select.args.get("distinct")):
+        return None
+    if lone_source(select) is None and _reads_stream(select, relations):
+        select = _over_joined_rows(select, relations, scope) or select
     source = lone_source(select)
-    if source is None or not (is_aggregation(select) or select.args.get("distinct")):
+    if source is None:
         return None
     side = side_of(source, relations, scope)
     if side is None or not streams_of(side.node, relations.catalog):
@@ -131,6 +135,58 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     # FIRST_VALUE and LAST_VALUE order by time, which is equal for all rows of a window.
     time = side.attached.time or side.attached.end or side.attached.start or ""
     return _bind_block(select, side.node, side.name or None, time, relations, scope)
+
+
+def _reads_stream(select: exp.Select, relations: Relations) -> bool:
+    """Return whether a relation of a SELECT that is bound reads a stream."""
+    nodes = [node for _, node in relations.relations_in(select)]
+    return any(streams_of(node, relations.catalog) for node in nodes)
+
+
+def _over_joined_rows(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
+    """Return a grouping SELECT with joins as one over a subquery of the joined rows, or None."""
+    clauses = [select.args.get(key) for key in ("group", "having", "order")]
+    group = select.args.get("group")
+    if not select.args.get("joins") or group is None or group.args.get("all"):
+        return None
+    parts = [*select.expressions, *(part for part in clauses if part is not None)]
+    aliases = {item.alias.lower() for item in select.expressions if isinstance(item, exp.Alias)}
+    columns = [col for part in parts for col in part.find_all(exp.Column)]
+    if any(part.find(exp.Query) for part in parts) or any(
+        col.is_star or len(col.parts) > 2 or (not col.table and col.name.lower() in aliases)
+        for col in columns
+    ):
+        return None
+    names: dict[str, str] = {}
+    items: list[exp.Expr] = []
+    for col in columns:
+        if col.sql().lower() not in names:
+            names[col.sql().lower()] = f"$joined{len(names)}"
+            items.append(alias(col.copy(), names[col.sql().lower()]))
+    rows = select_from_same(select, items)
+    rows.set("where", select.args["where"].copy() if select.args.get("where") else None)
+    outer = select.copy()
+    if any(item.is_star for item in select.expressions):
+        return None
+    names_of_items = [c.name for c in relations.sql_query(select.copy(), scope).schema]
+    if len(names_of_items) != len(select.expressions):
+        return None
+    outer.set(
+        "expressions",
+        [alias(i.unalias(), n) for i, n in zip(outer.expressions, names_of_items, strict=True)],
+    )
+    for part in (
+        *outer.expressions,
+        *(outer.args.get(key) for key in ("group", "having", "order")),
+    ):
+        for col in [] if part is None else list(part.find_all(exp.Column)):
+            name = names[col.sql().lower()]
+            col.replace(exp.Column(this=identifier(name), table=None))
+    for key in ("joins", "where"):
+        outer.set(key, None)
+    source = exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier("$joined")))
+    outer.set("from_", exp.From(this=source))
+    return outer
 
 
 def _bind_block(
