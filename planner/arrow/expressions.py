@@ -15,8 +15,9 @@ from planner.arrow.literals import number_constant
 from planner.arrow.types import cast_type, field_type
 from planner.catalog import Schema, column_named
 from planner.sql.build import is_flat_type, is_number_literal, to_sql
+from planner.sql.flink_json import json_steps
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import KeywordCall
+from planner.sql.nodes import FlinkCall, KeywordCall
 from planner.sql.render import RAW
 from planner.sql.types.decimals import decimal_digits
 from planner.sql.types.scalar_functions import plain_call
@@ -95,7 +96,7 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _unsupported(node: exp.Expr) -> NoReturn:
-    if isinstance(node, KeywordCall):
+    if isinstance(node, KeywordCall | FlinkCall):
         name = node.name.upper()
     else:
         name = node.sql_name() if isinstance(node, exp.Func) else _quote(node)
@@ -350,6 +351,20 @@ def _keyword_call(node: exp.Expr, scope: _Scope) -> Expression:
     return _unsupported(node) if call is None else _function(call, scope)
 
 
+def _flink_call(node: exp.Expr, scope: _Scope) -> Expression:
+    assert isinstance(node, FlinkCall)
+    text, *others = (_translate(arg, scope) for arg in node.expressions)
+    if text.type != "string" or not all(isinstance(other, Constant) for other in others):
+        refuse(f"{node.name} with arguments that are not literals is not supported by the scan")
+    if node.name == "SPLIT_INDEX":
+        return Call("split_index", (text, *others), "string")
+    steps = json_steps(node.expressions[1].name)
+    if node.name == "JSON_QUERY" or node.returns == "float" or not steps:
+        refuse(f"{node.name} is not supported by the scan")
+    members = tuple(Constant(step, "string" if isinstance(step, str) else "int") for step in steps)
+    return Call(node.name.lower(), (text, *members), node.returns)
+
+
 def _concatenation(node: exp.Expr, scope: _Scope) -> Expression:
     args = [_translate(arg, scope) for arg in (node.this, node.expression)]
     return build_function("CONCAT", args, scope.time_zone)
@@ -376,6 +391,7 @@ _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
     exp.DPipe: _concatenation,
     exp.HexString: _binary,
     exp.In: _in,
+    FlinkCall: _flink_call,
     KeywordCall: _keyword_call,
     exp.Is: _is,
     exp.Like: _like,

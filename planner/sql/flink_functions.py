@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.sql.build import function_call, literal, replace_call
 from planner.sql.constants import constant_integer
+from planner.sql.flink_json import json_string, rewrite_json_call, split_index
 from planner.sql.nodes import KeywordCall, error_at
 from planner.sql.wall_clocks import EPOCH_PRECISIONS, floor_clock, from_epoch, midnight_of
 
@@ -66,7 +67,7 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
     """
     changed = False
     # Inner calls first, because arguments are copied.
-    for call in reversed(list(tree.find_all(exp.Anonymous, exp.Column))):
+    for call in reversed(list(tree.find_all(exp.Anonymous, exp.Column, KeywordCall))):
         name = call.name.upper()
         new: exp.Expr | None = None
         if isinstance(call, exp.Column):
@@ -75,11 +76,24 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
                 new = exp.Anonymous(this=name)
         elif isinstance(call, exp.Anonymous) and name not in keep:
             new = _rewrite(name, call)
+        elif isinstance(call, KeywordCall) and not _is_part_of_json(call):
+            new = rewrite_json_call(call)
         if new is not None:
             changed = True
             new.meta.update(call.meta)
             replace_call(call, new)
     return changed
+
+
+def _is_part_of_json(call: KeywordCall) -> bool:
+    """Return whether a call is a JSON_OBJECT that becomes an object within other JSON."""
+    outer = call.parent
+    is_object = call.name.upper() == "JSON_OBJECT"
+    return (
+        is_object
+        and isinstance(outer, KeywordCall | exp.Anonymous)
+        and (outer.name.upper() in ("JSON_OBJECT", "JSON_STRING"))
+    )
 
 
 def _rewrite(name: str, call: exp.Anonymous) -> exp.Expr | None:
@@ -99,6 +113,10 @@ def _rewrite(name: str, call: exp.Anonymous) -> exp.Expr | None:
         precision = constant_integer(args[1])
         if precision in EPOCH_PRECISIONS:
             return from_epoch(args[0], precision)
+    if name == "JSON_STRING" and len(args) == 1:
+        return json_string(args[0])
+    if name == "SPLIT_INDEX":
+        return split_index(call)
     if name == "CONVERT_TZ" and len(args) == 3:
         value, source, target = args
         local = function_call("TO_TIMESTAMP_NTZ", value)

@@ -216,6 +216,31 @@ class KeywordCall(exp.Expression, exp.Func):
         return str(self.this)
 
 
+class FlinkCall(exp.Expression, exp.Func):
+    """A call of a function of Flink's that Spark computes by another expression.
+
+    Failures are NULL. `planner.sql.flink_calls` has the expression of Spark.
+
+    Arguments:
+        this: JSON_VALUE, JSON_EXISTS, JSON_QUERY or SPLIT_INDEX.
+        expressions: The arguments. Paths and separators are literals.
+        returns: Spark type of the result.
+        wrapper: When JSON_QUERY puts brackets around the value: never, conditional or always.
+    """
+
+    arg_types = {"this": True, "expressions": True, "returns": True, "wrapper": False}
+
+    @property
+    def name(self) -> str:
+        """Function name in upper case."""
+        return str(self.this)
+
+    @property
+    def returns(self) -> str:
+        """Spark type of the result."""
+        return str(self.args["returns"])
+
+
 class MultiUnitInterval(exp.Expression):
     """`INTERVAL '1' DAY '2' HOURS`: a literal with several units.
 

@@ -15,9 +15,11 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
+from planner.sql.flink_calls import flink_call_sql
 from planner.sql.nodes import (
     FillClause,
     FillItem,
+    FlinkCall,
     KeywordCall,
     MultiUnitInterval,
     UserAggregateCall,
@@ -99,6 +101,7 @@ class SparkSqlGenerator(SparkGenerator):
         ),
         FillClause: lambda self, node: self.fillclause_sql(node),
         FillItem: lambda self, node: self.fillitem_sql(node),
+        FlinkCall: lambda self, node: self.flinkcall_sql(node),
         KeywordCall: lambda self, node: self.keywordcall_sql(node),
         MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
         UserAggregateCall: lambda self, node: self.anonymous_sql(node),
@@ -165,8 +168,15 @@ class SparkSqlGenerator(SparkGenerator):
     def keywordcall_sql(self, expression: KeywordCall) -> str:
         """Render `EXTRACT(DAY FROM ts)`."""
         parts = zip(expression.args["words"], expression.expressions, strict=True)
-        arguments = " ".join(f"{word} {self.sql(node)}".strip() for word, node in parts)
-        return f"{expression.name}({arguments})"
+        texts = (f"{word} {self.sql(node)}".strip() for word, node in parts)
+        arguments = "".join(text if text[0] == "," else f" {text}" for text in texts)
+        return f"{expression.name}({arguments.strip()})"
+
+    def flinkcall_sql(self, expression: FlinkCall) -> str:
+        """Render a function of Flink's as the expression of Spark that computes it."""
+        arguments = [self.sql(node) for node in expression.expressions]
+        wrapper = expression.args.get("wrapper") or "never"
+        return flink_call_sql(expression.name, arguments, expression.returns, wrapper)
 
     def group_sql(self, expression: exp.Group) -> str:
         """Render GROUP BY, and FILL after it."""

@@ -60,7 +60,8 @@ class Call:
 
     Texts: `upper`, `lower`, `trim`, `ltrim`, `rtrim`, `reverse`, `length`, `concat`, `concat_ws`
     (separator first), and with constants after the first argument `substring`, `replace`,
-    `contains`, `starts_with`, `ends_with` and `like` (a regular expression of RE2). Times:
+    `contains`, `starts_with`, `ends_with`, `like` (a regular expression of RE2), `json_value` and
+    `json_exists` (members and elements of a path), and `split_index` (separator, number). Times:
     `wall_clock` (the constant is a zone), `shift` (by constant microseconds), `date_format` (a
     constant pattern), `year`, `quarter`, `month`, `weekofyear`, `day`, `dayofyear`, `dayofweek`,
     `weekday`, `hour`, `minute`, `second`. `greatest` and `least` take values of one type,

@@ -34,6 +34,7 @@ from sqlwin.parser.from_items import parse_match_condition, unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
+from sqlwin.parser.json_functions import parse_json_call
 from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import (
@@ -240,6 +241,8 @@ class SqlWinParser(TokenParser):
         first = self._curr
         if not anonymous and (keyword_call := parse_keyword_call(self)) is not None:
             return keyword_call
+        if not anonymous and (json_call := parse_json_call(self)) is not None:
+            return json_call
         call: exp.Expr | None = super()._parse_function_call(functions, anonymous, *args, **kwargs)
         if isinstance(call, exp.Anonymous) and call.name.lower() in _FUNCTIONS_OF_UNITS:
             # The form with two arguments takes only columns.

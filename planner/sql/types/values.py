@@ -16,7 +16,7 @@ from planner.catalog import Schema, column_named
 from planner.sql.build import has_only, is_flat_type
 from planner.sql.flink_functions import is_current_time
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import KeywordCall
+from planner.sql.nodes import FlinkCall, KeywordCall
 from planner.sql.types.decimals import (
     decimal_digits,
     decimal_of_integer,
@@ -216,6 +216,9 @@ class ColumnScope:
                 is_one = node.name.upper() == "GROUPING"
                 require(not is_one or len(node.expressions) == 1)
                 return Value("tinyint" if is_one else "bigint", False)
+            case FlinkCall():
+                require(all(self.value(part).type == "string" for part in node.expressions[:2]))
+                return Value(node.returns, True)
             case KeywordCall():
                 if (call := plain_call(node)) is None:
                     raise UnknownTypeError

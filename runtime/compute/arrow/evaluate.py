@@ -14,7 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.arrow import arithmetic, casts, comparisons, decimals, texts, times
+from runtime.compute.arrow import (
+    arithmetic,
+    casts,
+    comparisons,
+    decimals,
+    json_values,
+    texts,
+    times,
+)
 from runtime.compute.arrow.types import Datum, arrow_type
 from runtime.compute.values.registers import register_codes
 from runtime.errors import ExecutionError
@@ -306,6 +314,23 @@ def _date_format(call: Call, rows: pa.RecordBatch) -> Datum:
     return times.format_time(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
 
 
+def _json_value(call: Call, rows: pa.RecordBatch) -> Datum:
+    document, *steps = call.args
+    return json_values.values_at(
+        _evaluate(document, rows), [_constant(step) for step in steps], call.type
+    )
+
+
+def _json_exists(call: Call, rows: pa.RecordBatch) -> Datum:
+    document, *steps = call.args
+    return json_values.exist_at(_evaluate(document, rows), [_constant(step) for step in steps])
+
+
+def _split_index(call: Call, rows: pa.RecordBatch) -> Datum:
+    separator, index = (_constant(arg) for arg in call.args[1:])
+    return json_values.part_at(_evaluate(call.args[0], rows), str(separator), int(index))
+
+
 def _constant(expression: Expression) -> Any:
     assert isinstance(expression, Constant)
     return expression.value
@@ -360,9 +385,12 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "concat_ws": _concat_ws,
     "date_format": _date_format,
     "floor": _integer_bound,
+    "json_exists": _json_exists,
+    "json_value": _json_value,
     "replace": _replace,
     "shift": _shift,
     "shift_right": _shift_right,
+    "split_index": _split_index,
     "substring": _substring,
     "wall_clock": _wall_clock,
     **dict.fromkeys(("greatest", "least"), _extreme),

@@ -73,8 +73,9 @@ _NODES = frozenset(
 )
 # Functions of Flink and of the parser that `planner.sql` translates to those of Spark
 _TRANSLATED = frozenset(
-    "convert_tz current_row_timestamp current_watermark localtimestamp proctime row table "
-    "timestampadd timestampdiff try_cast unnest week".split()
+    "convert_tz current_row_timestamp current_watermark json_exists json_object json_query "
+    "json_string json_value localtimestamp proctime row split_index table timestampadd "
+    "timestampdiff try_cast unnest week".split()
 )
 _WINDOWS = frozenset(
     f"{name}{ending}".lower()
