@@ -14,6 +14,7 @@ from runtime.connectors.declarations import is_known_type
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import bad_option, duration, option_values, wrong_value
+from runtime.options.formats import CHANGES_AS_ROWS
 from runtime.options.lookup import lookup_reload
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
@@ -121,7 +122,8 @@ def _replacement_for(connector: str) -> str | None:
     """Return the replacement for a Flink connector, or None if it is unknown."""
     if connector.endswith("-cdc"):
         return (
-            "write the changes to a topic with Debezium, and read them with 'connector' = 'kafka'"
+            "no connector reads a database's log: let Debezium write the changes to Kafka, and use "
+            f"'connector' = 'kafka'. There {CHANGES_AS_ROWS}"
         )
     if connector.split("-")[0] in _DATA_SOURCES:
         return "use 'connector' = 'spark', 'format' = '...' for any data source of Spark"

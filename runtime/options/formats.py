@@ -20,6 +20,15 @@ from runtime.spec.table import TableSpec
 # Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
+# Formats of Flink whose messages are changes of a table
+CHANGELOG_FORMATS = (
+    *("canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"),
+)
+# What to do with messages of Debezium
+CHANGES_AS_ROWS = (
+    "read each change as a row: 'format' = 'json' with columns such as op STRING, "
+    "`after` ROW<id INT, price DOUBLE>; a topic of new rows by key is an 'upsert-kafka' table"
+)
 # Formats whose files name and type their columns
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 

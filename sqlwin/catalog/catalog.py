@@ -179,6 +179,25 @@ class SessionCatalog:
         self._has_changed(key)
         return True
 
+    def change(self, name: Name, spec: TableSpec, new_name: Name) -> None:
+        """Replace a table by another one with the same rows, which may have another name.
+
+        Raises:
+            CatalogError: The new name is taken.
+        """
+        key, new_key = normalise_name(name), normalise_name(new_name)
+        if new_key != key and self.entries.get(new_name) is not None:
+            text = ".".join(new_name)
+            raise CatalogError(f"`{text}` already exists", subjects=(text,), hint="DROP it first")
+        storage = self._storages.pop(key, None)
+        if new_key != key:
+            self.entries.remove(name)
+            self._views.drop(view_name(key))
+            self._has_changed(key)
+        self._storages[new_key] = storage
+        self.entries.put(new_name, spec)
+        self._has_changed(new_key)
+
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
         """Remove an entry of a kind (`TABLE`, `VIEW`); return whether there was one.
 

@@ -28,7 +28,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Entry, View, columns_of, entry_kind
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.column_checks import NameFault, fault_in_names, has_no_physical_columns
-from sqlwin.statements.nodes import Create, CreateTable, CreateView, Name, Statement
+from sqlwin.statements.nodes import AlterTable, Create, CreateTable, CreateView, Name, Statement
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -100,6 +100,52 @@ class Definitions:
     def filled_table(self, statement: CreateTable, rows: StructType) -> TableSpec:
         """Build the table of CREATE TABLE AS without adding it to the catalog."""
         return self._spec(statement, rows)
+
+    def alter_table(self, statement: AlterTable) -> tuple[str, tuple[str, ...]]:
+        """Change options or the name of a session table; return a message and notes.
+
+        Raises:
+            CatalogError: The table does not exist, is not a session table, or the new name is
+                taken; or an option is unknown or invalid.
+        """
+        spec, name = self._catalog.entry(statement.name), ".".join(statement.name)
+        if spec is None:
+            if statement.if_exists:
+                return f"`{name}` does not exist, nothing to do", ()
+            raise self._catalog.unknown(statement.name)
+        if not isinstance(spec, TableSpec):
+            raise CatalogError(
+                f"ALTER TABLE does not support `{name}`, a {entry_kind(spec).lower()}",
+                subjects=(name,),
+                hint="it changes tables of CREATE TABLE ... WITH",
+            )
+        changed = self._with_options(spec, statement)
+        validate_table(changed)
+        new_name = statement.new_name
+        if new_name is not None:
+            changed = replace(changed, name=".".join(new_name))
+        self._catalog.change(statement.name, changed, new_name or statement.name)
+        return _ADDED, idle_notes(changed)
+
+    def _with_options(self, spec: TableSpec, statement: AlterTable) -> TableSpec:
+        """Return a table with the options that ALTER TABLE sets, without those that it resets."""
+        options = dict(spec.options)
+        spelled = {key.lower(): key for key in options}
+        for key, value in _options_by_name(statement.set).items():
+            if key.lower() == "connector":
+                raise _fixed_connector(spec)
+            options[spelled.get(key.lower(), key)] = value
+        for key in statement.reset:
+            if key.lower() == "connector":
+                raise _fixed_connector(spec)
+            if key.lower() not in spelled:
+                raise CatalogError(
+                    f"table `{spec.name}` has no option '{key}'",
+                    subjects=(f"'{key}'", spec.name),
+                    hint=f"its options: {', '.join(options)}" if options else None,
+                )
+            options.pop(spelled[key.lower()], None)
+        return replace(spec, options=tuple(options.items()))
 
     def create_view(self, statement: CreateView) -> str:
         """Add a view; return a message.
@@ -312,6 +358,14 @@ def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
     if column.computed is not None:
         return "GENERATED" not in excluded
     return not (column.metadata is not None and "METADATA" in excluded)
+
+
+def _fixed_connector(spec: TableSpec) -> CatalogError:
+    return CatalogError(
+        f"the connector of table `{spec.name}` cannot change",
+        subjects=("'connector'", spec.name),
+        hint="use CREATE OR REPLACE TABLE",
+    )
 
 
 def _not_copied(name: Name, entry: Entry) -> CatalogError:

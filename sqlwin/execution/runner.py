@@ -76,6 +76,7 @@ _WITHOUT_SPARK = (
     nodes.Set,
     nodes.Reset,
     nodes.Drop,
+    nodes.AlterTable,
     nodes.ShowNames,
     nodes.ShowCreateTable,
     nodes.ShowStreams,
@@ -233,6 +234,8 @@ class Runner:
                 return self._materialized.drop(statement)
             case nodes.Drop():
                 return self._drop(statement)
+            case nodes.AlterTable():
+                return self._alter(statement)
             case nodes.StopStream():
                 return self._stop_stream(statement)
             case nodes.Summarize():
@@ -465,6 +468,13 @@ class Runner:
             return self._spark_statements.run(statement)
         self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
         return _ok(statement, "OK")
+
+    def _alter(self, statement: nodes.AlterTable) -> Result:
+        is_ours = self.catalog.entry(statement.name) is not None
+        if not is_ours and self.is_known_to_spark(statement.name):
+            return self._spark_statements.run(statement)
+        message, notes = self._definitions.alter_table(statement)
+        return _ok(statement, message, notes)
 
     def is_known_to_spark(self, name: Name) -> bool:
         """Return whether Spark's catalogs have a table or view of this name."""

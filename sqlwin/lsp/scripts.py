@@ -142,7 +142,7 @@ def _plan(session: Session, part: StatementText, statement: nodes.Statement) -> 
             is_planned &= "ANALYZE" not in statement.details
         case nodes.Drop():
             is_planned = statement.kind != "MATERIALIZED TABLE"
-        case nodes.CreateTable():
+        case nodes.CreateTable() | nodes.AlterTable():
             is_planned = True
         case _:
             is_planned = isinstance(statement, (*_PLANNED, *_PREPARING))
@@ -182,7 +182,13 @@ def _may_define(statement: nodes.Statement) -> bool:
     """Return whether later statements may depend on a statement."""
     return isinstance(
         statement,
-        nodes.Create | nodes.Drop | nodes.Set | nodes.Reset | nodes.Use | nodes.SparkStatement,
+        nodes.Create
+        | nodes.AlterTable
+        | nodes.Drop
+        | nodes.Set
+        | nodes.Reset
+        | nodes.Use
+        | nodes.SparkStatement,
     )
 
 

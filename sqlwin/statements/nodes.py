@@ -216,6 +216,25 @@ class AlterMaterializedTable(Statement):
     action: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlterTable(Statement):
+    """ALTER TABLE ... SET, RESET or RENAME TO.
+
+    Attributes:
+        name: Name, in parts.
+        if_exists: Whether a missing table is no error.
+        set: Options to set, with their values.
+        reset: Names of options to remove.
+        new_name: New name, or None.
+    """
+
+    name: Name
+    if_exists: bool = False
+    set: tuple[tuple[str, str], ...] = ()
+    reset: tuple[str, ...] = ()
+    new_name: Name | None = None
+
+
 @dataclass(frozen=True)
 class Drop(Statement):
     """DROP. `kind` is `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""

@@ -20,6 +20,7 @@ from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
 from sqlwin.statements import nodes
+from sqlwin.statements.alter import is_flink_change, read_alter_table
 from sqlwin.statements.ddl import LIKE_VERBS, read_create_table, read_create_view
 from sqlwin.statements.flink_statements import refuse_flink_statement
 from sqlwin.statements.materialized import (
@@ -342,6 +343,9 @@ class _StatementReader:
         return None
 
     def _alter(self) -> nodes.Statement | None:
+        if self._is("TABLE", at=1) and is_flink_change(self.tokens):
+            change = parser_of(self.literals).run(read_alter_table, self.tokens, self.text)
+            return nodes.AlterTable(self.text, self.offset, **change)
         if not self._is("MATERIALIZED", "TABLE", at=1):
             return None
         parts = parser_of(self.literals).run(read_alter_materialized, self.tokens, self.text)

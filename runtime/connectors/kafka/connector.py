@@ -46,7 +46,12 @@ from runtime.options.checks import (
     switch,
     wrong_value,
 )
-from runtime.options.formats import MESSAGE_FORMATS, check_message_options
+from runtime.options.formats import (
+    CHANGELOG_FORMATS,
+    CHANGES_AS_ROWS,
+    MESSAGE_FORMATS,
+    check_message_options,
+)
 from runtime.options.known import KAFKA
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.sink import StreamSink
@@ -92,6 +97,9 @@ def validate(spec: TableSpec) -> None:
                 if suggestion
                 else f"available formats: {', '.join(MESSAGE_FORMATS)}"
             )
+            if file_format.lower() in CHANGELOG_FORMATS:
+                message = f"format '{file_format}' is not supported: no table is a changelog"
+                raise bad_option(spec, message, CHANGES_AS_ROWS)
             raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
     if not spec.physical_columns:
         raise bad_option(
@@ -167,7 +175,6 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
-    check_installed(spec)
     reading = reading_of(spec, is_stream=is_stream)
     rows = read_messages(spark, reading, is_stream=is_stream)
     return columns_of(rows, spec, are_decoded=reading.decoding is not None)
@@ -180,7 +187,7 @@ def _sink_options(
 
     For transactions, `writer` identifies the writer, and `batch` is the micro-batch, if any.
     """
-    check_installed(spec)
+    check_installed(spec.name)
     writing = writing_of(spec)
     if is_exactly_once(spec):
         prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")

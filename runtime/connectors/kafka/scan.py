@@ -136,7 +136,7 @@ class KafkaSplits:
         Raises:
             ExecutionError: A topic does not exist, or Kafka does not answer.
         """
-        check_installed(self.spec)
+        check_installed(self.spec.name)
         reading = reading_of(self.spec, is_stream=False)
         tasks = portions(available_ranges(reading), n_tasks, reading.min_partitions)
         return [tuple(part.text() for part in task) for task in tasks]
@@ -146,7 +146,7 @@ class KafkaSplits:
 
         The source is the same to Spark whichever columns are read.
         """
-        check_installed(self.spec)
+        check_installed(self.spec.name)
         reading = replace(reading_of(self.spec, is_stream=True), wanted=())
         return _RangeStream(ranges(self.spark, reading))
 

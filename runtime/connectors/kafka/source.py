@@ -51,7 +51,6 @@ from runtime.connectors.kafka.offsets import (
 )
 from runtime.errors import ExecutionError, SetupError
 from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
-from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_kafka"
 # Column of ranges for tasks that read Kafka themselves
@@ -112,7 +111,7 @@ def _about(reading: Reading) -> Iterator[None]:
         raise ExecutionError(message, hint=error.hint) from error
 
 
-def check_installed(spec: TableSpec) -> None:
+def check_installed(table: str) -> None:
     """Check that confluent-kafka can be imported.
 
     Raises:
@@ -120,14 +119,15 @@ def check_installed(spec: TableSpec) -> None:
     """
     if not find_spec("confluent_kafka"):
         raise SetupError(
-            f"table `{spec.name}`: connector 'kafka' requires the package confluent-kafka",
-            subjects=("'kafka'", spec.name),
+            f"table `{table}`: connector 'kafka' requires the package confluent-kafka",
+            subjects=("'kafka'", table),
             hint="pip install 'sqlwin[kafka]'",
         )
 
 
 def _consumer(reading: Reading) -> Any:
-    # imported late because planning a query over Kafka does not need the package
+    # Planning, EXPLAIN and DESCRIBE do not need the package.
+    check_installed(reading.table)
     from runtime.connectors.kafka.client import Client
 
     return Client(reading.config)

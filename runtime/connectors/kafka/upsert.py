@@ -21,7 +21,6 @@ from runtime.connectors.connector import Connector, about_table
 from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.connector import CONNECTOR as KAFKA_CONNECTOR
 from runtime.connectors.kafka.connector import message_columns, send_messages
-from runtime.connectors.kafka.source import check_installed
 from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import TOMBSTONE, key_fields, reading_of
 from runtime.connectors.upserts import duplicate_key
@@ -177,7 +176,6 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
     The messages of a key are in one partition, so that the highest offset is the last one.
     """
-    check_installed(spec)
     topic = changes(spec, is_bounded=True)
     reading = reading_of(topic, is_stream=False)
     messages = read_messages(spark, reading, is_stream=False)
