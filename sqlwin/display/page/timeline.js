@@ -235,7 +235,7 @@ function timeline(host, use) {
   Object.assign(slider, { id: name, type: "range", min: 0, max: 1000 });
   const output = element("output");
   output.htmlFor = name;
-  box.append(label, slider, output);
+  box.append(slider, label, output);
   const svg = shape("svg", { class: "timeline", role: "img", tabindex: "-1" });
   const answer = element("p", "answer");
   answer.setAttribute("aria-live", "polite");
@@ -385,7 +385,7 @@ function timeline(host, use) {
     }
     svg.append(shape("line", { class: "row", x1: x(chosen), x2: x(chosen), y1: AXIS - 3, y2: height - 4 }));
     svg.append(shape("circle", { class: "row-head", cx: x(chosen), cy: AXIS - 4, r: 4 }));
-    slider.value = Math.round(((chosen - low) / (high - low)) * 1000);
+    slider.value = Math.round(((chosen - from) / (to - from)) * 1000);
     slider.setAttribute("aria-valuetext", showRow(chosen));
     output.textContent = showRow(chosen);
     answer.innerHTML = described();
@@ -429,7 +429,7 @@ function timeline(host, use) {
     draw();
   }
 
-  slider.addEventListener("input", () => choose(low + (slider.value / 1000) * (high - low)));
+  slider.addEventListener("input", () => choose(from + (slider.value / 1000) * (to - from)));
   svg.addEventListener("click", (event) => {
     const bounds = svg.getBoundingClientRect();
     choose(from + ((event.clientX - bounds.left) / bounds.width) * (to - from));

@@ -52,8 +52,8 @@ function streamCard(stream) {
   const header = element("header"), waits = element("p", "waits"), figures = element("div");
   const charts = element("div", "charts"), sources = element("div"), time = element("div"), latest = element("div");
   const rows = chart("Rows read", perSecond), written = chart("Rows emitted", perSecond), dropped = chart("Late and dropped", short);
-  const lag = chart("Watermark behind", seconds), state = chart("State", bytes);
-  const batches = chart("Micro-batches", seconds, { stacked: true });
+  const lag = chart("Behind at the end of each micro-batch", seconds), state = chart("State", bytes);
+  const batches = chart("Duration of micro-batches", seconds, { stacked: true });
   charts.append(rows.figure, written.figure, lag.figure, batches.figure, state.figure, dropped.figure);
   const fold = element("details");
   const text = element("pre"), links = element("p", "links");
@@ -71,7 +71,7 @@ function streamCard(stream) {
     drawCharts(now);
     sources.replaceChildren(...sourceTable(now));
     time.replaceChildren(...phaseShares(now));
-    keepScroll(latest, latestTables(now), JSON.stringify(now.latest));
+    keepScroll(latest, latestTables(now), JSON.stringify([now.latest, now.latest_problem, now.state]));
   }
 
   function drawCharts(now) {
@@ -113,13 +113,13 @@ function streamFacts(now) {
   if (now.operators.length) {
     const first = now.operators[0];
     found.push(["Watermark", first.watermark === "-" ? "none yet" : first.watermark.replace(/\.\d+$/, "")]);
-    if (first.lag_seconds !== null && first.lag_seconds >= 0) found.push(["Behind", behind(first.lag_seconds)]);
+    if (first.lag_seconds !== null && first.lag_seconds >= 0) found.push(["Behind now", behind(first.lag_seconds)]);
     const sum = (name) => now.operators.reduce((total, each) => total + each[name], 0);
     found.push(["State", `${short(sum("state_rows"))} rows · ${bytes(sum("state_bytes"))}`]);
     found.push(["Late", number(now.late)]);
     if (now.without_time) found.push(["Without a time", number(now.without_time)]);
   }
-  if (now.batch !== null) found.push(["Micro-batch", `${number(now.batch)} · ${seconds(now.batch_seconds)}`]);
+  if (now.batches) found.push(["Micro-batches", `${number(now.batches)} · last ${seconds(now.batch_seconds)}`]);
   return found;
 }
 
@@ -145,7 +145,7 @@ function sourceTable(now) {
     return row;
   }));
   if (!rows.length) return [];
-  const columns = [["source", ""], ["watermark", ""], ["behind", "number"], ["", ""]];
+  const columns = [["source", ""], ["watermark", ""], ["behind now", "number"], ["", ""]];
   if (now.operators.length > 1) columns.unshift(["operator", "number"]);
   return [element("h4", "", "Sources"), wide(tableOf(columns, rows))];
 }
@@ -179,6 +179,10 @@ function keepScroll(place, contents, mark) {
 
 function latestTables(now) {
   const found = [];
+  // rows that tasks write are fetched from the next ones on, for this page
+  if (!now.latest.length && !now.latest_problem && now.rows_out !== null && now.state === "running") {
+    found.push(element("h4", "", "Last emitted"), element("p", "waits", "rows appear here when the next ones are emitted"));
+  }
   if (now.latest_problem) found.push(element("p", "waits", now.latest_problem));
   for (const { into, columns, numeric, rows } of now.latest) {
     // a line above each new window

@@ -201,6 +201,24 @@ def test_the_slider_moves_a_row_and_shows_its_windows(browser: Any, tmp_path: Pa
         assert tab.locator(".answer").inner_text() != answers[-1]
 
 
+@pytest.mark.parametrize("width", [1180, 400])
+@pytest.mark.parametrize("kind", ["hop", "tumble", "hop with gaps"])
+def test_the_thumb_of_the_slider_stands_below_the_row(
+    browser: Any, tmp_path: Path, kind: str, width: int
+) -> None:
+    page = write_page(tmp_path, query(windows=[use(*WINDOWS[kind])]))
+    with open_page(browser, page, viewport={"width": width, "height": 900}) as tab:
+        slider = tab.locator(".chosen input")
+        thumb = 16
+        for value in (0, 400, 500, 1000):
+            slider.fill(str(value))
+            box, row = slider.bounding_box(), tab.locator(".timeline .row").bounding_box()
+            share = int(slider.input_value()) / 1000
+            middle = box["x"] + thumb / 2 + share * (box["width"] - thumb)
+            assert abs(middle - (row["x"] + row["width"] / 2)) < 1.5
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_each_window_of_a_hop_is_a_step_below_the_one_before(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, query(windows=[use(*WINDOWS["paired hop"])]))
     with open_page(browser, page) as tab:

@@ -126,6 +126,10 @@ def test_a_stream_shows_windows_watermarks_and_charts(busy_tab: Any) -> None:
     ))  # fmt: skip
     assert result["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
     assert result["Emitted"] == "1,170" and result["Late"] == str(sum(b % 3 for b in range(40)))
+    # one way of counting, and a word that tells the lag of now from that of the chart
+    assert result["Micro-batches"].startswith("40 · last ")
+    assert card.get_by_text("Time spent in 40 micro-batches").count() == 1
+    assert "Behind now" in result and card.locator(".wide th").nth(2).inner_text() == "behind now"
     sources = [row.split("\t") for row in card.locator(".wide tbody tr").all_inner_texts()]
     assert [(row[0], row[3]) for row in sources] == [
         ("bids", ""),
@@ -133,8 +137,8 @@ def test_a_stream_shows_windows_watermarks_and_charts(busy_tab: Any) -> None:
     ]
     titles = card.locator(".chart:visible figcaption b").all_inner_texts()
     assert titles == [
-        "Rows read", "Rows emitted", "Watermark behind", "Micro-batches", "State",
-        "Late and dropped",
+        "Rows read", "Rows emitted", "Behind at the end of each micro-batch",
+        "Duration of micro-batches", "State", "Late and dropped",
     ]  # fmt: skip
     assert card.locator(".chart .line").count() >= 4 and card.locator(".chart .bar").count() > 40
     rows = [row.split("\t") for row in card.locator(".latest tbody tr").all_inner_texts()]
@@ -174,6 +178,20 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(busy_tab: Any) -> None
     failed = busy_tab.locator("[data-statement]", has_text="1 / 0")
     failed.locator("summary").click()
     assert failed.locator(".message").inner_text() == "division by zero"
+
+
+@pytest.mark.parametrize("width", [1180, 400])
+def test_rows_not_fetched_yet_have_a_place(browser: Any, width: int) -> None:
+    item, _ = stream()
+    item.run.n_rows = 12
+    item.history.take(report_of(progress(0, 100)))
+    viewport = {"width": width, "height": 900}
+    with page_of(watched(item)) as url, open_page(browser, url, viewport=viewport) as tab:
+        tab.get_by_text("rows appear here when the next ones are emitted").wait_for()
+        item.run.latest.take("totals", rows_of_windows(5, 2, ("a",)))
+        tab.locator(".latest tbody tr").first.wait_for()
+        assert tab.get_by_role("heading", name="Last emitted").count() == 1
+        assert tab.get_by_text("rows appear here").count() == 0
 
 
 def test_the_page_follows_the_stream(browser: Any) -> None:
