@@ -15,8 +15,8 @@ from planner.arrow.literals import number_constant
 from planner.arrow.types import cast_type, field_type
 from planner.catalog import Schema, column_named
 from planner.sql.build import is_flat_type, is_number_literal, to_sql
-from planner.sql.flink_json import json_steps
 from planner.sql.intervals import fold_interval
+from planner.sql.json_functions.rewrite import json_steps
 from planner.sql.nodes import FlinkCall, KeywordCall
 from planner.sql.render import RAW
 from planner.sql.types.decimals import decimal_digits

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.sql.build import function_call, literal, replace_call
 from planner.sql.constants import constant_integer
-from planner.sql.flink_json import json_string, rewrite_json_call, split_index
+from planner.sql.json_functions.rewrite import json_string, rewrite_json_call, split_index
 from planner.sql.nodes import KeywordCall, error_at
 from planner.sql.wall_clocks import EPOCH_PRECISIONS, floor_clock, from_epoch, midnight_of
 

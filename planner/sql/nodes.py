@@ -219,7 +219,7 @@ class KeywordCall(exp.Expression, exp.Func):
 class FlinkCall(exp.Expression, exp.Func):
     """A call of a function of Flink's that Spark computes by another expression.
 
-    Failures are NULL. `planner.sql.flink_calls` has the expression of Spark.
+    Failures are NULL. `planner.sql.json_functions.spark` has the expression of Spark.
 
     Arguments:
         this: JSON_VALUE, JSON_EXISTS, JSON_QUERY or SPLIT_INDEX.

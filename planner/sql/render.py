@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
-from planner.sql.flink_calls import flink_call_sql
+from planner.sql.json_functions.spark import flink_call_sql
 from planner.sql.nodes import (
     FillClause,
     FillItem,

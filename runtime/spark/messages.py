@@ -213,9 +213,6 @@ def _database(p: Mapping[str, str]) -> ErrorText:
 _FLINKS_FUNCTIONS = {
     "array_concat": "CONCAT(array, array)",
     "from_base64": "UNBASE64(text)",
-    "json_query": "GET_JSON_OBJECT(text, path)",
-    "json_value": "GET_JSON_OBJECT(text, path)",
-    "split_index": "SPLIT_PART(text, delimiter, n), which counts from 1",
     "to_base64": "BASE64(value)",
 }
 

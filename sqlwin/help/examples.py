@@ -108,6 +108,14 @@ STATEMENTS = (
         "ALTER MATERIALIZED TABLE sold REFRESH;",
     ),
     StatementHelp(
+        "ALTER TABLE",
+        "ALTER TABLE [IF EXISTS] name SET ('option' = 'value', ...) | RESET ('option', ...)\n"
+        "ALTER TABLE [IF EXISTS] name RENAME TO name",
+        "Changes options or the name of a table of CREATE TABLE ... WITH. Running streams keep\n"
+        "their options.",
+        "ALTER TABLE bids SET ('scan.startup.mode' = 'latest-offset');",
+    ),
+    StatementHelp(
         "DROP",
         "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name\nDROP MATERIALIZED TABLE [IF EXISTS] name",
         "Removes a table or view. Files remain, except for the slices of a materialized table,\n"

@@ -96,12 +96,12 @@ def test_a_missing_table_with_a_files_name_suggests_quotes(
 def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
     texts = [
         error_text("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"})
-        for name in ("SPLIT_INDEX", "nope")
+        for name in ("TO_BASE64", "nope")
     ]
     assert [text[:2] for text in filter(None, texts)] == [
         (
-            "function `SPLIT_INDEX` does not exist",
-            "use Spark's SPLIT_PART(text, delimiter, n), which counts from 1",
+            "function `TO_BASE64` does not exist",
+            "use Spark's BASE64(value)",
         ),
         ("function `nope` does not exist", "use SHOW FUNCTIONS to list functions"),
     ]

@@ -52,8 +52,8 @@ function streamCard(stream) {
   const header = element("header"), waits = element("p", "waits"), figures = element("div");
   const charts = element("div", "charts"), sources = element("div"), time = element("div"), latest = element("div");
   const rows = chart("Rows read", perSecond), written = chart("Rows emitted", perSecond), dropped = chart("Late and dropped", short);
-  const lag = chart("Behind at the end of each micro-batch", seconds), state = chart("State", bytes);
-  const batches = chart("Duration of micro-batches", seconds, { stacked: true });
+  const lag = chart("Behind at each micro-batch", seconds), state = chart("State", bytes);
+  const batches = chart("Micro-batches", seconds, { stacked: true });
   charts.append(rows.figure, written.figure, lag.figure, batches.figure, state.figure, dropped.figure);
   const fold = element("details");
   const text = element("pre"), links = element("p", "links");

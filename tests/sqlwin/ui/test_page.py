@@ -137,8 +137,8 @@ def test_a_stream_shows_windows_watermarks_and_charts(busy_tab: Any) -> None:
     ]
     titles = card.locator(".chart:visible figcaption b").all_inner_texts()
     assert titles == [
-        "Rows read", "Rows emitted", "Behind at the end of each micro-batch",
-        "Duration of micro-batches", "State", "Late and dropped",
+        "Rows read", "Rows emitted", "Behind at each micro-batch",
+        "Micro-batches", "State", "Late and dropped",
     ]  # fmt: skip
     assert card.locator(".chart .line").count() >= 4 and card.locator(".chart .bar").count() > 40
     rows = [row.split("\t") for row in card.locator(".latest tbody tr").all_inner_texts()]

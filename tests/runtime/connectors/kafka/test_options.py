@@ -11,6 +11,7 @@ from runtime.connectors.kafka.scan import KafkaSplits
 from runtime.connectors.kafka.table import reading_of, writing_of
 from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
 from runtime.errors import CatalogError, SetupError
+from runtime.options.formats import CHANGELOG_FORMATS
 from runtime.spec.table import TableColumn, TableSpec
 
 BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
@@ -99,6 +100,13 @@ def test_a_missing_package_is_named_before_anything_is_read(
     ) as error:
         KafkaSplits(None, kafka()).batch_splits(2)
     assert error.value.hint == "pip install 'sqlwin[kafka]'"
+
+
+@pytest.mark.parametrize("name", CHANGELOG_FORMATS)
+def test_formats_of_changes_name_what_can_be_read(name: str) -> None:
+    with pytest.raises(CatalogError, match="no table is a changelog") as error:
+        validate_table(kafka(format=name))
+    assert "'format' = 'json'" in (error.value.hint or "")
 
 
 @pytest.mark.parametrize(
