@@ -6,7 +6,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import KeywordCall
-from sqlwin.parser.base import TokenParser
+from sqlwin.parser.base import TokenParser, UnknownToSparkError
 
 _WITH_PATH = ("JSON_EXISTS", "JSON_QUERY", "JSON_VALUE")
 # Words before ON EMPTY and ON ERROR, the longer ones first
@@ -36,12 +36,21 @@ def parse_json_call(parser: TokenParser) -> exp.Expr | None:
     else:
         for word in ("", ","):
             if word and not parser._match(TokenType.COMMA):
-                parser.fail(f"{function} requires a text and a path", name, parser._prev)
+                parser.fail(
+                    f"{function} requires a text and a path",
+                    name,
+                    parser._prev,
+                    error=UnknownToSparkError,
+                )
             words.append(word)
             arguments.append(_parse_argument(parser))
         _parse_clauses(parser, words, arguments)
     if not parser._match(TokenType.R_PAREN):
-        parser.fail(f"unexpected {parser._curr.text or 'end'} in {function}", parser._curr)
+        parser.fail(
+            f"unexpected {parser._curr.text or 'end'} in {function}",
+            parser._curr,
+            error=UnknownToSparkError,
+        )
     return parser.span(KeywordCall(this=name.text, expressions=arguments, words=words), name)
 
 
@@ -49,7 +58,7 @@ def _parse_argument(parser: TokenParser) -> exp.Expr:
     first = parser._curr
     argument: exp.Expr | None = parser._parse_assignment()
     if argument is None:
-        parser.fail("expected an expression", first)
+        parser.fail("expected an expression", first, error=UnknownToSparkError)
     return argument
 
 
@@ -60,7 +69,7 @@ def _parse_clauses(parser: TokenParser, words: list[str], arguments: list[exp.Ex
             first = parser._curr
             type_ = parser._parse_types()
             if type_ is None:
-                parser.fail("expected a type after RETURNING", first)
+                parser.fail("expected a type after RETURNING", first, error=UnknownToSparkError)
             words.append("RETURNING")
             arguments.append(type_)
         elif parser.is_at_words("DEFAULT"):
@@ -70,7 +79,7 @@ def _parse_clauses(parser: TokenParser, words: list[str], arguments: list[exp.Ex
         elif (wrapper := _read_words(parser, _WRAPPERS)) is not None:
             _read_words(parser, (("ARRAY",),))
             if _read_words(parser, (("WRAPPER",),)) is None:
-                parser.fail("expected WRAPPER", parser._curr)
+                parser.fail("expected WRAPPER", parser._curr, error=UnknownToSparkError)
             words.append("")
             arguments.append(exp.Var(this=f"{wrapper} WRAPPER"))
         elif (behaviour := _read_words(parser, _BEHAVIOURS)) is not None:
@@ -83,7 +92,7 @@ def _parse_clauses(parser: TokenParser, words: list[str], arguments: list[exp.Ex
 def _parse_event(parser: TokenParser) -> str:
     event = _read_words(parser, (("ON", "EMPTY"), ("ON", "ERROR")))
     if event is None:
-        parser.fail("expected ON EMPTY or ON ERROR", parser._curr)
+        parser.fail("expected ON EMPTY or ON ERROR", parser._curr, error=UnknownToSparkError)
     return event
 
 
@@ -96,7 +105,11 @@ def _parse_members(parser: TokenParser, words: list[str], arguments: list[exp.Ex
             arguments.append(exp.Var(this=behaviour))
             return
         if comma and not parser._match(TokenType.COMMA):
-            parser.fail("expected a comma between the members of JSON_OBJECT", parser._curr)
+            parser.fail(
+                "expected a comma between the members of JSON_OBJECT",
+                parser._curr,
+                error=UnknownToSparkError,
+            )
         _read_words(parser, (("KEY",),))
         key = _parse_argument(parser)
         if _read_words(parser, (("VALUE",),)) is None:
@@ -104,6 +117,7 @@ def _parse_members(parser: TokenParser, words: list[str], arguments: list[exp.Ex
                 "expected VALUE after the key",
                 parser._curr,
                 hint="for example JSON_OBJECT('id' VALUE id, 'price' VALUE price)",
+                error=UnknownToSparkError,
             )
         words += [f"{comma} KEY".strip(), "VALUE"]
         arguments += [key, _parse_argument(parser)]
