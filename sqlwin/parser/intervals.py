@@ -26,6 +26,10 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
     if first.token_type != TokenType.INTERVAL or not _is_value(parser):
         return None  # a column or a function of that name
     parser._advance()
+    return parser.span(_parse_parts(parser), first)
+
+
+def _parse_parts(parser: TokenParser) -> exp.Interval | MultiUnitInterval:
     parts: list[exp.Interval] = []
     while True:
         part = _parse_part(parser)
@@ -34,9 +38,7 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
         # A sign is an operator here: `INTERVAL 1 DAY - 2 ...`
         if not isinstance(unit, exp.Var) or not _has_unit(parser, parser._index):
             break
-    if len(parts) > 1:
-        return parser.span(MultiUnitInterval(expressions=parts), first)
-    return parser.span(parts[0], first)
+    return parts[0] if len(parts) == 1 else MultiUnitInterval(expressions=parts)
 
 
 def parse_interval_type(parser: TokenParser) -> exp.DataType:
@@ -135,6 +137,16 @@ def _skip_digits(parser: TokenParser) -> None:
         parser.fail("expected a number of digits", parser._curr)
 
 
+def _as_literal(interval: exp.Interval | MultiUnitInterval) -> exp.Interval | MultiUnitInterval:
+    """Spell an interval as Flink does: a string, and a unit in the singular."""
+    for part in interval.find_all(exp.Interval):
+        if isinstance(part.this, exp.Literal):
+            part.set("this", exp.Literal.string(part.this.name))
+        if isinstance(unit := part.args.get("unit"), exp.Var) and unit.name[:-1] in UNITS:
+            unit.set("this", unit.name[:-1])
+    return interval
+
+
 _SHORT_DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)(?![\w.])")
 _SHORT_UNITS = {
     "ms": "MILLISECOND",
@@ -146,8 +158,10 @@ _SHORT_UNITS = {
 }
 
 
-def parse_short_duration(parser: TokenParser) -> exp.Interval | None:
-    """Read `5s` or `10m`, Timeplus's durations. Elsewhere `5s` is a number."""
+def parse_short_duration(parser: TokenParser) -> exp.Interval | MultiUnitInterval | None:
+    """Read `5s` or `10m`, Timeplus's durations, or `3 MONTHS`. Elsewhere `5s` is a number."""
+    if _has_unit(parser, parser._index):
+        return _as_literal(_parse_parts(parser))
     match = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
     if match is None:
         return None
