@@ -91,6 +91,8 @@ _FILLED = frozenset(
 
 _OPENING = frozenset({T.L_PAREN, T.L_BRACKET})
 _CLOSING = frozenset({T.R_PAREN, T.R_BRACKET})
+# Tokens that end a value
+_BEHIND_VALUES = _OPERATORS - {T.NOT, T.STAR} | {T.COMMA, T.FROM, T.SEMICOLON, *_CLOSING, None}
 _SET_OPERATIONS = frozenset({T.UNION, T.INTERSECT, T.EXCEPT})
 _JOIN_KINDS = frozenset(
     {T.INNER, T.CROSS, T.LEFT, T.RIGHT, T.FULL, T.NATURAL, T.SEMI, T.ANTI, T.OUTER}
@@ -251,6 +253,8 @@ class _Walk:
         if kind == T.COMMA and wants in _OPENING:
             self._refuse(i, i, "nothing before this comma")
         if self._is_absent(level, wants, i, kind):
+            if kind == T.SELECT and self._type(i + 1) in _BEHIND_VALUES:
+                self._refuse_as_name(i)
             self._fail(level.wants, i)
         if kind in _BINARY:
             self._refuse(i, i, f"nothing before {self._words(i)}")
@@ -272,6 +276,15 @@ class _Walk:
         if kind in _JOIN_KINDS:
             return self._type(i + 1) in (T.JOIN, *_JOIN_KINDS)
         return (kind in _NO_NAMES or kind == T.FROM) and not self._is_name(i)
+
+    def _stands_for_name(self, i: int) -> bool:
+        """Return whether the keyword at `i` is the argument of a call, or the name behind AS."""
+        if self._type(i) not in (*_NO_NAMES, T.FROM) or self._type(i + 1) not in _BEHIND_VALUES:
+            return False
+        if self._type(i - 1) == T.ALIAS:
+            return i != self.first_query
+        is_call = i > 1 and self._type(i - 1) == T.L_PAREN and self._type(i - 2) == T.VAR
+        return is_call and self.tokens[i - 2].text.upper() not in ("FILTER", "EXISTS")
 
     def _may_start_query(self, wants: int, i: int) -> bool:
         """Return whether a query may be the content that the token at `wants` requires."""
@@ -312,6 +325,8 @@ class _Walk:
     def _fail(self, i: int, end: int) -> NoReturn:
         """Reject the token at `i`, because its content is missing before the token at `end`."""
         kind = self.tokens[i].token_type
+        if self._stands_for_name(i):
+            self._refuse_as_name(i)
         clause = _CLAUSES.get(kind)
         if self._is_star_except(i):
             clause = _Clause("columns in parentheses", "SELECT * EXCEPT (k) FROM t")
@@ -323,6 +338,11 @@ class _Walk:
             self._refuse(i, i, f"nothing after {what}")
         example = f"for example {clause.example}"
         self._refuse(i, max(i, end - 1), f"{self._words(i)} needs {clause.content}", example)
+
+    def _refuse_as_name(self, i: int) -> NoReturn:
+        name = f"`{self.tokens[i].text}`"
+        message = f"{self._words(i)} is a reserved word"
+        self._refuse(i, i, message, f"to use it as a name, quote it: {name}")
 
     def _refuse(self, first: int, last: int, message: str, hint: str | None = None) -> NoReturn:
         start, end = self.tokens[first].start, self.tokens[last].end

@@ -17,6 +17,12 @@ HOP = (
 # SQL, message, and the words under the carets
 REFUSED = [
     ("SELECT", "SELECT needs columns", "SELECT"),
+    ("SELECT MAX(select) FROM t", "SELECT is a reserved word", "select"),
+    ("SELECT MAX(from) FROM t", "FROM is a reserved word", "from"),
+    ("SELECT MAX(where) FROM t", "WHERE is a reserved word", "where"),
+    ("SELECT a AS select FROM t", "SELECT is a reserved word", "select"),
+    ("SELECT select + 1 FROM t", "SELECT is a reserved word", "select"),
+    ("SELECT a, select FROM t", "SELECT is a reserved word", "select"),
     ("SELECT FROM t", "SELECT needs columns", "SELECT"),
     ("SELECT DISTINCT FROM t", "SELECT needs columns", "SELECT DISTINCT"),
     ("SELECT (SELECT) FROM t", "SELECT needs columns", "SELECT)"),
