@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from sqlwin.statements.split import split_script
 from tests.goldens import ROOT
 
 PAGES = sorted(
@@ -44,6 +45,9 @@ PAGES = sorted(
 )
 # Languages of input blocks, which show no output
 _TYPED = ("sh", "console", "sql", "python")
+# Input in a transcript, and continuation lines
+_FIRST = re.compile(r"sqlwin> (.+)")
+_NEXT = re.compile(r" {5}[-(']> (.+)")
 # Values that differ from run to run. All other text is compared exactly.
 VARYING = {
     # times: streams on processing time, watermarks
@@ -97,6 +101,11 @@ class Block:
     command: str
     fields: dict[str, str]
     start: int
+
+    @property
+    def is_typed_sql(self) -> bool:
+        """Whether readers type the block as it is, at the prompt of the page."""
+        return (self.origin, self.language) == ("typed", "sql")
 
     @property
     def varying(self) -> tuple[str, ...]:
@@ -167,6 +176,20 @@ def blocks(text: str) -> Iterator[Block]:
             result.start("text"),
         )
         previous_end, previous_language = result.end(), result["language"]
+
+
+def statements(block: Block) -> list[list[str]]:
+    """Return the statements of SQL or of a transcript, each as lines."""
+    if block.is_typed_sql:
+        parts = split_script(block.text)
+        return [[*filter(str.strip, f"{part.text};".splitlines())] for part in parts]
+    typed: list[list[str]] = []
+    for line in block.text.splitlines():
+        if first := _FIRST.fullmatch(line):
+            typed.append([first[1]])
+        elif (following := _NEXT.fullmatch(line)) and typed:
+            typed[-1].append(following[1])
+    return typed
 
 
 def _fields(text: str) -> dict[str, str]:

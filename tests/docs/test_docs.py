@@ -21,6 +21,8 @@ from rich.console import Console
 import sqlwin
 from sqlwin.cli.app import main
 from sqlwin.display.table import print_table
+from sqlwin.statements.nodes import CreateTable, CreateView, Drop
+from sqlwin.statements.parse import parse_statement
 from tests.docs import pages
 from tests.docs.pages import PAGES, Block
 from tests.goldens import ROOT
@@ -71,6 +73,26 @@ def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) ->
         if block.origin == "error"
     }
     pages.check(page, text, errors, update_goldens)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_typed_at_one_prompt_from_top_to_bottom(page: str) -> None:
+    created: dict[tuple[str, ...], int] = {}
+    for block in pages.blocks(pages.read(page)):
+        if not (block.is_typed_sql or (block.origin == "prompt" and not block.command)):
+            continue
+        for lines in pages.statements(block):
+            text = "\n".join(lines)
+            if text.startswith("\\"):  # a command of the prompt
+                continue
+            statement = parse_statement(text.removesuffix(";"))
+            if isinstance(statement, Drop):
+                created.pop(statement.name, None)
+            if isinstance(statement, CreateTable | CreateView):
+                name = statement.name
+                is_new = name not in created or statement.or_replace or statement.if_not_exists
+                assert is_new, f"{page}, line {block.line}: {name} exists, line {created[name]}"
+                created[name] = block.line
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +27,6 @@ SPARK = ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
 # Lines and columns
 SIZE = (50, 160)
 SIZES = {"docs/repl.md": (50, 102)}
-# Input in a transcript, and continuation lines
-_FIRST = re.compile(re.escape(PROMPT) + r" (.+)")
-_NEXT = re.compile(r" {5}[-(']> (.+)")
 _CTRL_C = "\x03"
 
 
@@ -46,7 +42,9 @@ def test_terminals_on_a_page_equal_a_real_terminal(
     actual = {
         **dict(
             at_the_prompt(
-                [b for b in result if b.origin == "prompt"], directory, SIZES.get(page, SIZE)
+                [b for b in result if b.origin == "prompt" or b.is_typed_sql],
+                directory,
+                SIZES.get(page, SIZE),
             )
         ),
         **dict(on_the_screen([b for b in result if b.origin == "terminal"], directory)),
@@ -70,27 +68,35 @@ def start(directory: Path, command: str, *arguments: str, size: tuple[int, int] 
 def at_the_prompt(
     blocks: list[Block], directory: Path, size: tuple[int, int]
 ) -> Iterator[tuple[int, str]]:
-    """Type the blocks of a page at `sqlwin repl` and yield its answers."""
-    if not blocks:
+    """Type the blocks of a page at one `sqlwin repl` and yield its answers in transcripts.
+
+    Blocks of SQL are typed too: readers type them at the same prompt.
+    """
+    if all(block.is_typed_sql for block in blocks):
         return
     place = place_of_files("\n".join(block.text for block in blocks))
     prompt = start(directory, "repl", size=size)
     prompt.see(PROMPT)
     for block in blocks:
         begin = prompt.screen.text().rindex(PROMPT)
+        if block.is_typed_sql:
+            for lines in pages.statements(block):
+                enter(prompt, lines)
+                assert "error: " not in prompt.see(PROMPT), lines
+            continue
         match block.command:
             case "start":
                 prompt.shows("Spark is starting")
                 shown = prompt.screen.text()[begin:]
             case "menu":
-                enter(prompt, typed_statements(block)[0][:-1])
+                enter(prompt, pages.statements(block)[0][:-1])
                 prompt.type(block.fields["typed"])
                 open_menu(prompt, [line.strip() for line in block.text.splitlines()[2:-1]])
                 shown = prompt.screen.text()[begin:]
                 prompt.type(_CTRL_C)
                 prompt.see(PROMPT)
             case _:
-                for lines in typed_statements(block):
+                for lines in pages.statements(block):
                     enter(prompt, [line.replace(f"'{place}", f"'{directory}/") for line in lines])
                     prompt.see(PROMPT)
                 shown = text_since(prompt, begin)
@@ -98,7 +104,7 @@ def at_the_prompt(
                 while block.fields.get("until", "") not in shown:
                     assert time.monotonic() < give_up, shown
                     begin = prompt.screen.text().rindex(PROMPT)
-                    enter(prompt, typed_statements(block)[-1])
+                    enter(prompt, pages.statements(block)[-1])
                     prompt.see(PROMPT)
                     shown = text_since(prompt, begin)
         shown = shown.replace(f"{directory}/", place)
@@ -122,17 +128,6 @@ def text_since(prompt: Terminal, begin: int) -> str:
     """Return the text between a prompt and the last one."""
     text = prompt.screen.text()
     return text[begin : text.rindex(PROMPT)]
-
-
-def typed_statements(block: Block) -> list[list[str]]:
-    """Return the statements of a transcript, each as lines."""
-    statements: list[list[str]] = []
-    for line in block.text.splitlines():
-        if first := _FIRST.fullmatch(line):
-            statements.append([first[1]])
-        elif (following := _NEXT.fullmatch(line)) and statements:
-            statements[-1].append(following[1])
-    return statements
 
 
 def enter(prompt: Terminal, lines: list[str]) -> None:
