@@ -325,8 +325,8 @@ class Cursor:
         self._check_open()
 
     def close(self) -> None:
-        """Close the cursor and cancel its query."""
-        self._discard()
+        """Close the cursor and cancel its query. `description` and `rowcount` keep their values."""
+        self._cancel()
         self._is_closed = True
 
     def __enter__(self) -> Cursor:
@@ -342,10 +342,13 @@ class Cursor:
         _ = self.connection.session
 
     def _discard(self) -> None:
-        """Cancel the query of the last statement."""
+        """Cancel the query of the last statement, and forget its result."""
+        self._cancel()
+        self._reset()
+
+    def _cancel(self) -> None:
         if self._rows is not None:
             self._rows.close()
-        self._reset()
 
 
 def _read(operation: str) -> SqlScript:

@@ -137,7 +137,9 @@ def test_a_closed_cursor_refuses_everything_but_its_connection_works(
 ) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SHOW TABLES")
+    described, n_rows = cursor.description, cursor.rowcount
     cursor.close()
+    assert (cursor.description, cursor.rowcount) == (described, n_rows)
     for action in (
         cursor.fetchone,
         lambda: cursor.fetchmany(2),

@@ -115,7 +115,7 @@ def test_rows_are_inserted(fresh_session: sqlwin.Session, tmp_path: Path) -> Non
     with engine.begin() as connection:
         connection.execute(sa.insert(table), [{"k": "a", "n": 1}, {"k": "b'", "n": None}])
     frame = pd.DataFrame({"k": ["c"], "n": [3]})
-    frame.to_sql("output", engine, if_exists="append", index=False)
+    assert frame.to_sql("output", engine, if_exists="append", index=False) == 1
     with engine.connect() as connection:
         rows = connection.execute(sa.select(table).order_by(table.columns.k)).all()
     assert rows == [("a", 1), ("b'", None), ("c", 3)]
