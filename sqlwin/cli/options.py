@@ -145,7 +145,11 @@ def sql_options(command: Command) -> Command:
         command,
         click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
         click.option(
-            "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
+            "-e",
+            "expressions",
+            multiple=True,
+            metavar="SQL",
+            help="Run this SQL, after the files. Repeatable.",
         ),
         parameter_option,
         with_spark_options,

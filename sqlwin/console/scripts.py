@@ -50,7 +50,9 @@ def give_scripts(scripts: Sequence[Script]) -> None:
 def read_scripts(
     files: Sequence[str], expressions: Sequence[str], params: Sequence[tuple[str, str]] = ()
 ) -> list[Script]:
-    """Return the scripts in order, or standard input if none is given and it is not a terminal.
+    """Return the files, then the texts of -e, each in order.
+
+    If none is given, standard input is the script, unless it is a terminal.
 
     Args:
         files: Names of files.
@@ -58,7 +60,7 @@ def read_scripts(
         params: Names and values of parameters.
 
     Raises:
-        click.UsageError: Both files and -e are given, or neither.
+        click.UsageError: A file cannot be read, or no SQL is given.
         SqlwinError: A file is not UTF-8, a parameter has no value, or a value has no parameter.
     """
     scripts = _read_all(files, expressions)
@@ -89,15 +91,11 @@ def _add_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> lis
 def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:
     if _preset_scripts:
         return list(_preset_scripts)
-    if files and expressions:
-        raise click.UsageError("use either files or -e")
-    if expressions:
-        return [Script(text) for text in expressions]
-    if not files:
+    if not files and not expressions:
         if sys.stdin.isatty():
             raise click.UsageError("no SQL: pass a file, use -e 'SELECT ...', or pipe it in")
         files = ["-"]
-    return [_read(name) for name in files]
+    return [*map(_read, files), *map(Script, expressions)]
 
 
 def _read(name: str) -> Script:

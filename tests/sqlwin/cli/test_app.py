@@ -82,6 +82,17 @@ def test_parameters_have_values_in_the_scripts_that_use_them(sqlwin_run, session
     ]  # fmt: skip
 
 
+def test_texts_run_after_the_files(sqlwin_run, sessions, tmp_path):
+    script = tmp_path / "a.sql"
+    script.write_text("rows 1")
+    assert sqlwin_run(str(script), "-e", "ok", "-e", "values").exit_code == 0
+    assert sqlwin_run("-e", "ok", str(script)).exit_code == 0
+    assert [opened.executed for opened in sessions] == [
+        ["rows 1", "ok", "values"],
+        ["rows 1", "ok"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -186,7 +197,6 @@ def test_a_file_may_follow_the_option_ui(sqlwin_run, sessions, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["x.sql", "-e", "ok"], "use either files or -e"),
         (["-e", "ok", "--ui", "99999"], "'99999' is not a port from 0 to 65535"),
         (["-e", "ok", "--ui=x"], "'x' is not a port"),
         (["missing.sql"], "cannot read missing.sql: No such file or directory"),
