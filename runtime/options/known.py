@@ -114,9 +114,11 @@ DATAGEN: Options = {
 # Options of a column, after `fields.<field>.`
 DATAGEN_FIELD: Options = {
     "kind": choice("how values are generated", "random", "sequence"),
-    "min": Option("minimum value"),
-    "max": Option("maximum value"),
-    "length": Option("length of strings, bytes and arrays", integer(1, 2**31 - 1)),
+    "min": Option("minimum value; default: the least of the type, -1000000 for FLOAT and DOUBLE"),
+    "max": Option("maximum value; default: the most of the type, 1000000 for FLOAT and DOUBLE"),
+    "length": Option(
+        "length of strings and bytes (default 8) and of arrays (3)", integer(1, 2**31 - 1)
+    ),
     "var-len": switch("whether lengths vary from 1 to length"),
     "start": Option("first value of a sequence"),
     "end": Option("last value of a sequence"),

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 
 from runtime.errors import CatalogError
 from runtime.options.checks import bad_option, duration_us, missing_option, wrong_value
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableSpec
 
 _INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
@@ -36,7 +37,9 @@ _LARGEST: dict[type[DataType], float] = {
     FloatType: 3.4028234663852886e38,
     DoubleType: 1.7976931348623157e308,
 }
-_STRING_LENGTH = 100
+# Largest absolute value of doubles without `min` and `max`
+_USUAL = 1e6
+_STRING_LENGTH = 8
 _ARRAY_LENGTH = 3
 # Longer strings are built by a function over an array, shorter ones by concat.
 _CHUNK = 16
@@ -95,7 +98,7 @@ class Field:
 
     def wrong(self, name: str, expected: str) -> CatalogError:
         """Return the error for an option whose value does not fit the field's type."""
-        hint = f"for {self.type.simpleString().upper()} it must be {expected}"
+        hint = f"for {shown_type(self.type.simpleString())} it must be {expected}"
         return wrong_value(self.spec, f"{self.prefix}.{name}", self.get(name), hint)
 
     def missing(self, name: str) -> CatalogError:
@@ -175,13 +178,13 @@ def _sequence(field: Field, rows: GeneratedRows) -> str:
         raise bad_option(
             field.spec,
             f"option '{field.prefix}.kind' cannot be 'sequence'",
-            f"{field.type.simpleString().upper()} values can only be random",
+            f"{shown_type(field.type.simpleString())} values can only be random",
         )
     start, end = _sequence_bounds(field)
     bits = _INTEGERS.get(type(field.type), 64)
     for name, value in (("start", start), ("end", end)):
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            raise field.wrong(name, f"a number that fits {field.type.simpleString().upper()}")
+            raise field.wrong(name, f"a number that fits {shown_type(field.type.simpleString())}")
     return f"({start}L + id)"
 
 
@@ -210,7 +213,7 @@ def _random(field: Field, rows: GeneratedRows) -> str:
             ]
             return f"named_struct({', '.join(parts)})"
     raise CatalogError(
-        f"connector 'datagen' cannot generate {field.type.simpleString().upper()} "
+        f"connector 'datagen' cannot generate {shown_type(field.type.simpleString())} "
         f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
         subjects=("'datagen'", ".".join(field.path), field.spec.name),
         hint="generate the parts, and combine them in a computed column",
@@ -283,6 +286,11 @@ def _random_integer(field: Field, rows: GeneratedRows) -> str:
 def _random_double(field: Field, rows: GeneratedRows) -> str:
     most = _LARGEST[type(field.type)]
     low, high = _bounds(field, float, -most, most, "a number", "a finite number")
+    # so that sums and squares are finite too
+    if field.get("max") is None:
+        high = max(_USUAL, low + _USUAL) if field.get("min") is not None else _USUAL
+    if field.get("min") is None:
+        low = min(-_USUAL, high - _USUAL)
     unit = _unit(field.random(rows))
     # not min + unit * (max - min), because the difference may be infinite
     return f"({low!r}D * (1D - {unit}) + {high!r}D * {unit})"
@@ -296,7 +304,7 @@ def _random_decimal(field: Field, rows: GeneratedRows) -> str:
     def unscaled(text: str) -> int:
         return int(Decimal(text).scaleb(scale).to_integral_value())
 
-    fits = f"a number that fits {type_.upper()}"
+    fits = f"a number that fits {shown_type(type_)}"
     bounds = _bounds(field, unscaled, -most, most, "a number", fits)
     # through text, because a product with 10^-scale would be rounded to 38 digits
     value = _wide_random_between(field, rows, *bounds)

@@ -331,10 +331,31 @@ def test_every_type_can_be_generated_as_declared(spark: SparkSession):
     result = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
     row = result.first()
     assert result.schema["o"].dataType.simpleString() == "array<int>"
-    assert (len(row["i"]), len(row["j"]), len(row["o"]), row["p"]["x"]) == (40, 100, 3, 3)
+    assert (len(row["i"]), len(row["j"]), len(row["o"]), row["p"]["x"]) == (40, 8, 3, 3)
     assert len(set(row["o"])) == 3, "elements of an array differ"
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     assert abs(row["n"] - now) < dt.timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "low", "high"),
+    [
+        ({}, -1e6, 1e6),
+        ({"fields__x__min": "5", "fields__y__min": "5"}, 5, 1e6 + 5),
+        ({"fields__x__max": "-3e6", "fields__y__max": "-3e6"}, -4e6, -3e6),
+        ({"fields__x__min": "1e300", "fields__y__min": "1e30"}, 1e30, 1e301),
+    ],
+)
+def test_aggregates_of_doubles_without_bounds_are_finite(
+    spark: SparkSession, options: dict[str, str], low: float, high: float
+) -> None:
+    spec = table("datagen", "x DOUBLE; y FLOAT", number_of_rows="500", seed="1", **options)
+    figures = (
+        read_table(spark, spec)
+        .selectExpr("AVG(x)", "AVG(CAST(y AS DOUBLE))", "MIN(x)", "MAX(x)", "MIN(y)", "MAX(y)")
+        .first()
+    )
+    assert all(low <= value <= high for value in figures)
 
 
 def test_values_stay_between_min_and_max_and_reach_both(spark: SparkSession):
