@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from runtime.shown_types import shown_type
 from sqlwin.catalog.entries import type_ddl
-from sqlwin.catalog.listings import type_text
 
 _QUANTILES = (0.25, 0.5, 0.75)
 # Accuracy of the quantiles' rank; DuckDB's quantiles are approximate too
@@ -47,10 +47,10 @@ def summary(rows: DataFrame) -> pa.Table:
         quantiles = get("quantiles") or [None] * len(_QUANTILES)
         values = (
             original,
-            type_text(type_ddl(type_)),
+            shown_type(type_ddl(type_)),
             get("count"),
             figures["rows"] - (get("count") or 0),
-            get("distinct"),
+            _at_most(get("distinct"), get("count")),
             get("min"),
             get("max"),
             get("mean"),
@@ -77,6 +77,11 @@ _TITLES = (
     "q50",
     "q75",
 )
+
+
+def _at_most(estimate: int | None, n_values: int | None) -> int | None:
+    """Return an estimated number of distinct values, at most the number of values."""
+    return None if estimate is None else min(estimate, n_values or 0)
 
 
 def _text(value: Column) -> Column:

@@ -159,6 +159,9 @@ def test_summarize(fresh_session: sqlwin.Session, data: Path) -> None:
     assert actual["Zeit"][4:6] == ("2025-12-31 22:59:59", "2026-01-01 00:00:10")
     (only,) = rows(fresh_session, "SUMMARIZE SELECT Preis FROM 'sales.csv' WHERE Preis > 1")
     assert only[:5] == ("Preis", "DOUBLE", 1, 0, 1)
+    for figures in rows(fresh_session, "SUMMARIZE SELECT id * 7919 AS id FROM RANGE(2000)"):
+        n_values, _, n_distinct = figures[2:5]
+        assert 0 < n_distinct <= n_values
 
 
 def test_options_and_duckdbs_functions(fresh_session: sqlwin.Session, data: Path) -> None:
