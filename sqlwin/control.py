@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
-from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
@@ -92,6 +92,15 @@ class SessionControl:
             script, file, values, ignores_unused=ignores_unused, guard=guard
         )
 
+    def number_of_statements(self, script: str) -> int:
+        """Return the number of statements of a script, 0 if it cannot be split into them."""
+        from sqlwin.statements.split import read_script
+
+        try:
+            return len(read_script(script).statements)
+        except SqlwinError:
+            return 0
+
     def query_documents(
         self,
         script: str | SqlScript,
@@ -149,6 +158,14 @@ class SessionControl:
         """Return the declared columns of a table of CREATE TABLE, or None."""
         spec = self.table_spec(table)
         return None if spec is None else spec.columns
+
+    def schema_of(self, name: tuple[str, ...]) -> Sequence[Column]:
+        """Return the columns of a table or view, with Spark's types.
+
+        Raises:
+            SqlwinError: It does not exist, or cannot be read.
+        """
+        return self._session._runner.columns_of(name)
 
     def table_spec(self, table: str) -> TableSpec | None:
         """Return the definition of a table of CREATE TABLE, None for others."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from runtime.errors import ErrorKind, Position, SqlSyntaxError, SqlwinError
-from runtime.names import quote_name
 from runtime.spark.on_demand import NotStartedError
 from sqlwin.control import SessionControl
 from sqlwin.parser.parser import parser_of, read_query
+from sqlwin.repl.completion.names import QUOTE, describe
 from sqlwin.session import Session
 from sqlwin.statements import nodes
 from sqlwin.statements.misspelt import SPARKS_WORDS
@@ -222,7 +222,8 @@ class ScriptNames:
         key = table.lower()
         if key not in self._columns:
             names = {name.lower() for name in self.tables}
-            rows = self._rows(f"DESCRIBE {quote_name(*table.split('.'))}") if key in names else ()
+            is_known = key in names or table.startswith(QUOTE)
+            rows = self._rows(describe(table)) if is_known else ()
             self._columns[key] = tuple((str(row[0]), str(row[1])) for row in rows)
         return self._columns[key]
 

@@ -72,6 +72,8 @@ class Repl:
         self.history = open_history(history_path())
         self.names = SessionNames(self.thread)
         self.last_sql = ""
+        # Statements of the input after the one that runs
+        self._n_skipped = 0
         self.next_text = ""
         self._is_left = False
         # Whether Ctrl-C raises in the main thread. Otherwise it is recorded.
@@ -158,6 +160,7 @@ class Repl:
     def _run_sql(self, text: str, file: str | None) -> bool:
         self.names.stop_learning()
         self.thread.start()
+        self._n_skipped = 0
         future: Future[bool] = self.thread.submit(lambda s: self._execute(s, text, file))
         try:
             self._is_waiting = True
@@ -171,6 +174,8 @@ class Repl:
             return False
         except Exception as error:
             say_failure(error)
+            if self._n_skipped > 0:
+                _say_dim(f"skipped {count_text(self._n_skipped, 'statements')} after the error")
             return False
         finally:
             self._is_waiting = False
@@ -304,7 +309,9 @@ class Repl:
         bar.restart_clock()
         started = time.monotonic()
         results = control.run_script(text, file, self._values())
+        self._n_skipped = control.number_of_statements(text) - 1
         for result in bar.watch(iter(results), "Running"):
+            self._n_skipped -= 1
             self.thread.check()
             presenter.show(result, started)
             if has_only_message(result):

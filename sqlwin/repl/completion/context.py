@@ -7,7 +7,15 @@ from enum import Enum
 from itertools import takewhile
 
 from sqlwin.repl.completion.call_help import argument_index, parameters_of
-from sqlwin.repl.completion.scope import RELATION_STARTS, Derived, dotted, scope_at, with_queries
+from sqlwin.repl.completion.scope import (
+    RELATION_STARTS,
+    Derived,
+    dotted,
+    is_data,
+    names_table,
+    scope_at,
+    with_queries,
+)
 from sqlwin.repl.completion.tokens import (
     Typed,
     after_last,
@@ -28,6 +36,7 @@ class Kind(Enum):
     COMMAND_ARGUMENT = "the argument of a backslash command"
     RELATION = "a table, or a window function"
     TABLE = "a table"
+    FILE = "a file in place of a table"
     WINDOW_FUNCTION = "a window function"
     TIME_COLUMN = "a time column"
     DESCRIPTOR = "DESCRIPTOR(time column)"
@@ -72,7 +81,12 @@ class Context:
     derived: tuple[Derived, ...] = ()
 
 
-_TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", "CACHE")
+_TABLE_STARTS = (
+    *("INTO", "DESCRIBE", "DESC", "SUMMARIZE", "OVERWRITE"),
+    *("UPDATE", "TRUNCATE", "CACHE"),
+)
+# Statements about a table or a file
+_DESCRIBING = ("DESCRIBE", "DESC", "SUMMARIZE")
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
 )  # fmt: skip
@@ -116,6 +130,8 @@ def context_at(before: str, after: str = "") -> Context:
 
 def _decide(tokens: list[Typed], quote: str) -> Context:
     """Return the kind and its subject. The caller fills in the rest."""
+    if tokens and quote in ("'", '"') and _is_at_file(tokens):
+        return Context(Kind.FILE)
     if not tokens:
         return Context(Kind.NOTHING if quote in ("'", '"') else Kind.STATEMENT)
     first = tokens[0].word
@@ -139,6 +155,16 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
     if first == "USE":
         return _words(tokens, 1, ("CATALOG", "DATABASE"))
     return _clause_context(tokens, brackets[-1] + 1 if brackets else 0)
+
+
+def _is_at_file(tokens: list[Typed]) -> bool:
+    """Return whether a string behind the tokens is the path of files to read."""
+    words = [token.word for token in tokens]
+    if words[0] in _DESCRIBING:
+        return set(words[1:]) <= {"TABLE", "EXTENDED", "FORMATTED"}
+    if words[0] == "SHOW":
+        return words[1:] == ["CREATE", "TABLE"]
+    return words[-1] in RELATION_STARTS or is_data(tokens, len(tokens))
 
 
 def _words(tokens: list[Typed], at: int, words: tuple[str, ...]) -> Context:
@@ -247,8 +273,8 @@ def _is_relation(tokens: list[Typed], i: int) -> bool:
 
 
 def _data_before(tokens: list[Typed], end: int) -> str:
-    """Return the name after the last TABLE before `end`."""
+    """Return the last table or file before `end` that a window function reads."""
     for i in range(end - 1, 0, -1):
-        if tokens[i - 1].word == "TABLE" and tokens[i].kind == "name":
+        if names_table(tokens, i) and (tokens[i - 1].word == "TABLE" or is_data(tokens, i)):
             return dotted(tokens, i)[0]
     return ""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _EAGER_TABLES = 20
 
 Columns = tuple[tuple[str, str], ...]
+# Start of the path of files in place of a table's name
+QUOTE = "'"
 
 
 class Names(Protocol):
@@ -108,11 +110,16 @@ class SessionNames:
         elif self._requested:
             table = self._requested.pop()
             columns = []
-            for row in _rows(session, f"DESCRIBE {quote_name(*table.split('.'))}"):
+            for row in _rows(session, describe(table)):
                 if not row[0] or str(row[0]).startswith("#"):
                     break  # the following rows list partitions
                 columns.append((str(row[0]), str(row[1])))
             self._columns[table.lower()] = tuple(columns)
+
+
+def describe(table: str) -> str:
+    """Return DESCRIBE of a dotted name, or of the path of files in single quotes."""
+    return f"DESCRIBE {table if table.startswith(QUOTE) else quote_name(*table.split('.'))}"
 
 
 def _rows(session: Session, statement: str) -> Sequence[Any]:

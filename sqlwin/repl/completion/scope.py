@@ -114,7 +114,7 @@ def _query(tokens: list[Typed], name: str, derived: dict[str, Derived]) -> tuple
         of_call = called_call if i < call_end else ""
         if token.word == "(" and i + 1 < len(tokens) and tokens[i + 1].word in _QUERY_STARTS:
             end = _end_of(tokens, i)
-            reads = before in RELATION_STARTS or _is_data(tokens, i)
+            reads = before in RELATION_STARTS or is_data(tokens, i)
             if reads:
                 alias = _alias(tokens, end + 1) if before in RELATION_STARTS else of_call
                 called = alias or f"{name}({len(tables)})"
@@ -124,9 +124,8 @@ def _query(tokens: list[Typed], name: str, derived: dict[str, Derived]) -> tuple
             continue
         if token.word in WINDOW_FUNCTIONS and i + 1 < len(tokens) and tokens[i + 1].word == "(":
             windowed = True
-        is_relation = before in RELATION_STARTS and token.kind == "name"
-        is_data = before == "TABLE" and token.kind == "name"
-        if (is_relation or is_data) and token.word not in ("TABLE", "LATERAL", *WINDOW_FUNCTIONS):
+        is_relation = before in RELATION_STARTS
+        if (is_relation or before == "TABLE" or is_data(tokens, i)) and names_table(tokens, i):
             full, end = dotted(tokens, i)
             alias = (_alias(tokens, end) if is_relation else of_call) or full.split(".")[-1]
             tables.append((alias, full))
@@ -134,8 +133,15 @@ def _query(tokens: list[Typed], name: str, derived: dict[str, Derived]) -> tuple
     return tuple(dict.fromkeys(tables)), windowed
 
 
-def _is_data(tokens: list[Typed], i: int) -> bool:
-    """Return whether the bracket at `i` holds the data of a window function, `HOP((SELECT ...`."""
+def names_table(tokens: list[Typed], i: int) -> bool:
+    """Return whether a name or a string at `i`, where a relation may be, is a table or a file."""
+    word = tokens[i].word
+    is_name = tokens[i].kind == "name" and word not in ("TABLE", "LATERAL", *WINDOW_FUNCTIONS)
+    return is_name or tokens[i].kind == "string"
+
+
+def is_data(tokens: list[Typed], i: int) -> bool:
+    """Return whether the first argument of a window function is at `i`, `HOP((SELECT ...`."""
     return i >= 2 and tokens[i - 1].word == "(" and tokens[i - 2].word in WINDOW_FUNCTIONS
 
 
@@ -179,7 +185,12 @@ def _end_of(tokens: Sequence[Typed], bracket: int) -> int:
 
 
 def dotted(tokens: list[Typed], i: int) -> tuple[str, int]:
-    """Return the dotted name that starts at `i`, and the position after it."""
+    """Return the table at `i`, and the position after it.
+
+    A table is a dotted name, or the path of files in single quotes.
+    """
+    if tokens[i].kind == "string":
+        return f"'{tokens[i].value}'", i + 1
     parts = [tokens[i].value]
     i += 1
     while i + 1 < len(tokens) and tokens[i].word == "." and tokens[i + 1].kind == "name":

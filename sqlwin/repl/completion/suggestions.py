@@ -180,7 +180,7 @@ def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
     if not context.tables:  # FROM is not typed yet: any table is possible
         for table in names.tables[:_LIKELY_TABLES]:
             for name, type_ in names.columns(table):
-                yield Suggestion(_quote(name), f"{table}, {type_.lower()}")
+                yield Suggestion(_quote(name), f"{table}, {type_}")
     if context.windowed:
         yield from _WINDOW_COLUMNS
     for alias, table in context.tables:
@@ -209,7 +209,7 @@ def _table_columns(
     )
     if query is None or table.lower() in above:
         for name, type_ in names.columns(table):
-            yield Suggestion(_quote(name), type_.lower())
+            yield Suggestion(_quote(name), type_)
         return
     where = "subquery" if "(" in query.name else query.name
     for name in query.columns:
@@ -221,9 +221,9 @@ def _table_columns(
 
 
 _WINDOW_COLUMNS = (
-    Suggestion("window_start", "timestamp"),
-    Suggestion("window_end", "timestamp"),
-    Suggestion("window_time", "timestamp"),
+    Suggestion("window_start", "TIMESTAMP(3)"),
+    Suggestion("window_end", "TIMESTAMP(3)"),
+    Suggestion("window_time", "type of the time column"),
 )
 
 
@@ -231,7 +231,7 @@ def _time_columns(context: Context, names: Names) -> Iterator[Suggestion]:
     tables = [context.subject] if context.subject else [table for _, table in context.tables]
     for table in tables:
         columns = list(_table_columns(table, names, context))
-        times = [column for column in columns if column.meta.startswith("timestamp")]
+        times = [column for column in columns if column.meta.startswith("TIMESTAMP")]
         yield from times or columns
 
 
@@ -340,6 +340,8 @@ def _command_arguments(context: Context, names: Names) -> Iterator[Suggestion]:
 
 
 def _takes_path(context: Context) -> bool:
+    if context.kind is Kind.FILE:
+        return True
     if context.kind is Kind.OPTION_VALUE:
         return context.subject == "path" and bool(context.quote)
     if context.kind is Kind.COMMAND_ARGUMENT:

@@ -194,6 +194,64 @@ def test_paths_are_completed_in_quotes(tmp_path, monkeypatch):
     assert proposals(r"\i data/b^") == ["data/bids.parquet"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM 'data/^",
+        'SELECT * FROM "data/^',
+        "SELECT * FROM bids JOIN 'data/^' ON true",
+        "SELECT * FROM TUMBLE('data/^",
+        "SELECT * FROM TABLE(HOP('data/^', ts, 1m, 5m))",
+        "DESCRIBE 'data/^",
+        "DESC EXTENDED 'data/^",
+        "SUMMARIZE 'data/^",
+        "SHOW CREATE TABLE 'data/^",
+    ],
+)
+def test_files_are_completed_where_tables_are(text, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    for name in ("bids.csv.gz", "bids.parquet"):
+        (tmp_path / "data" / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert proposals(text) == ["data/bids.csv.gz", "data/bids.parquet"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT 'da^", "SELECT * FROM bids WHERE item = 'da^", "DROP TABLE 'da^", "SHOW 'da^ x"],
+)
+def test_files_are_not_completed_in_other_strings(text, tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert proposals(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM 'a/Bids.csv.gz' ORDER BY pr^",
+        "SELECT pr^ FROM 'a/Bids.csv.gz'",
+        "SELECT b.pr^ FROM 'a/Bids.csv.gz' AS b",
+        "SELECT MAX(pr^) FROM TUMBLE('a/Bids.csv.gz', ts, 1m)",
+        "SELECT MAX(pr^) FROM TUMBLE(bids, ts, 1m)",
+    ],
+)
+def test_columns_of_a_file_are_proposed(text):
+    names = Names()
+    names.held["'a/bids.csv.gz'"] = names.held["bids"]
+    before, _, after = text.partition("^")
+    context = context_at(before, after)
+    assert [s.text for s in suggestions(context, names, is_requested=True)][:1] == ["price"]
+
+
+def test_time_columns_of_a_file_are_proposed():
+    names = Names()
+    names.held["'a.csv'"] = names.held["bids"]
+    context = context_at("SELECT * FROM TUMBLE('a.csv', ")
+    proposed = [s.text for s in suggestions(context, names, is_requested=True)]
+    assert proposed[:1] == ["DESCRIPTOR(ts)"]
+
+
 def test_types_stand_after_the_names_of_columns():
     assert "TIMESTAMP_LTZ" in proposals("CREATE TABLE t (ts TIMEST^")
     assert "BIGINT" in proposals("CREATE TABLE t (a INT, b ^")

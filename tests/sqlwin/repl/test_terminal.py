@@ -76,6 +76,12 @@ def test_an_error_shows_a_caret_and_returns_to_the_prompt(prompt):
     prompt.see("1 row (")
 
 
+def test_an_error_says_how_many_statements_of_the_input_are_skipped(prompt):
+    prompt.answers("ok; crash; ok; rows 1;", "OK", "division by zero", "skipped 2 statements")
+    prompt.answers("ok; crash;", "division by zero", PROMPT)
+    assert prompt.screen.text().count("skipped") == 1
+
+
 def test_a_wide_line_is_cut_to_the_part_with_the_error(prompt):
     prompt.type("ok; " * 40 + "wrong here;\r")
     seen = prompt.see(
