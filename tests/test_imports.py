@@ -100,11 +100,14 @@ MAY_IMPORT = {
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",
-    "planner.sql": "planner.catalog runtime.errors runtime.spec sqlglot",
+    "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
     "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
-    "planner.aggregates": "planner.catalog planner.nodes planner.sql runtime.spec sqlglot",
+    "planner.aggregates": (
+        "planner.catalog planner.nodes planner.sql runtime.shown_types runtime.spec sqlglot"
+    ),
     "planner.arrow": (
-        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors runtime.spec "
+        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
+        "runtime.shown_types runtime.spec "
         "sqlglot"
     ),
     "planner.materialized": (
@@ -113,20 +116,20 @@ MAY_IMPORT = {
     ),
     "planner.streams": (
         "planner.aggregates planner.catalog planner.nodes planner.optimizer planner.sql "
-        "runtime.errors runtime.spec sqlglot"
+        "runtime.errors runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.binder": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
-        "runtime.errors runtime.spec sqlglot"
+        "runtime.errors runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.spec",
     "planner.rules": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
+        "planner.optimizer planner.sql planner.streams runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
+        "planner.optimizer planner.sql planner.streams runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
@@ -213,8 +216,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (
-        "runtime runtime.spark sqlwin.control sqlwin.dbapi sqlwin.result sqlwin.server.reading "
-        "sqlwin.session sqlwin.statements pg_mimic sqlglot"
+        "runtime runtime.spark runtime.spec sqlwin.control sqlwin.dbapi sqlwin.result "
+        "sqlwin.server.reading sqlwin.session sqlwin.statements pg_mimic sqlglot"
     ),
     "sqlwin.server.reading": (
         "planner.sql runtime runtime.scan runtime.spark sqlwin.catalog.spark.functions "

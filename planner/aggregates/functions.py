@@ -28,6 +28,7 @@ from planner.sql.build import (
     named_struct,
 )
 from planner.sql.nodes import UserAggregateCall
+from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
     Average,
     Distinct,
@@ -131,7 +132,9 @@ def _plan(call: AggregateCall) -> AggregatePlan:
 
 def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
     if not has_accumulator:
-        raise NotMergeable(f"{call.function} of {call.type} cannot be merged from partials")
+        raise NotMergeable(
+            f"{call.function} of {shown_type(call.type)} cannot be merged from partials"
+        )
 
 
 def _double(value: exp.Expr) -> exp.Expr:
@@ -231,7 +234,7 @@ def _number_set(call: AggregateCall) -> Partial:
     """
     if not (_is_summable(call.type) or _has_average(call.type)):
         raise NotMergeable(
-            f"{call.function}(DISTINCT) of {call.type} cannot be merged from partials"
+            f"{call.function}(DISTINCT) of {shown_type(call.type)} cannot be merged from partials"
         )
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
         # Cast before removing duplicates, as Spark does: '1' and '1.0' are the same number.

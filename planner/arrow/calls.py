@@ -24,6 +24,7 @@ from planner.sql.types.decimals import (
     decimal_result,
     rounded_type,
 )
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.windows import DAY_US
 
@@ -52,7 +53,7 @@ def cast(value: Expression, target: str, zone: str) -> Expression:
     if literal is None and is_integer(target):
         return Call("cast", (value,), target)
     if literal is None:
-        refuse(f"{text!r} as {target.upper()} is not supported by the scan")
+        refuse(f"{text!r} as {shown_type(target)} is not supported by the scan")
     return Constant(literal, target)
 
 
@@ -76,7 +77,8 @@ def _convert(value: Expression, target: str) -> Expression:
             return inner  # a date becomes midnight and then a date again
     if not can_cast(value.type, target):
         refuse(
-            f"the cast from {value.type.upper()} to {target.upper()} is not supported by the scan"
+            f"the cast from {shown_type(value.type)} to {shown_type(target)} is not supported "
+            "by the scan"
         )
     return Call("cast", (value,), target)
 
@@ -89,7 +91,8 @@ def cast_to_common_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
         wider = common_type(target, operand.type)
         if wider is None:
             refuse(
-                f"{target.upper()} together with {operand.type.upper()} is not supported by "
+                f"{shown_type(target)} together with {shown_type(operand.type)} is not "
+                "supported by "
                 "the scan"
             )
         target = wider
@@ -120,7 +123,7 @@ def _to_instant(value: Expression, time_zone: str) -> Expression:
     instant = instant_of_wall_clock_us(value.value, time_zone)
     if instant is None:
         refuse(
-            "TIMESTAMP_NTZ together with TIMESTAMP is not supported by the scan in this time zone"
+            "TIMESTAMP together with TIMESTAMP_LTZ is not supported by the scan in this time zone"
         )
     return Constant(instant, "timestamp")
 
@@ -156,14 +159,14 @@ def round_call(args: Sequence[Expression]) -> Expression:
     if decimal_digits(value.type) is not None:
         return Call("round", (value, decimals), rounded_type(value.type, decimals.value))
     if value.type != "double":
-        refuse(f"ROUND of {value.type.upper()} is left to Spark")
+        refuse(f"ROUND of {shown_type(value.type)} is left to Spark")
     return Call("round", (value, Constant(decimals.value, "int")), "double")
 
 
 def square_root(value: Expression) -> Expression:
     """Build `SQRT(value)`; NaN for a negative number."""
     if value.type != VOID and not is_numeric(value.type):
-        refuse(f"SQRT of {value.type.upper()} is not supported by the scan")
+        refuse(f"SQRT of {shown_type(value.type)} is not supported by the scan")
     return Call("sqrt", (_convert(value, "double"),), "double")
 
 
@@ -171,7 +174,7 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
     """Build `left function right` for one of `+ - * / % div`."""
     types = {left.type, right.type} - {VOID}
     if not types or not all(map(is_numeric, types)):
-        names = " and ".join(value.type.upper() for value in (left, right))
+        names = " and ".join(shown_type(value.type) for value in (left, right))
         refuse(f"{function.upper()} of {names} is not supported by the scan")
     if all(type_ not in ("float", "double") for type_ in types) and any(map(decimal_digits, types)):
         return _decimal_arithmetic(function, left, right)
@@ -181,7 +184,7 @@ def arithmetic(function: str, left: Expression, right: Expression) -> Expression
         return Call("/", tuple(_convert(value, "double") for value in (left, right)), "double")
     if function == "div":
         if not is_integer(type_):
-            refuse(f"DIV of {type_.upper()} is not supported by the scan")
+            refuse(f"DIV of {shown_type(type_)} is not supported by the scan")
         return Call("div", tuple(_convert(v, "bigint") for v in operands), "bigint")
     return Call(function, operands, type_)
 
@@ -212,24 +215,24 @@ def literal_as_decimal(value: Expression) -> Expression:
 def shift(value: Expression, by_us: int) -> Expression:
     """Build a time plus a constant number of microseconds."""
     if value.type not in ("timestamp", "timestamp_ntz"):
-        refuse(f"{value.type.upper()} plus an interval is not supported by the scan")
+        refuse(f"{shown_type(value.type)} plus an interval is not supported by the scan")
     if value.type == "timestamp" and abs(by_us) >= DAY_US:
         # a day may have 23 or 25 hours
-        refuse("TIMESTAMP plus an interval of days is not supported by the scan")
+        refuse("TIMESTAMP_LTZ plus an interval of days is not supported by the scan")
     return Call("shift", (value, Constant(by_us, "bigint")), value.type)
 
 
 def negative(value: Expression) -> Expression:
     """Build `-value`."""
     if not is_numeric(value.type):
-        refuse(f"- of {value.type.upper()} is not supported by the scan")
+        refuse(f"- of {shown_type(value.type)} is not supported by the scan")
     return Call("neg", (value,), value.type)
 
 
 def absolute(value: Expression) -> Expression:
     """Build `ABS(value)`."""
     if not is_numeric(value.type):
-        refuse(f"ABS of {value.type.upper()} is not supported by the scan")
+        refuse(f"ABS of {shown_type(value.type)} is not supported by the scan")
     zero: Expression = Constant(0, "int")
     if value.type in ("float", "double"):
         # 0.0 - x turns -0.0 into 0.0; neither x nor -x does that for both zeros.
@@ -243,7 +246,7 @@ def absolute(value: Expression) -> Expression:
 def from_epoch(value: Expression, unit_us: int) -> Expression:
     """Return the instant `value` units of `unit_us` microseconds after 1970."""
     if not is_integer(value.type):
-        refuse(f"an instant of {value.type.upper()} is not supported by the scan")
+        refuse(f"an instant of {shown_type(value.type)} is not supported by the scan")
     units = _convert(value, "bigint")
     return Call("from_epoch", (units, Constant(unit_us, "bigint")), "timestamp")
 
@@ -253,7 +256,7 @@ def to_condition(value: Expression) -> Expression:
     if value.type == VOID:
         return Constant(None, "boolean")
     if value.type != "boolean":
-        refuse(f"{value.type.upper()} is not a condition")
+        refuse(f"{shown_type(value.type)} is not a condition")
     return value
 
 
@@ -275,7 +278,7 @@ def compare(function: str, left: Expression, right: Expression, time_zone: str) 
         if is_integer(value.type) and _is_beyond_bigint(other):
             # Spark returns the same result for all rows, even for those with NULL.
             refuse(
-                f"{value.type.upper()} compared with a number beyond BIGINT is not supported "
+                f"{shown_type(value.type)} compared with a number beyond BIGINT is not supported "
                 "by the scan"
             )
     left, right = to_compare((left, right), time_zone)

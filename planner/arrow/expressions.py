@@ -22,6 +22,7 @@ from planner.sql.render import RAW
 from planner.sql.types.decimals import decimal_digits
 from planner.sql.types.scalar_functions import plain_call
 from runtime.errors import SqlwinError
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
 _LONGEST_QUOTE = 60
@@ -128,7 +129,7 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
     if column is None or sum(c.name.lower() == lower_name for c in scope.schema) > 1:
         refuse(f"{_quote(node)} is not a column of the scan")
     if not is_flat_type(column.type):
-        refuse(f"{column.name} is {column.type.upper()}, which is not supported by the scan")
+        refuse(f"{column.name} is {shown_type(column.type)}, which is not supported by the scan")
     if "." in column.name:
         refuse(f"{_quote(node)} has a dot in its name, like a struct field")
     return ColumnRef(column.name, column.type)
@@ -145,7 +146,7 @@ def _field(node: exp.Column, scope: _Scope) -> Expression:
         refuse(f"{_quote(node)} may be a struct field")
     name, type_ = field
     if not is_flat_type(type_):
-        refuse(f"{_quote(node)} is {type_.upper()}, which is not supported by the scan")
+        refuse(f"{_quote(node)} is {shown_type(type_)}, which is not supported by the scan")
     return ColumnRef(f"{column.name}.{name}", type_)
 
 

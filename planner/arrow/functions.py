@@ -18,6 +18,7 @@ from planner.sql.types.scalar_functions import (
     time_format_fields,
     widest_type,
 )
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, Constant, Expression
 
 _Build = Callable[[Sequence[Expression], str], Expression]
@@ -61,7 +62,7 @@ def _scalar(
 ) -> Expression:
     types = [arg.type for arg in args]
     if not function.accepts(types):
-        names = ", ".join(type_.upper() for type_ in types)
+        names = ", ".join(shown_type(type_) for type_ in types)
         refuse(f"{name} of {names} is not supported by the scan")
     match function.name:
         case "concat":
@@ -114,9 +115,7 @@ def _time_to_format(value: Expression, pattern: Expression, zone: str) -> Expres
         case "timestamp_ntz":
             # Spark formats the instant of the wall-clock time, which is a different one in a gap.
             if time_zone(zone) is None or ("/" in zone and not zone.startswith("Etc/")):
-                refuse(
-                    "DATE_FORMAT of TIMESTAMP_NTZ in this time zone is not supported by the scan"
-                )
+                refuse("DATE_FORMAT of TIMESTAMP in this time zone is not supported by the scan")
             return value
     if any(field.isalpha() and field not in _DATE_FIELDS for field in fields):
         refuse("DATE_FORMAT of a DATE with a time is not supported by the scan")

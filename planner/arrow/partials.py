@@ -16,6 +16,7 @@ from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
 from planner.sql.types.decimals import decimal_digits
+from runtime.shown_types import shown_type
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
 from runtime.spec.local import PartialColumns
@@ -106,7 +107,7 @@ def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialC
     condition = None if call.condition is None else rows.expression(call.condition)
     if isinstance(into, CollectRegisters):
         if not _is_hashed(args[0].type):
-            refuse(f"{call.text} of {args[0].type} is not supported by the scan")
+            refuse(f"{call.text} of {shown_type(args[0].type)} is not supported by the scan")
         args = (Call("register", (args[0], Constant(into.precision, "int")), "int"),)
     if into == Merge(into.columns, MergeOp.SUM) and not is_numeric(args[0].type):
         refuse(f"{call.text} of this type is not supported by the scan")

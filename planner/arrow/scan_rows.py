@@ -25,6 +25,7 @@ from planner.sql.build import (
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
 from planner.sql.parts import only_source
+from runtime.shown_types import shown_type
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
 from runtime.spec.table import Column
@@ -117,7 +118,7 @@ class RowsOfScan:
                 refuse(f"{expression.name} is a field of a column that the files do not have")
             return ColumnRef(f"{column.name}.{field}", expression.type)
         if column.type != expression.type:
-            refuse(f"the scan reads {expression.name} as {column.type.upper()}")
+            refuse(f"the scan reads {expression.name} as {shown_type(column.type)}")
         return column
 
 
@@ -337,5 +338,5 @@ def _project(rows: RowsOfScan, column: Column) -> Expression:
     if isinstance(made, str):
         refuse(made)
     if made.type != column.type or not is_flat_type(column.type):
-        refuse(f"{column.name} is {column.type.upper()}, which only Spark can produce")
+        refuse(f"{column.name} is {shown_type(column.type)}, which only Spark can produce")
     return made

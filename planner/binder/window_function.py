@@ -25,6 +25,7 @@ from planner.sql.intervals import (
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, ErrorKind, nearest
+from runtime.shown_types import shown_type
 from runtime.spec.intervals import IntervalValue
 from runtime.spec.table import Column
 from runtime.spec.windows import (
@@ -316,7 +317,7 @@ def time_column(
         raise error_at(
             sql,
             f"the time column of {function.kind} must be TIMESTAMP or TIMESTAMP_LTZ, but "
-            f"{shown} is {column.type.upper()}",
+            f"{shown} is {shown_type(column.type)}",
             descriptor,
             hint=hint or (_time_of(column, schema) if is_named else None),
             subjects=(column.name,) if is_named else (),

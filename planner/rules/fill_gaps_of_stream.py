@@ -38,6 +38,7 @@ from planner.sql.build import (
 )
 from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
 from planner.streams.tables import arrives_at_once, streams_of
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.steps import FillConstant, GapFilling
 from runtime.spec.table import Column
@@ -118,7 +119,9 @@ def fill_gaps_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     values = [c for c in node.schema if c.name not in (*filling.keys, *bounds)]
     for value in values:
         if not is_flat_type(value.type):
-            return Refusal(f"{value.name} is {value.type}, which the exchange does not support")
+            return Refusal(
+                f"{value.name} is {shown_type(value.type)}, which the exchange does not support"
+            )
     if _has_one_row(node.input, filling):
         return _filled(node, filling.keys, tuple(_only_value(value) for value in values))
     rows = tuple(c.name for c in node.schema if c.name not in bounds)

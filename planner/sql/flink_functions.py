@@ -11,6 +11,7 @@ from planner.sql.constants import constant_integer
 from planner.sql.json_functions.rewrite import json_string, rewrite_json_call, split_index
 from planner.sql.nodes import KeywordCall, error_at
 from planner.sql.wall_clocks import EPOCH_PRECISIONS, floor_clock, from_epoch, midnight_of
+from runtime.shown_types import shown_type
 
 _RENAMED = {
     # In batch there is a single processing time, the start of the query.
@@ -168,7 +169,7 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
     unit = unit_node.name.upper()
     if unit not in (*_TIME_UNITS, *_DATE_UNITS) or (type_ == "date" and unit in _TIME_UNITS[:3]):
         hint = "available units: SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
-        message = f"{call.name.upper()} cannot round {type_.upper()} to {unit}"
+        message = f"{call.name.upper()} cannot round {shown_type(type_)} to {unit}"
         raise error_at(sql, message, call, hint=hint)
     floor = _FLOORS.get(type_, _floor_instant)(value, unit)
     new: exp.Expr = floor

@@ -27,6 +27,7 @@ from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, function_call, has_only, is_flat_type
 from planner.sql.parts import PLAIN_SELECT, lone_source
 from planner.streams.tables import arrives_at_once
+from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
@@ -56,7 +57,8 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     for col in schema:
         if not (is_flat_type(col.type) or is_day_interval(col.type)):
             return NotBuffered(
-                f"column `{col.name}` of type {col.type} cannot be buffered on a stream; "
+                f"column `{col.name}` of type {shown_type(col.type)} cannot be buffered on a "
+                "stream; "
                 "supported types are numbers, strings, times, intervals and booleans"
             )
     roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]

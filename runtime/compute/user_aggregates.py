@@ -11,6 +11,7 @@ import pyarrow as pa
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, one_chunk
 from runtime.errors import ExecutionError
+from runtime.shown_types import shown_type
 from runtime.spec.user_aggregates import States, UserDefinedAggregateFunction
 
 
@@ -104,7 +105,7 @@ def _array(
         first_line = str(error).partition("\n")[0]
         raise ExecutionError(
             f"{_name(aggregate)}.{method}: {what} cannot be converted to "
-            f"{type_.upper()}: {first_line}"
+            f"{shown_type(type_)}: {first_line}"
         ) from error
     if len(array) != n_rows:
         raise ExecutionError(

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from runtime.connectors.declarations import DECIMAL, TEXT
 from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
+from runtime.shown_types import shown_type
 from runtime.spark.errors import translate
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -143,9 +144,11 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
     if not is_widening(actual, declared):
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` is declared "
-            f"{type_text(declared)}, but is {type_text(actual)} in {origin}",
+            f"{shown_type(declared.simpleString())}, but is "
+            f"{shown_type(actual.simpleString())} in {origin}",
             subjects=(column.name, spec.name),
-            hint=f"declare it {type_text(actual)}, and cast it in the query or in a "
+            hint=f"declare it {shown_type(actual.simpleString())}, and cast it in the query "
+            "or in a "
             "computed column",
         )
     return value.cast(declared).alias(column.name)
@@ -223,15 +226,6 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
 def _replace_proctime(expression: str) -> str:
     """Replace PROCTIME() by Spark's function for the time at which a batch starts."""
     return _PROCTIME.sub(lambda m: "CURRENT_TIMESTAMP(" if m["call"] else m[0], expression)
-
-
-def type_text(data_type: DataType) -> str:
-    """Return a type as written in CREATE TABLE."""
-    if isinstance(data_type, TimestampNTZType):
-        return "TIMESTAMP"
-    if isinstance(data_type, TimestampType):
-        return "TIMESTAMP_LTZ"
-    return data_type.simpleString().upper()
 
 
 def no_columns(spec: TableSpec, path: str) -> CatalogError:

@@ -16,6 +16,7 @@ from runtime.errors import CatalogError
 from runtime.names import quote_name
 from runtime.options.checks import bad_option
 from runtime.options.formats import spark_options, timestamp_output_options
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"
@@ -56,7 +57,7 @@ def decode_fields(
         if not isinstance(field.dataType, (StringType, BinaryType)):
             raise CatalogError(
                 f"format 'raw' of table `{spec.name}` requires STRING or BYTES, but "
-                f"column `{field.name}` is {field.dataType.simpleString().upper()}",
+                f"column `{field.name}` is {shown_type(field.dataType.simpleString())}",
                 subjects=("'raw'", spec.name, field.name),
                 hint="declare it STRING, and cast it in a computed column",
             )

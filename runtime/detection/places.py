@@ -249,11 +249,11 @@ def _is_of(value: Any, type_: str) -> bool:
             return is_number or value in ("NaN", "Infinity", "-Infinity")
         case "BOOLEAN":
             return isinstance(value, bool)
-        case "DATE" | "TIMESTAMP" | "TIMESTAMP_NTZ":
+        case "DATE" | "TIMESTAMP":
             return isinstance(value, str) and value[:1].isdigit() and value[4:5] == "-"
         case "ARRAY":
             return isinstance(value, list)
-        case "STRUCT" | "MAP":
+        case "ROW" | "MAP":
             return isinstance(value, dict)
     return True
 

@@ -13,6 +13,7 @@ from runtime.commits import committed_files
 from runtime.files import LocalFiles
 from runtime.scan.request_cache import get_or_request
 from runtime.scan.stores import Store
+from runtime.shown_types import shown_type
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column
 
@@ -153,7 +154,7 @@ def partition_files(
     names = [name.lower() for name in listing.partition_columns]
     for column in columns:
         if column.type not in ("int", "bigint", "date", "string"):
-            return NotScannable(f"partition column {column.name} is {column.type.upper()}")
+            return NotScannable(f"partition column {column.name} is {shown_type(column.type)}")
         positions.append(names.index(column.name.lower()))
     files = []
     for path, partition in listing.files:
@@ -246,8 +247,8 @@ def _value(text: str, type_: str) -> int | str | NotScannable | None:
         return _days(text)
     bits = _INTEGER_BITS[type_]
     if _INTEGER.fullmatch(text) is None or not text.isascii():
-        return NotScannable(f"the partition value {text} is not a valid {type_.upper()}")
+        return NotScannable(f"the partition value {text} is not a valid {shown_type(type_)}")
     number = int(text)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        return NotScannable(f"the partition value {text} is not a valid {type_.upper()}")
+        return NotScannable(f"the partition value {text} is not a valid {shown_type(type_)}")
     return number

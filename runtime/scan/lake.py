@@ -11,6 +11,7 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_misfit, is_flat, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, range_of_value
 from runtime.scan.stores import Store
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import PartitionValue, ScanFile, ScanSource
 from runtime.spec.table import Column
@@ -123,7 +124,7 @@ def scan_source_of(
         if column.name.lower() not in column_of_name:
             return NotScannable(f"{column.name} is a field of a struct")
         if not is_flat(column.type):
-            return NotScannable(f"column {column.name} is {column.type.upper()}")
+            return NotScannable(f"column {column.name} is {shown_type(column.type)}")
         (in_names if column.name.lower() in names else in_files).append(column)
     lake_files = snapshot.prune(filters).files
     footers = read_footers([file.path for file in lake_files], store)

@@ -17,6 +17,7 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.scan.faults import why_unreadable
 from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
 from runtime.scan.stores import Store, explain_errors, open_stored
+from runtime.shown_types import shown_type
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
@@ -257,7 +258,7 @@ def find_stream_source(
     """
     for column in columns:
         if not is_flat(column.type):
-            return NotScannable(f"column {column.name} is {column.type.upper()}")
+            return NotScannable(f"column {column.name} is {shown_type(column.type)}")
     if store is None and not any(map(_holds_anything, roots)):
         return ScanSource(path, (), tuple(columns))
     listing = list_files(roots, store)
@@ -458,7 +459,7 @@ def _problem(
         logical = leaf.logical_type.type.lower()
         return f"is stored as {leaf.physical_type}" + (f" ({logical})" if logical != "none" else "")
     if type_ != wanted.type:
-        return f"is {type_.upper()}, but {wanted.type.upper()} in the table,"
+        return f"is {shown_type(type_)}, but {shown_type(wanted.type)} in the table,"
     stored = _field_type(schema, leaf.path)
     if stored is None:
         return "has a dot in its name"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from runtime.errors import AnalysisError, ErrorKind, nearest
+from runtime.shown_types import shown_type
 
 
 class ErrorText(NamedTuple):
@@ -47,6 +48,8 @@ _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Thr
 _TRY = re.compile(r"\s*Use (?:the SQL function )?[`']([\w()]+)[`'] to [^.]*\.")
 _SINGLE_QUOTED = re.compile(r"(?<!\w)'[^']*'")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+# Types whose words differ in CREATE TABLE
+_QUOTED_TYPE = re.compile(r'"(TIMESTAMP|TIMESTAMP_NTZ|BINARY|(?:ARRAY|MAP|STRUCT)<[^"]*>)"')
 # Catalog of a session's own tables in Flink scripts
 _OWN_CATALOG = "default_catalog"
 _ANSI = re.compile(r"\s*If necessary set \S+ to \"false\" to bypass this error\.")
@@ -73,7 +76,7 @@ def first_sentence(text: str) -> ErrorText:
         if bare == text:
             break
         text = bare
-    text = _ANSI.sub("", _STATE.sub("", text))
+    text = _with_shown_types(_ANSI.sub("", _STATE.sub("", text)))
     hint = None
     if match := _TRY.search(text):
         hint = f"use {match.group(1)} to get NULL instead"
@@ -125,7 +128,12 @@ def plain_path(uri: str) -> str:
 
 def strip_type_quotes(quoted: str) -> str:
     """Remove the double quotes that Spark puts around a type or expression."""
-    return quoted.replace('"', "")
+    return _with_shown_types(quoted).replace('"', "")
+
+
+def _with_shown_types(text: str) -> str:
+    """Return a text with the types that Spark quotes in the words of CREATE TABLE."""
+    return _QUOTED_TYPE.sub(lambda match: f'"{shown_type(match[1])}"', text)
 
 
 def _names(listed: str) -> str:

@@ -77,7 +77,8 @@ class TableColumn:
     """Column in CREATE TABLE.
 
     `computed` is a Spark SQL expression over the physical columns; `metadata` the key of a
-    connector's metadata column. A physical column has neither.
+    connector's metadata column. A physical column has neither. `written` is the type in Flink's
+    words, or the expression as the user wrote it, for people to read.
     """
 
     name: str
@@ -86,14 +87,17 @@ class TableColumn:
     comment: str | None = None
     computed: str | None = None
     metadata: str | None = None
+    is_virtual: bool = field(default=False, compare=False)
+    written: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Watermark:
-    """WATERMARK FOR `column` AS `expression` (Spark SQL text)."""
+    """WATERMARK FOR `column` AS `expression` in Spark SQL; `written` is the text of the user."""
 
     column: str
     expression: str
+    written: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.compute.wall_clock import wall_clock_us
+from runtime.shown_types import shown_type
 
 # Characters that the writer of CSV trims
 _BLANKS = "".join(map(chr, range(33)))
@@ -254,7 +255,7 @@ def why_not_text(types: Sequence[tuple[str, str]]) -> str | None:
         digits = re.fullmatch(r"decimal\(\d+,\s*(\d+)\)", type_)
         is_decimal = digits is not None and int(digits[1]) <= MOST_DECIMALS
         if not is_decimal and type_ not in _TYPES:
-            return f"Spark writes {name} {type_.upper()} as text"
+            return f"Spark writes {name} {shown_type(type_)} as text"
     return None
 
 

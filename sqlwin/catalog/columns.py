@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.catalog import Schema, column_named
 from planner.sql.build import is_timestamp
 from runtime.errors import AnalysisError, nearest
+from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check_time_column(schema: Schema, time_column: str) -> None:
     )
     type_ = required_column(schema, time_column, hint).type
     if not is_timestamp(type_):
-        message = f"time_column `{time_column}` must be TIMESTAMP, but it is {type_.upper()}"
+        message = f"time_column `{time_column}` must be TIMESTAMP, but it is {shown_type(type_)}"
         raise AnalysisError(message, hint=hint)
 
 

@@ -16,6 +16,7 @@ from planner.sql.build import to_sql
 from planner.sql.render import quote_string
 from runtime.names import quote_name
 from runtime.redaction import Mask
+from runtime.shown_types import shown_type
 from runtime.spark.on_demand import is_started
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
@@ -31,10 +32,6 @@ from sqlwin.catalog.materialized import create_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# TIMESTAMP as a type. Field names are quoted or precede a colon.
-_LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")
-_WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 
 def show_tables(
@@ -96,16 +93,19 @@ def describe_table(catalog: SessionCatalog, name: Name, columns: Schema) -> pa.T
         extras, watermark, key = "", "", ""
         if spec is not None and declared is not None:
             if declared.computed is not None:
-                extras = f"AS {declared.computed}"
+                extras = f"AS {declared.written or declared.computed}"
             elif declared.metadata is not None:
-                extras = f"METADATA FROM '{declared.metadata}'"
+                extras = _metadata(declared)
             lower_name = field.name.lower()
             if lower_name in map(str.lower, spec.primary_key):
                 key = f"PRI({', '.join(spec.primary_key)})"
             if spec.watermark is not None and spec.watermark.column.lower() == lower_name:
-                watermark = spec.watermark.expression
+                watermark = spec.watermark.written or spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
-        rows.append((field.name, type_text(field.type), nullable, key, extras, watermark))
+        type_ = shown_type(field.type)
+        if declared is not None and declared.computed is None:
+            type_ = declared.written or type_
+        rows.append((field.name, type_, nullable, key, extras, watermark))
     names = ("name", "type", "null", "key", "extras", "watermark")
     texts = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, texts, strict=True)})
@@ -167,17 +167,17 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
     for column in entry.columns:
         line = f"  {quote_name(column.name)} "
         if column.computed is not None:
-            line += f"AS {column.computed}"
+            line += f"AS {column.written or column.computed}"
         else:
-            # A bare TIMESTAMP would have no zone.
-            line += _LTZ.sub("TIMESTAMP_LTZ", type_text(column.type or ""))
+            line += column.written or shown_type(column.type or "")
             line += "" if column.nullable else " NOT NULL"
-            line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
+            line += f" {_metadata(column)}" if column.metadata else ""
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
         lines.append(line)
     if entry.watermark is not None:
-        time, expression = quote_name(entry.watermark.column), entry.watermark.expression
-        lines.append(f"  WATERMARK FOR {time} AS {expression}")
+        mark = entry.watermark
+        expression = mark.written or mark.expression
+        lines.append(f"  WATERMARK FOR {quote_name(mark.column)} AS {expression}")
     if entry.primary_key:
         keys = ", ".join(map(quote_name, entry.primary_key))
         lines.append(f"  PRIMARY KEY ({keys}) NOT ENFORCED")
@@ -192,9 +192,9 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
     return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
 
 
-def type_text(type_: str) -> str:
-    """Return a type in upper case, keeping the case of field names."""
-    return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
+def _metadata(column: TableColumn) -> str:
+    virtual = " VIRTUAL" if column.is_virtual else ""
+    return f"METADATA FROM {quote_string(column.metadata or '')}{virtual}"
 
 
 def _one_column(title: str, names: Iterable[str], like: str | None) -> pa.Table:

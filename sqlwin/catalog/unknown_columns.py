@@ -9,10 +9,10 @@ from sqlglot import exp
 from planner.sql.nodes import TABLE_OPTIONS, path_of_files
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.names import quote_name
+from runtime.shown_types import shown_type
 from runtime.spark.messages import AVAILABLE
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.listings import type_text
 
 _UNKNOWN = (ErrorKind.UNKNOWN_COLUMN, ErrorKind.UNKNOWN_INPUT_COLUMN)
 _MOST_FILES, _MOST_COLUMNS = 3, 40
@@ -90,7 +90,7 @@ def _list(columns: tuple[TableColumn, ...]) -> str:
             if n_others < 0:
                 continue
         mark = " (time column)" if _is_time(column) else ""
-        shown.append(f"{quote_name(column.name)} {type_text(column.type or '')}{mark}")
+        shown.append(f"{quote_name(column.name)} {shown_type(column.type or '')}{mark}")
     more = len(columns) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 

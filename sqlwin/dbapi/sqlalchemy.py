@@ -33,6 +33,7 @@ _ARGUMENTS = ("master", "remote")
 _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "BIGINT": types.BigInteger,
     "BINARY": types.LargeBinary,
+    "BYTES": types.LargeBinary,
     "BOOLEAN": types.Boolean,
     "CHAR": types.String,
     "DATE": types.Date,
@@ -42,7 +43,7 @@ _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "SMALLINT": types.SmallInteger,
     "STRING": types.String,
     "TIME": types.Time,
-    "TIMESTAMP_NTZ": types.DateTime,
+    "TIMESTAMP": types.DateTime,
     "TINYINT": types.SmallInteger,
     "VARCHAR": types.String,
 }
@@ -78,7 +79,7 @@ class SqlwinTypes(GenericTypeCompiler):
 
     def visit_datetime(self, type_: types.DateTime, **kw: Any) -> str:
         """Write the type for times with or without a zone."""
-        return "TIMESTAMP_LTZ" if type_.timezone else "TIMESTAMP_NTZ"
+        return "TIMESTAMP_LTZ(6)" if type_.timezone else "TIMESTAMP(6)"
 
     visit_DATETIME = visit_TIMESTAMP = visit_datetime
 
@@ -255,6 +256,6 @@ def _type_of(text: str) -> TypeEngine[Any]:
     """
     if digits := re.match(r"DECIMAL\((\d+), ?(\d+)\)", text):
         return types.Numeric(int(digits[1]), int(digits[2]))
-    if re.match(r"TIMESTAMP(_LTZ)?\b", text):
+    if text.startswith("TIMESTAMP_LTZ"):
         return types.DateTime(timezone=True)
     return _TYPES.get(re.split(r"[( <]", text, maxsplit=1)[0], types.NullType)()

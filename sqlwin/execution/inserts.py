@@ -15,6 +15,7 @@ from planner.sql.table_options import position_of_option
 from runtime.connectors.registry import check_writable, takes_as_is, written_types
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
+from runtime.shown_types import shown_type
 from runtime.spec.figures import count_text
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -137,10 +138,11 @@ def assign_columns(
     for place, (target, column) in enumerate(zip(targets, query, strict=True)):
         if target.type is not None and not _fits(column.type, target.type):
             raise AnalysisError(
-                f"column `{column.name}` of the query is {column.type.upper()}, which does not fit "
-                f"`{target.name}` {target.type.upper()}",
+                f"column `{column.name}` of the query is {shown_type(column.type)}, which "
+                "does not fit "
+                f"`{target.name}` {shown_type(target.type)}",
                 subjects=(column.name, target.name),
-                hint=f"use CAST({column.name} AS {target.type.upper()})",
+                hint=f"use CAST({column.name} AS {shown_type(target.type)})",
             )
         if target.name.lower() in values:
             raise AnalysisError(

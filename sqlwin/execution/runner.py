@@ -304,10 +304,14 @@ class Runner:
         return initial == "spark_catalog"
 
     def columns_of(self, name: Name) -> Schema:
-        """Return the columns of a session table or view, or of files by path."""
+        """Return the columns of a table or view, or of files by path.
+
+        Raises:
+            SqlwinError: The table does not exist, or cannot be read.
+        """
         text = f"SELECT * FROM {quote_name(*name)}"
         entry = self.catalog.readable(name)
-        if isinstance(entry, View):
+        if entry is None or isinstance(entry, View):
             return self.plans.plan(select_all_from(relation(*name)), text).bound.schema
         shown = self.catalog.relation(name)
         assert shown is not None

@@ -11,6 +11,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.flink_meanings import BARE_TIMESTAMP, LENGTH
 from planner.sql.render import SparkSql
+from runtime.names import quote_name
+from runtime.shown_types import shown_type
 from sqlwin.parser.base import TokenParser
 
 # Spark's timestamps count microseconds.
@@ -27,8 +29,11 @@ _TEXTS = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR
 _BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
 
 _IS_LOCAL = "local_time_zone"
-# Key in a type's `meta`: Spark has another name for the type
+# Keys in a type's `meta`: Spark has another name for the type; the digits of a TIMESTAMP, and the
+# text of a type with a length, which Spark does not have
 SPELLED_BY_FLINK = "spelled_by_flink"
+_DIGITS = "digits"
+_WITH_LENGTH = "with_length"
 
 # Types that CREATE TABLE accepts
 _COLUMN_TYPES = frozenset(
@@ -112,7 +117,9 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
     words = words[: parser._index - parser._tokens.index(first)]
     if kind.this in _TIMESTAMPS:
         is_bare = words == ["TIMESTAMP"]
+        digits = kind.expressions[0].name if kind.expressions else str(_MAX_TIMESTAMP_DIGITS)
         kind = _timestamp(parser, kind, first)
+        kind.meta[_DIGITS] = digits
         if is_bare:
             kind.meta[BARE_TIMESTAMP] = True
     if _is_of_flink(words):
@@ -122,6 +129,8 @@ def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.
             message = f"the length of {words[0]} must be a whole number"
             _refuse(parser, first, message, f"for example {words[0]}(20)")
         kind.meta[LENGTH] = ("VARCHAR" if words[0] == "VARCHAR" else "CHAR", int(words[2]))
+    if kind.this in (*_TEXTS, *_BYTES) and words[1:2] == ["("]:
+        kind.meta[_WITH_LENGTH] = f"{words[0]}({words[2]})"
     if kind.this == exp.DType.TIMETZ:
         _refuse(parser, first, "a time with a time zone is not supported", "use TIMESTAMP_LTZ(3)")
     return kind
@@ -176,8 +185,8 @@ def _zone_phrase(parser: TokenParser, first: Token) -> str:
     return match.group() if match else ""
 
 
-def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> str:
-    """Return the Spark DDL type of a column in CREATE TABLE ... WITH.
+def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> tuple[str, str]:
+    """Return the type of a column in CREATE TABLE ... WITH: as Spark's DDL, and as declared.
 
     There, a bare TIMESTAMP is Flink's type without zone. VARCHAR(n) and CHAR(n) are STRING, as
     Spark treats them when reading: nothing is truncated or padded.
@@ -188,7 +197,33 @@ def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> str:
     kind = kind.copy()
     for part in list(kind.find_all(exp.DataType)):
         _check_column_type(parser, part, first)
-    return kind.sql(dialect=SparkSql)
+    return kind.sql(dialect=SparkSql), _declared(kind)
+
+
+def _declared(kind: exp.DataType) -> str:
+    """Return a column's type in Flink's words, with the digits and lengths that Spark drops."""
+    parts = kind.expressions
+    match kind.this:
+        case exp.DType.TIMESTAMPNTZ:
+            return f"TIMESTAMP({kind.meta[_DIGITS]})"
+        case exp.DType.TIMESTAMPTZ:
+            return f"TIMESTAMP_LTZ({kind.meta[_DIGITS]})"
+        case exp.DType.ARRAY | exp.DType.MAP:
+            return f"{kind.this.value}<{', '.join(map(_declared, parts))}>"
+        case exp.DType.STRUCT:
+            return f"ROW<{', '.join(map(_declared_field, parts))}>"
+    return str(kind.meta.get(_WITH_LENGTH) or shown_type(kind.sql(dialect=SparkSql)))
+
+
+def _declared_field(field: exp.ColumnDef) -> str:
+    text = f"{quote_name(field.name)} {_declared(field.args['kind'])}"
+    for constraint in field.args.get("constraints") or ():
+        match constraint.kind:
+            case exp.NotNullColumnConstraint():
+                text += " NOT NULL"
+            case exp.CommentColumnConstraint() as comment:
+                text += f" {comment.this.sql(dialect=SparkSql)}"
+    return text
 
 
 def _check_column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> None:

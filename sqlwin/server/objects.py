@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 
 from runtime.errors import SqlwinError
-from runtime.names import quote_name
+from runtime.spec.table import Column
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import rows_of
 from sqlwin.server.catalog.tables import ServedColumn, ServedObjects, ServedTable
@@ -28,17 +29,13 @@ def _table(session: Session, control: SessionControl, name: str) -> ServedTable:
     spec = control.table_spec(name)
     view = control.view_query(name)
     if spec is not None and spec.columns and all(column.type for column in spec.columns):
-        # DESCRIBE may start Spark
+        # the schema may start Spark
         columns = [
             _column(column.name, str(column.type), column.nullable, column.comment or "")
             for column in spec.columns
         ]
     else:
-        described = _rows(session, f"DESCRIBE {quote_name(*name.split('.'))}")
-        columns = [
-            _column(str(column), str(type_), nullable != "FALSE")
-            for column, type_, nullable, *_ in described
-        ]
+        columns = [_column(c.name, c.type, c.nullable) for c in _schema(control, name)]
     key = () if spec is None else spec.primary_key
     return ServedTable(name, tuple(columns), view, key)
 
@@ -51,8 +48,16 @@ def _column(name: str, sql_type: str, is_nullable: bool, comment: str = "") -> S
     return ServedColumn(name, oid_of(sql_type), modifier, is_nullable, comment)
 
 
+def _schema(control: SessionControl, name: str) -> Sequence[Column]:
+    """Return the columns of a table or view, none if it cannot be read."""
+    try:
+        return control.schema_of(tuple(name.split(".")))
+    except SqlwinError:
+        return ()
+
+
 def _rows(session: Session, statement: str) -> list[tuple[object, ...]]:
-    """Return the rows of SHOW or DESCRIBE, none for a table that cannot be read."""
+    """Return the rows of SHOW, none if it fails."""
     try:
         (result,) = session.execute(statement)
     except SqlwinError:

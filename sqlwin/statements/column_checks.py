@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import KeywordCall
 from runtime.errors import nearest
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.parser import to_spark
 
@@ -86,7 +87,7 @@ def _fault_in_watermark(
         type_ = inferred_type(part, columns, tree_of)
         if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
             return NameFault(
-                f"a watermark must be a TIMESTAMP, but `{text.strip('`')}` is {type_.upper()}",
+                f"a watermark must be a TIMESTAMP, but `{text.strip('`')}` is {shown_type(type_)}",
                 use,
                 "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or use a computed column: ts AS "
                 f"TO_TIMESTAMP({text})"

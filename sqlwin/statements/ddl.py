@@ -173,7 +173,7 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
     start = parser._curr
-    expression = _read_expression(parser, elements)
+    expression, text = _read_expression(parser, elements)
     if start.text.upper() == "WITHOFFSET":
         parser.fail(
             "withOffset is not supported",
@@ -182,24 +182,25 @@ def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
         )
     if elements.watermark is not None:
         parser.fail("a table can have only one WATERMARK", first, parser._prev)
-    elements.watermark = Watermark(name, expression)
+    elements.watermark = Watermark(name, expression, text)
     elements.watermark_token = column
 
 
 def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
     name = read_identifier(parser, "a column")
     if parser._match(TokenType.ALIAS):
-        expression = _read_expression(parser, elements)
-        return TableColumn(name, None, comment=_optional_comment(parser), computed=expression)
-    type_ = _read_type(parser, name)
-    column: dict[str, Any] = {}
+        expression, text = _read_expression(parser, elements)
+        comment = _optional_comment(parser)
+        return TableColumn(name, None, comment=comment, computed=expression, written=text)
+    type_, written = _read_type(parser, name)
+    column: dict[str, Any] = {"written": written}
     while parser._curr and parser._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
         clause = parser._curr
         if parser._match_text_seq("METADATA"):
             column["metadata"] = name
             if parser._match(TokenType.FROM):
                 column["metadata"] = read_string(parser, "METADATA FROM requires a string")
-            parser._match_text_seq("VIRTUAL")
+            column["is_virtual"] = bool(parser._match_text_seq("VIRTUAL"))
         elif parser._match_text_seq("NOT", "NULL"):
             column["nullable"] = False
         elif parser._match_text_seq("NULL"):
@@ -213,7 +214,8 @@ def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
     return TableColumn(name, type_, **column)
 
 
-def _read_type(parser: SqlWinParser, column: str) -> str:
+def _read_type(parser: SqlWinParser, column: str) -> tuple[str, str]:
+    """Read a type and return it as Spark's DDL, and as declared."""
     first = parser._curr
     if not first or first.token_type in (TokenType.COMMA, TokenType.R_PAREN):
         parser.fail(
@@ -235,12 +237,13 @@ def _read_type(parser: SqlWinParser, column: str) -> str:
     return column_type(parser, kind, first)
 
 
-def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
-    """Read an expression and return its text, with Flink's functions translated to Spark's."""
+def _read_expression(parser: SqlWinParser, elements: _Elements) -> tuple[str, str]:
+    """Read an expression and return its text in Spark's SQL, and as written."""
     first = parser._curr
     node = parser._parse_disjunction()
     if node is None:
         parser.fail("expected an expression", first)
+    written = parser.sql[first.start : parser._prev.end + 1]
     elements.double_quoted += filter(is_in_double_quotes, node.find_all(exp.Literal))
     root = exp.Paren(this=node)
     rewrite_clauses(root, parser.sql)
@@ -249,7 +252,7 @@ def _read_expression(parser: SqlWinParser, elements: _Elements) -> str:
     tree: exp.Expr = root.this.pop()
     text = to_spark(tree)
     elements.expressions[text] = tree
-    return text
+    return text, written
 
 
 def _keep_wall_clocks(elements: _Elements) -> _Elements:

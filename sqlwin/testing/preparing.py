@@ -14,6 +14,7 @@ from planner.sql.render import quote_string
 from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.errors import SqlwinError
 from runtime.names import quote_name
+from runtime.shown_types import shown_type
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.table import TableColumn
 from sqlwin.config.values import parse_duration
@@ -190,7 +191,7 @@ def _arrow_type(case: Case, table: CaseTable, column: TableColumn) -> pa.DataTyp
     except KeyError as error:
         raise CaseFileError(
             f"{case.path}:{table.line}: column `{column.name}` of table `{table.name}` is "
-            f"{column.type}, which test files do not support"
+            f"{shown_type(column.type)}, which test files do not support"
         ) from error
 
 

@@ -22,6 +22,7 @@ from planner.sql.build import (
 from planner.sql.nodes import error_at
 from planner.sql.render import SparkSql
 from planner.streams.tables import streams_of
+from runtime.shown_types import shown_type
 from runtime.spec.steps import GapFilling
 from runtime.spec.table import Column
 
@@ -82,7 +83,7 @@ def check_filled_types(
         if _MONTHS.search(column_.type):
             raise error_at(
                 sql,
-                f"FILL does not support column `{column_.name}` of type {column_.type.upper()}",
+                f"FILL does not support column `{column_.name}` of type {shown_type(column_.type)}",
                 place,
                 hint="leave the column out, or use the number of its months",
             )
@@ -90,7 +91,7 @@ def check_filled_types(
             raise error_at(
                 sql,
                 f"a key of FILL cannot be `{column_.name}`, because it has type "
-                f"{column_.type.upper()}",
+                f"{shown_type(column_.type)}",
                 place,
                 hint="use MAP_ENTRIES, an array of the entries, as the key",
             )

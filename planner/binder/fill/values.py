@@ -12,6 +12,7 @@ from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import FillItem, error_at
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, nearest
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.steps import FillConstant, Filler, FillLinear, FillLocf
 
@@ -92,7 +93,7 @@ def _filler(value: exp.Expr, name: str, type_: str, sql: str, zone: str) -> Fill
         if type_ not in _NUMBERS | _TIMES and not type_.startswith("decimal"):
             raise error_at(
                 sql,
-                f"LINEAR needs a number or a time, but `{name}` is {type_.upper()}",
+                f"LINEAR needs a number or a time, but `{name}` is {shown_type(type_)}",
                 value,
                 hint="use LOCF, NULL or a constant",
             )
@@ -104,7 +105,7 @@ def _filler(value: exp.Expr, name: str, type_: str, sql: str, zone: str) -> Fill
         shown = to_sql(value)
         raise error_at(
             sql,
-            f"`{shown}` cannot fill `{name}`, which is {type_.upper()}",
+            f"`{shown}` cannot fill `{name}`, which is {shown_type(type_)}",
             value,
             hint=f"use LOCF, LINEAR, NULL or a constant{_example(type_)}",
         )

@@ -18,6 +18,7 @@ from planner.sql.build import select_all_from
 from planner.sql.parts import has_other_parts
 from planner.streams.refusals import StreamRefusal
 from planner.streams.time_columns import check_time
+from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 
 # Clauses of a SELECT that may follow its joins and read their rows
@@ -86,7 +87,7 @@ def check_times(
         StreamRefusal: The join cannot use the times.
     """
     if times[0].type != times[1].type:
-        compared = " with ".join(f"`{time.name}` of type {time.type}" for time in times)
+        compared = " with ".join(f"`{time.name}` of type {shown_type(time.type)}" for time in times)
         raise refuse(
             f"{words.join} compares {compared}",
             "declare both columns as TIMESTAMP or both as TIMESTAMP_LTZ",

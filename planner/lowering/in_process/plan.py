@@ -58,6 +58,7 @@ from planner.nodes.physical import (
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
+from runtime.shown_types import shown_type
 from runtime.spec.in_process.relations import (
     FilledRows,
     JoinedRows,
@@ -285,7 +286,7 @@ class PlanLowering(SelectLowering):
             partition = {name.lower() for name in node.window.partition}
             for part in node.input.schema:
                 if part.name.lower() in partition and not is_flat_type(part.type):
-                    refuse(f"only Spark can partition by {part.name}, {part.type.upper()}")
+                    refuse(f"only Spark can partition by {part.name}, {shown_type(part.type)}")
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
         rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)

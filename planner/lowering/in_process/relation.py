@@ -23,6 +23,7 @@ from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
 )
+from runtime.shown_types import shown_type
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
 from runtime.spec.in_process.relations import (
@@ -185,7 +186,7 @@ class RelationLowering(ABC):
         """
         for name, key in keys:
             if not is_flat_type(key.type):
-                refuse(f"the key {name} is {key.type.upper()}, which only Spark can group by")
+                refuse(f"the key {name} is {shown_type(key.type)}, which only Spark can group by")
         filters = relation.scan.filters
         read = [*filters, time, *(key for _, key in keys)]
         for partial in partials:

@@ -44,6 +44,7 @@ from planner.sql.build import (
 )
 from planner.sql.parts import has_other_parts, operands, operands_alone
 from planner.streams.ranked_rows import rank_order
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant, Expression, RankOrder
 from runtime.spec.in_process.relations import (
     InlineRows,
@@ -164,7 +165,7 @@ class SelectLowering(RelationLowering):
             parts = [self._constant(row[place]) for row in rows]
             column = cast_to_common_type(parts)
             if column[0].type != VOID and not is_flat_type(column[0].type):
-                refuse(f"VALUES of type {column[0].type.upper()} are left to Spark")
+                refuse(f"VALUES of type {shown_type(column[0].type)} are left to Spark")
             columns.append(column)
         schema = tuple(Column(n, c[0].type) for n, c in zip(names, columns, strict=True))
         # NULLs without a type are constants of the relation, because no Arrow rows have VOID

@@ -11,6 +11,7 @@ from planner.arrow.calls import VOID, cast, refuse
 from planner.arrow.scan_rows import Made, make_column
 from planner.catalog import Schema
 from planner.lowering.in_process.relation import Relation
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.table import Column
 
@@ -62,7 +63,7 @@ def write_columns(
             source = schema[column.value]
             value, nullable = relation.scan.columns[names[column.value]], source.nullable
             if not isinstance(value, str) and value.type != source.type:
-                refuse(f"{source.name} is {source.type.upper()}, which only Spark can produce")
+                refuse(f"{source.name} is {shown_type(source.type)}, which only Spark can produce")
         else:
             value, nullable = make_column(column.value, relation.scan, False), True
         if isinstance(value, str):

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
 from runtime.errors import ComputationError
+from runtime.shown_types import shown_type
 
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _UNCHECKED = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -178,6 +179,6 @@ def _any(mask: Datum) -> bool:
 
 def _overflow(sign: str, spark_type: str) -> ComputationError:
     return ComputationError(
-        f"{spark_type.upper()} overflow in {sign}",
+        f"{shown_type(spark_type)} overflow in {sign}",
         hint="cast an operand to a wider type first",
     )

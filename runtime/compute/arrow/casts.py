@@ -11,6 +11,7 @@ from runtime.compute.arrow.parse_text import parse_text
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
 from runtime.compute.kernels.columns import decimal_words, from_buffer, validity
 from runtime.errors import ComputationError
+from runtime.shown_types import shown_type
 
 _DAY_US = 86_400_000_000
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -80,7 +81,7 @@ def _to_decimal(value: Datum, source: str, target: str) -> Datum:
         return pc.cast(exact, type_)
     except pa.ArrowInvalid as error:
         raise ComputationError(
-            f"value out of range for CAST from {source.upper()} to {target.upper()}",
+            f"value out of range for CAST from {shown_type(source)} to {shown_type(target)}",
             hint="cast to a wider type",
         ) from error
 
@@ -98,7 +99,7 @@ def _of_text(value: Datum, target: str) -> Datum:
     if is_wrong.true_count:
         text = value.filter(is_wrong)[0]
         raise ComputationError(
-            f"{text.as_py()!r} cannot be cast to {target.upper()}",
+            f"{text.as_py()!r} cannot be cast to {shown_type(target)}",
             hint="use TRY_CAST to get NULL instead",
         )
     return parsed
@@ -123,7 +124,7 @@ def _midnight(value: Datum) -> Datum:
     try:
         return pc.cast(pc.multiply_checked(days, pa.scalar(_DAY_US)), pa.timestamp("us"))
     except pa.ArrowInvalid as error:
-        raise ComputationError("value out of range for CAST from DATE to TIMESTAMP_NTZ") from error
+        raise ComputationError("value out of range for CAST from DATE to TIMESTAMP(6)") from error
 
 
 def _truncate(value: Datum, source: str, target: str) -> Datum:
@@ -149,6 +150,7 @@ def _does_not_fit(value: Datum, fits: Datum, source: str, target: str) -> Comput
     if not isinstance(value, pa.Scalar):
         value = value.filter(pc.invert(fits))[0]
     return ComputationError(
-        f"{value.as_py()} is out of range for CAST from {source.upper()} to {target.upper()}",
+        f"{value.as_py()} is out of range for CAST from {shown_type(source)} to "
+        f"{shown_type(target)}",
         hint="cast to a wider type",
     )

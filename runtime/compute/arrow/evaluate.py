@@ -26,6 +26,7 @@ from runtime.compute.arrow import (
 from runtime.compute.arrow.types import Datum, arrow_type
 from runtime.compute.values.registers import register_codes
 from runtime.errors import ExecutionError
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 
 
@@ -115,7 +116,7 @@ def _column(column: ColumnRef, rows: pa.RecordBatch) -> pa.Array:
     if values.type == type_:
         return values
     wrong = ExecutionError(
-        f"column {column.name} contains {values.type} instead of {column.type.upper()}",
+        f"column {column.name} contains {values.type} instead of {shown_type(column.type)}",
         hint="declare the column with the type in the file",
     )
     if pa.types.is_timestamp(values.type) and (values.type.tz is None) != (type_.tz is None):

@@ -13,6 +13,7 @@ from runtime.compute.arrow.types import Datum
 from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values, validity
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.errors import ComputationError
+from runtime.shown_types import shown_type
 
 _SECOND_US = 1_000_000
 _MINUTE_US = 60 * _SECOND_US
@@ -42,7 +43,7 @@ def shift(times: Datum, by_us: int) -> Datum:
 
 
 def _name(times: Datum) -> str:
-    return "TIMESTAMP_NTZ" if times.type.tz is None else "TIMESTAMP"
+    return shown_type("timestamp_ntz" if times.type.tz is None else "timestamp")
 
 
 def field(times: Datum, name: str) -> Datum:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_type, type_text
+from runtime.connectors.columns import BROKEN_RECORD, declared_type
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
 from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
@@ -37,6 +37,7 @@ from runtime.frames.file_rows import file_metadata
 from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableColumn, TableSpec
 
 # Spark options about the notation of values, with which Spark converts the values itself
@@ -182,7 +183,7 @@ class TextReading:
         reading = replace(
             self._file_reading(),
             column=column.name,
-            type=type_text(type_),
+            type=shown_type(type_.simpleString()),
             pattern=pattern if pattern != ISO else "",
             index=dataframe.columns.index(name),
         )
@@ -236,7 +237,7 @@ class TextReading:
 
     def _file_reading(self) -> FileReading:
         fields = tuple(
-            (c.name, type_text(declared_type(self.spec, c)))
+            (c.name, shown_type(declared_type(self.spec, c).simpleString()))
             for c in self.spec.physical_columns
             if c.name not in self.spec.partitioned_by
         )

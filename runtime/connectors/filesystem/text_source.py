@@ -22,6 +22,7 @@ from runtime.options.checks import option_values
 from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
 from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files, partition_files
 from runtime.scan.paths import expand
+from runtime.shown_types import shown_type
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
@@ -122,7 +123,7 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
             described = _column(spec, column, formats, reading)
             is_cast = _is_cast(described, notation)
             if not is_cast and described.type in ("date", "timestamp"):
-                raise _OnlySpark(f"Spark reads {column.name} as {_shown_type(described.type)}")
+                raise _OnlySpark(f"Spark reads {column.name} as {shown_type(described.type)}")
             return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
 
         first, *_ = _stored_columns(spec)
@@ -290,12 +291,12 @@ def _column(
         raise _OnlySpark(f"{column.name} is not stored in the files")
     type_ = _spark_type(declared)
     if type_ != column.type:
-        raise _OnlySpark(f"Spark reads {column.name} as {column.type.upper()}")
+        raise _OnlySpark(f"Spark reads {column.name} as {shown_type(column.type)}")
     pattern = formats.get(name, "")
     of_column = replace(
         reading,
         column=declared.name,
-        type=_shown_type(type_),
+        type=shown_type(type_),
         pattern=pattern if pattern != ISO else "",
     )
     misfit = f"{VALUE}{BETWEEN}{of_column.text()}"
@@ -309,14 +310,8 @@ def _spark_type(column: TableColumn) -> str:
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     type_ = "string" if TEXT.fullmatch(text.upper()) else _ALIASES.get(text, text)
     if type_ not in _TYPES:
-        raise _OnlySpark(f"Spark reads {column.name} as {text.upper()}")
+        raise _OnlySpark(f"Spark reads {column.name} as {shown_type(text)}")
     return type_
-
-
-def _shown_type(type_: str) -> str:
-    """Return a type as in CREATE TABLE."""
-    shown = {"timestamp_ntz": "TIMESTAMP", "timestamp": "TIMESTAMP_LTZ"}
-    return shown.get(type_, type_.upper())
 
 
 def _file_reading(
@@ -324,7 +319,7 @@ def _file_reading(
 ) -> FileReading:
     """Return the rules by which messages locate a line; see `text.TextReading`."""
     get = options.get
-    fields = tuple((c.name, _shown_type(_spark_type(c))) for c in _stored_columns(spec))
+    fields = tuple((c.name, shown_type(_spark_type(c))) for c in _stored_columns(spec))
     return FileReading(
         table=spec.name,
         format=file_format,

@@ -51,6 +51,7 @@ from runtime.options.formats import (
     timestamp_output_options,
 )
 from runtime.scan.paths import is_glob
+from runtime.shown_types import shown_type
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
@@ -177,7 +178,7 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     for column in spec.physical_columns:
         is_partition = column.name.lower() in {name.lower() for name in spec.partitioned_by}
         if is_partition and (column.type or "").upper() not in _PARTITION_TYPES:
-            return f"Spark writes partitions by {column.name} {(column.type or '').upper()}"
+            return f"Spark writes partitions by {column.name} {shown_type(column.type or '')}"
     if not is_local_path(resolve(spark, values["path"])):
         return "Spark writes to other file systems"
     options = file_writer_options(spec, file_format)

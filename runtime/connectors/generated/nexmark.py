@@ -25,6 +25,7 @@ from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
 from runtime.options.checks import bad_option, check_options, option_values, wrong_value
 from runtime.options.known import NEXMARK
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableSpec
 
 _RATE, _ROWS_PER_BATCH = "10000", "100000"
@@ -144,7 +145,7 @@ def _row(spec: TableSpec, column: str, type_: DataType, sql_of_fields: dict[str,
         fields_of = ", ".join(sql_of_fields)
         raise CatalogError(
             f"column `{column}` of table `{spec.name}` is "
-            f"{type_.simpleString().upper()}, but must be a ROW",
+            f"{shown_type(type_.simpleString())}, but must be a ROW",
             subjects=(column, spec.name),
             hint=f"connector 'nexmark' generates a ROW of {fields_of}",
         )

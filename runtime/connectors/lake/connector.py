@@ -34,6 +34,7 @@ from runtime.options.checks import (
 from runtime.options.known import DELTA, ICEBERG
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink
@@ -72,9 +73,8 @@ def _scan(
     for column in columns:
         actual = types.get(column.name.lower())
         if actual is not None and actual != column.type:
-            return (
-                f"column {column.name} is {actual.upper()}, but is declared {column.type.upper()}"
-            )
+            return f"column {column.name} is {shown_type(actual)}, but is declared "
+            f"{shown_type(column.type)}"
 
     # the files come from the log instead of a directory listing
     def find(

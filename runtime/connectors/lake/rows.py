@@ -13,6 +13,7 @@ from runtime.connectors.writing import check_number
 from runtime.errors import CatalogError
 from runtime.names import quote_name
 from runtime.options.checks import option_values
+from runtime.shown_types import shown_type
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
@@ -61,8 +62,8 @@ def rows_of_table(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> 
         if not (same_type(declared, stored) or is_widening(declared, stored)):
             raise CatalogError(
                 f"column `{name}` of table `{spec.name}` is declared "
-                f"{declared.simpleString().upper()}, but is stored as "
-                f"{stored.simpleString().upper()}",
+                f"{shown_type(declared.simpleString())}, but is stored as "
+                f"{shown_type(stored.simpleString())}",
                 subjects=(name, spec.name),
             )
         columns[matches[0]] = F.col(f"_{position}").cast(stored)

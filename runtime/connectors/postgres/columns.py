@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from runtime.connectors.postgres.database import TableName, quote
 from runtime.errors import CatalogError, ExecutionError, nearest
+from runtime.shown_types import shown_type
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
@@ -188,7 +189,8 @@ def new_table(spec: TableSpec, table: TableName, columns: Sequence[Column]) -> s
 def unsupported_type(spec: TableSpec, column: Column) -> CatalogError:
     """Return the error for a column whose type PostgreSQL cannot store."""
     return CatalogError(
-        f"column `{column.name}` of table `{spec.name}` has the type {column.type.upper()}, which "
+        f"column `{column.name}` of table `{spec.name}` has the type "
+        f"{shown_type(column.type)}, which "
         f"connector '{spec.connector}' does not support",
         subjects=(column.name, spec.name),
         hint="use TO_JSON(...) and a column STRING",
@@ -239,11 +241,12 @@ def _check_fit(spec: TableSpec, column: Column, target: DatabaseColumn) -> None:
     if new_type(column.type) is None:
         raise unsupported_type(spec, column)
     if not fits(column.type, target.type):
-        times = {"timestamp_ntz": "TIMESTAMP_LTZ(6)", "timestamp": "TIMESTAMP(6)"}
-        is_time = target.type.startswith("timestamp") and column.type in times
-        hint = f"declare it {times[column.type]}" if is_time else None
+        others = {"timestamp_ntz": "timestamp", "timestamp": "timestamp_ntz"}
+        is_time = target.type.startswith("timestamp") and column.type in others
+        hint = f"declare it {shown_type(others[column.type])}" if is_time else None
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` is {column.type.upper()}, which does "
+            f"column `{column.name}` of table `{spec.name}` is {shown_type(column.type)}, "
+            "which does "
             f"not fit {target.type} in the database",
             subjects=(column.name, spec.name),
             hint=hint or "declare another type, or change the column in the database",

@@ -32,6 +32,7 @@ from runtime.connectors.postgres.database import (
 from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.options.checks import bad_option, option_values
 from runtime.scan.read import convert_types
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression
 from runtime.spec.source import SplitStream
 from runtime.spec.table import Column, TableSpec
@@ -171,16 +172,16 @@ def _source_of(spec: TableSpec, column: Column, actual: Sequence[DatabaseColumn]
     if column.type == "string":
         return f"{quote(source.name)}::text"
     if base not in _READS.get(column.type.partition("(")[0], ()):
-        fitting = next((t.upper() for t, bases in _READS.items() if base in bases), "STRING")
+        fitting = next((shown_type(t) for t, bases in _READS.items() if base in bases), "STRING")
         if base == "numeric":
             fitting = source.type.upper().replace("NUMERIC", "DECIMAL")
             fitting = fitting if "(" in fitting else "DECIMAL(38, 18)"
-        hint = {"TIMESTAMP_NTZ": "TIMESTAMP(6)", "TIMESTAMP": "TIMESTAMP_LTZ(6)"}.get(fitting)
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` is declared {column.type.upper()}, but "
+            f"column `{column.name}` of table `{spec.name}` is declared "
+            f"{shown_type(column.type)}, but "
             f"is {source.type} in the database",
             subjects=(column.name, spec.name),
-            hint=f"declare it {hint or fitting}, and cast it in the query",
+            hint=f"declare it {fitting}, and cast it in the query",
         )
     if column.type == "timestamp_ntz" and base == "date":
         return f"{quote(source.name)}::timestamp"

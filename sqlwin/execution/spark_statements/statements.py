@@ -9,21 +9,25 @@ from planner.streams.refusals import BATCH
 from runtime.errors import AnalysisError, Position
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.views import temporary_view
+from runtime.shown_types import shown_type
 from runtime.spark.session import is_remote
 from sqlwin.catalog.definitions import refuse_session_table
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.spark_statements.double_quotes import check_double_quotes
 from sqlwin.execution.spark_statements.loaded_code import check_loaded_code
-from sqlwin.result import MessageResult, Result, RowsResult
+from sqlwin.result import MessageResult, Result, RowsResult, TableResult
 from sqlwin.statements import nodes
 from sqlwin.statements.split import words
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.spec.table import Column
     from sqlwin.result.spark import SparkRows
 
+# Columns of Spark's DESCRIBE of a table or query
+_DESCRIBED = ["col_name", "data_type", "comment"]
 # Start of Spark's EXPLAIN of a statement that it cannot plan; the error's text follows
 _NO_PLAN = "Error occurred during query planning"
 
@@ -57,6 +61,9 @@ class SparkStatements:
                 return MessageResult(text, "OK")
         if not is_remote(plans.spark) and rows.isStreaming:
             raise _stream_error(text)
+        if rows.columns == _DESCRIBED:
+            with errors, plans.jobs_run():
+                return TableResult(text, _with_shown_types(rows.toArrow()))
         return RowsResult(text, rows_of_spark(plans, rows), errors, plans.run)
 
     def explain(self, explain: nodes.Explain, inner: nodes.SparkStatement) -> Result:
@@ -72,6 +79,28 @@ class SparkStatements:
             with self._plans.errors_of(explain.text):
                 raise _planning_error(self._plans.spark, inner, plan.partition("\n")[2])
         return result
+
+
+def _with_shown_types(described: pa.Table) -> pa.Table:
+    """Return the rows of Spark's DESCRIBE with types in the words of CREATE TABLE.
+
+    Below the columns, after a row without a name or with a title, DESCRIBE has other facts; columns
+    that it repeats there have the same types.
+    """
+    import pyarrow as pa
+
+    rows = described.to_pylist()
+    is_column = [bool(row["col_name"]) and not row["col_name"].startswith("# ") for row in rows]
+    n_columns = is_column.index(False) if False in is_column else len(rows)
+    columns = {(row["col_name"], row["data_type"]) for row in rows[:n_columns]}
+    types = [
+        shown_type(row["data_type"])
+        if (row["col_name"], row["data_type"]) in columns
+        else row["data_type"]
+        for row in rows
+    ]
+    place = described.column_names.index("data_type")
+    return described.set_column(place, "data_type", pa.array(types, pa.string()))
 
 
 def rows_of_spark(

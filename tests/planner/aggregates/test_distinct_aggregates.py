@@ -140,7 +140,7 @@ def test_distinct_is_dropped_where_duplicates_do_not_matter(function):
         (call("STDDEV", "double", "int"), "STDDEV(DISTINCT) cannot be merged"),
         (
             call("SUM", "interval month", "interval month"),
-            "SUM(DISTINCT) of interval month cannot be merged from partials",
+            "SUM(DISTINCT) of INTERVAL MONTH cannot be merged from partials",
         ),
         (call("PERCENTILE", "double", "int"), "PERCENTILE(DISTINCT) cannot be merged"),
     ],

@@ -9,6 +9,7 @@ import sqlglot
 
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.types import common_type
+from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.table import Column
 from sqlwin.parser.parser import SqlWinQueries
@@ -123,7 +124,7 @@ def test_a_zone_in_a_text_is_ignored_for_wall_clock_times_as_in_spark(text):
 )
 @pytest.mark.parametrize("type_", ["TIMESTAMP_NTZ", "TIMESTAMP"])
 def test_texts_that_spark_does_not_read_as_times_are_left_to_it(text, type_):
-    reason = f"'{text}' as {type_} is not supported by the scan"
+    reason = f"'{text}' as {shown_type(type_)} is not supported by the scan"
     assert translate(f"CAST('{text}' AS {type_})") == reason
 
 
@@ -275,7 +276,10 @@ def test_a_long_chain_of_and_is_one_call():
         ("DATE_FORMAT(t, s)", "DATE_FORMAT with this pattern is not supported by the scan"),
         ("DATE_FORMAT(x, 'HH')", "DATE_FORMAT of a DATE with a time is not supported by the scan"),
         ("EXTRACT(SECOND FROM t)", "EXTRACT is not supported by the scan"),
-        ("t + INTERVAL '1' DAY", "TIMESTAMP plus an interval of days is not supported by the scan"),
+        (
+            "t + INTERVAL '1' DAY",
+            "TIMESTAMP_LTZ plus an interval of days is not supported by the scan",
+        ),
         ("n + INTERVAL '1' MONTH", "n + INTERVAL '1' MONTH is not supported by the scan"),
         ("GREATEST(i, d)", "GREATEST of INT, DOUBLE is not supported by the scan"),
         ("TRY_CAST(i AS TINYINT)", "TRY_CAST is not supported by the scan"),
@@ -284,22 +288,22 @@ def test_a_long_chain_of_and_is_one_call():
         ("x + 1", "+ of DATE and INT is not supported by the scan"),
         ("i = s", "INT together with STRING is not supported by the scan"),
         ("i = '1'", "INT together with STRING is not supported by the scan"),
-        ("x = n", "DATE together with TIMESTAMP_NTZ is not supported by the scan"),
-        ("t = n", "TIMESTAMP together with TIMESTAMP_NTZ is not supported by the scan"),
+        ("x = n", "DATE together with TIMESTAMP(6) is not supported by the scan"),
+        ("t = n", "TIMESTAMP_LTZ(6) together with TIMESTAMP(6) is not supported by the scan"),
         ("COALESCE(x, '1970-01-01')", "DATE together with STRING is not supported by the scan"),
-        ("l < 1e0", "the cast from DECIMAL(38,10) to DOUBLE is not supported by the scan"),
+        ("l < 1e0", "the cast from DECIMAL(38, 10) to DOUBLE is not supported by the scan"),
         ("CAST(d AS STRING)", "the cast from DOUBLE to STRING is not supported by the scan"),
         (
             "CAST(l AS STRING)",
-            "the cast from DECIMAL(38,10) to STRING is not supported by the scan",
+            "the cast from DECIMAL(38, 10) to STRING is not supported by the scan",
         ),
         (
             "CAST(n AS TIMESTAMP)",
-            "the cast from TIMESTAMP_NTZ to TIMESTAMP is not supported by the scan",
+            "the cast from TIMESTAMP(6) to TIMESTAMP_LTZ(6) is not supported by the scan",
         ),
         ("x > '70-1-1'", "'70-1-1' as DATE is not supported by the scan"),
         ("DATE '2023-02-29'", "'2023-02-29' as DATE is not supported by the scan"),
-        ("n > '2024-01-01Z'", "'2024-01-01Z' as TIMESTAMP_NTZ is not supported by the scan"),
+        ("n > '2024-01-01Z'", "'2024-01-01Z' as TIMESTAMP(6) is not supported by the scan"),
         ("0.1F", "0.1F is not supported by the scan"),
         ("1e999", "1e999 is not supported by the scan"),
         ("-CAST(128 AS TINYINT)", "-CAST(128 AS TINYINT) is not supported by the scan"),
@@ -333,7 +337,7 @@ def test_expressions_left_to_spark_give_the_reason(sql, reason):
 
 @pytest.mark.parametrize("time_zone", ["IST", "Mars/Olympus"])
 def test_a_local_time_is_left_to_spark_where_its_zone_is_java_s_own(time_zone):
-    beside = "TIMESTAMP_NTZ together with TIMESTAMP is not supported by the scan in this time zone"
+    beside = "TIMESTAMP together with TIMESTAMP_LTZ is not supported by the scan in this time zone"
     assert translate("t > TIMESTAMP '2024-01-01 00:00:00'", time_zone) == beside
     sql = "t > TIMESTAMP_LTZ '2024-01-01 00:00:00'"
     assert (

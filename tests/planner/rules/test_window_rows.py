@@ -149,6 +149,6 @@ def test_a_column_that_cannot_be_grouped_by_is_named() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     _, refused = optimize_plan(window_node(window, "ts", "k", "tags"))
     assert refused == [
-        "column `tags` of type array<int> cannot be buffered on a stream; supported types are "
+        "column `tags` of type ARRAY<INT> cannot be buffered on a stream; supported types are "
         "numbers, strings, times, intervals and booleans"
     ]

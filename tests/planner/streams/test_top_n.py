@@ -44,7 +44,7 @@ def test_an_unused_struct_is_not_buffered(ranked: str) -> None:
 
 
 def test_a_struct_in_the_result_is_refused() -> None:
-    with pytest.raises(AnalysisError, match="column `st` of type struct"):
+    with pytest.raises(AnalysisError, match="column `st` of type ROW"):
         plan_stream(
             f"SELECT st, rn FROM (SELECT st, v, window_start, window_end, {RANK} FROM {WINDOWS}) WHERE rn <= 2"
         )

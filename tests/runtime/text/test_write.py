@@ -111,5 +111,5 @@ def test_slices_of_rows_and_no_rows_are_written() -> None:
 
 def test_columns_without_a_certain_text_are_named() -> None:
     assert why_not_text([("a", "string"), ("b", "decimal(10,2)")]) is None
-    assert why_not_text([("b", "decimal(20,7)")]) == "Spark writes b DECIMAL(20,7) as text"
+    assert why_not_text([("b", "decimal(20,7)")]) == "Spark writes b DECIMAL(20, 7) as text"
     assert why_not_text([("c", "array<int>")]) == "Spark writes c ARRAY<INT> as text"

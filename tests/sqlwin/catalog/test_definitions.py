@@ -193,6 +193,69 @@ def test_show_create_table_quotes_names_of_any_letters() -> None:
     assert catalog.entry(statement.name) == spec
 
 
+WRITTEN = """\
+CREATE TABLE `t` (
+  `id` BIGINT NOT NULL,
+  `ms` BIGINT COMMENT 'since 1970',
+  `at` AS TO_TIMESTAMP_LTZ(ms, 3),
+  `ts` TIMESTAMP(3),
+  `seen` TIMESTAMP_LTZ(0),
+  `name` VARCHAR(10),
+  `code` CHAR(2),
+  `raw` BYTES,
+  `key` VARBINARY(16),
+  `price` DECIMAL(10, 2),
+  `times` MAP<STRING, ARRAY<TIMESTAMP_LTZ(3)>>,
+  `place` ROW<`order` INT, `at` TIMESTAMP(6) NOT NULL 'when', `b c` VARCHAR(3)>,
+  `wall` TIMESTAMP(3) METADATA FROM 'timestamp' VIRTUAL,
+  `offset` BIGINT METADATA FROM 'offset',
+  WATERMARK FOR `ts` AS ts - INTERVAL '5' SECOND,
+  PRIMARY KEY (`id`) NOT ENFORCED
+)
+WITH (
+  'connector' = 'kafka',
+  'topic' = 't',
+  'properties.bootstrap.servers' = 'localhost:9092',
+  'format' = 'json'
+)"""
+
+
+def shown_again(text: str) -> str:
+    """Run CREATE TABLE and return SHOW CREATE TABLE."""
+    catalog = SessionCatalog(SPARK, cast(Any, None))
+    statement = parse_statement(text)
+    assert isinstance(statement, CreateTable)
+    Definitions(catalog).create_table(statement)
+    table = listings.show_create_table(catalog, statement.name, DEFAULT, SPARK)
+    return str(table.column(0)[0])
+
+
+def test_show_create_table_prints_what_was_written() -> None:
+    assert shown_again(WRITTEN) == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("timestamp", "TIMESTAMP(6)"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP(6)"),
+        ("TIMESTAMP(3) WITHOUT TIME ZONE", "TIMESTAMP(3)"),
+        ("TIMESTAMP(2) WITH LOCAL TIME ZONE", "TIMESTAMP_LTZ(2)"),
+        ("TIMESTAMP_LTZ", "TIMESTAMP_LTZ(6)"),
+        ("BINARY", "BYTES"),
+        ("VARCHAR", "STRING"),
+        ("STRUCT<a: INT, b: TIMESTAMP_NTZ>", "ROW<`a` INT, `b` TIMESTAMP(6)>"),
+        ("ROW(a INT, b ROW<c TIMESTAMP(3)>)", "ROW<`a` INT, `b` ROW<`c` TIMESTAMP(3)>>"),
+        ("ARRAY<INTERVAL DAY TO SECOND>", "ARRAY<INTERVAL DAY TO SECOND>"),
+    ],
+)
+def test_a_type_is_shown_in_the_words_of_flink(written: str, shown: str) -> None:
+    options = "WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'parquet')"
+    text = shown_again(f"CREATE TABLE t (a {written}) {options}")
+    assert text.splitlines()[1] == f"  `a` {shown}"
+    assert shown_again(text) == text
+
+
 def test_describe_marks_the_key_and_the_watermark_in_any_case() -> None:
     columns = (TableColumn("Ts", "TIMESTAMP_NTZ"), TableColumn("K", "INT"))
     spec = TableSpec("t", "x", columns, primary_key=("k",), watermark=Watermark("ts", "ts"))

@@ -67,12 +67,14 @@ def test_other_statements_are_sparks(text: str) -> None:
 @pytest.mark.parametrize(
     ("type_", "shown"),
     [
-        ("decimal(10,2)", "DECIMAL(10,2)"),
-        ("struct<a: int, `b C`: array<string>>", "STRUCT<a: INT, `b C`: ARRAY<STRING>>"),
-        ("map<string, struct<x: int>>", "MAP<STRING, STRUCT<x: INT>>"),
+        ("decimal(10,2)", "DECIMAL(10, 2)"),
+        ("struct<a: int, `b C`: array<string>>", "ROW<`a` INT, `b C` ARRAY<STRING>>"),
+        ("map<string, struct<x: int>>", "MAP<STRING, ROW<`x` INT>>"),
     ],
 )
-def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) -> None:
+def test_a_column_without_a_text_of_the_user_is_shown_in_the_words_of_create_table(
+    type_: str, shown: str
+) -> None:
     result = show_create_table(catalog_with(type_), ("bids",), DEFAULT, cast(Any, None))
     (statement,) = result.column(0).to_pylist()
     assert f"`a` {shown}\n" in statement

@@ -39,6 +39,7 @@ from runtime.lake.parquet_files import (
 )
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
+from runtime.shown_types import shown_type
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.table import TableSpec
 
@@ -308,7 +309,8 @@ def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -
         type_ = schema[name].dataType.simpleString()
         if type_ not in _PARTITION_TYPES and not type_.startswith("decimal"):
             raise CatalogError(
-                f"table `{spec.name}` cannot be partitioned by `{name}` of type {type_.upper()}",
+                f"table `{spec.name}` cannot be partitioned by `{name}` of type "
+                f"{shown_type(type_)}",
                 subjects=(spec.name, name),
             )
     return tuple(names)
