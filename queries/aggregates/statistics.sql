@@ -22,5 +22,5 @@ SELECT carrier, window_end,
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '6' HOURS, INTERVAL '12' HOURS))
 WHERE carrier IN ('UA', 'AA', 'B6')
 GROUP BY carrier, window_start, window_end
-HAVING window_end BETWEEN TIMESTAMP_NTZ'2013-06-01 12:00:00' AND TIMESTAMP_NTZ'2013-06-02'
+HAVING window_end BETWEEN TIMESTAMP '2013-06-01 12:00:00' AND TIMESTAMP '2013-06-02'
 ORDER BY carrier, window_end;

@@ -4,7 +4,7 @@ CREATE TABLE orders (
   id BIGINT,
   item INT,
   price DOUBLE,
-  ordered_at AS TIMESTAMP_NTZ'2026-01-01 00:00:00' + INTERVAL '1' SECOND * id,
+  ordered_at AS TIMESTAMP '2026-01-01 00:00:00' + INTERVAL '1' SECOND * id,
   WATERMARK FOR ordered_at AS ordered_at - INTERVAL '5' SECOND
 ) WITH (
   'connector' = 'datagen',

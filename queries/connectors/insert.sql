@@ -18,7 +18,7 @@ BEGIN
   INSERT INTO shown
   SELECT origin, window_start, COUNT(*)
   FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY))
-  WHERE sched_dep < TIMESTAMP_NTZ'2013-01-03'
+  WHERE sched_dep < TIMESTAMP '2013-01-03'
   GROUP BY origin, window_start, window_end
   ORDER BY origin, window_start;
 

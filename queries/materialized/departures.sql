@@ -16,13 +16,13 @@ FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR))
 GROUP BY origin, carrier, window_start, window_end;
 
 SELECT * FROM departures_by_hour
-WHERE origin = 'JFK' AND carrier = 'B6' AND window_end <= TIMESTAMP_NTZ'2013-01-01 09:00:00'
+WHERE origin = 'JFK' AND carrier = 'B6' AND window_end <= TIMESTAMP '2013-01-01 09:00:00'
 ORDER BY window_start;
 
 SELECT origin, window_start, window_end, COUNT(*) AS departures, SUM(distance) AS miles
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '3' HOURS, INTERVAL '6' HOURS))
 GROUP BY origin, window_start, window_end
-HAVING window_end <= TIMESTAMP_NTZ'2013-01-01 12:00:00'
+HAVING window_end <= TIMESTAMP '2013-01-01 12:00:00'
 ORDER BY origin, window_start;
 
 ALTER MATERIALIZED TABLE departures_by_hour REFRESH;

@@ -10,7 +10,7 @@ CREATE TABLE flights WITH (
 CREATE VIEW united AS
 SELECT origin, sched_dep, dep_delay
 FROM flights
-WHERE carrier = 'UA' AND sched_dep < TIMESTAMP_NTZ'2013-01-03';
+WHERE carrier = 'UA' AND sched_dep < TIMESTAMP '2013-01-03';
 
 CREATE TABLE quarters (origin STRING, window_end TIMESTAMP(3), departures BIGINT)
 WITH ('connector' = 'blackhole');

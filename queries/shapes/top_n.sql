@@ -14,5 +14,5 @@ FROM (
     SELECT dest, window_start, window_end, COUNT(*) AS departures
     FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '12' HOURS))
     GROUP BY dest, window_start, window_end))
-WHERE place <= 3 AND window_start < TIMESTAMP_NTZ'2013-01-03'
+WHERE place <= 3 AND window_start < TIMESTAMP '2013-01-03'
 ORDER BY window_start, place;

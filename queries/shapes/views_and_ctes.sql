@@ -20,5 +20,5 @@ WITH worst AS (
   GROUP BY origin, window_start, window_end)
 SELECT week, origin, hour_end, ROUND(mean_delay, 1) AS mean_delay
 FROM worst
-WHERE week BETWEEN TIMESTAMP_NTZ'2013-06-01' AND TIMESTAMP_NTZ'2013-07-15'
+WHERE week BETWEEN TIMESTAMP '2013-06-01' AND TIMESTAMP '2013-07-15'
 ORDER BY week, origin;

@@ -5,7 +5,7 @@ SET 'execution.runtime-mode' = 'streaming';
 CREATE TABLE meter (
   id BIGINT,
   watts INT,
-  at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 5),
+  at AS TIMESTAMP '2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 5),
   WATERMARK FOR at AS at - INTERVAL '30' SECONDS
 ) WITH (
   'connector' = 'datagen',

@@ -6,7 +6,7 @@ SET 'table.exec.emit.allow-lateness' = '10 min';
 CREATE TABLE readings (
   id BIGINT,
   degrees INT,
-  at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
+  at AS TIMESTAMP '2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
         - CASE WHEN id % 50 = 10 THEN INTERVAL '6' MINUTES ELSE INTERVAL '0' MINUTES END,
   WATERMARK FOR at AS at
 ) WITH (

@@ -6,7 +6,7 @@ CREATE TABLE sales (
   id BIGINT,
   shop INT,
   price INT,
-  sold_at AS TIMESTAMP_NTZ'2026-03-01 05:00:00' + INTERVAL '1' SECOND * (id * 30),
+  sold_at AS TIMESTAMP '2026-03-01 05:00:00' + INTERVAL '1' SECOND * (id * 30),
   WATERMARK FOR sold_at AS sold_at - INTERVAL '1' MINUTE
 ) WITH (
   'connector' = 'datagen',

@@ -6,7 +6,7 @@ CREATE TABLE bids (
   id BIGINT,
   item INT,
   price INT,
-  bid_at AS TIMESTAMP_NTZ'2026-03-01 12:00:00' + INTERVAL '0.1' SECOND * id,
+  bid_at AS TIMESTAMP '2026-03-01 12:00:00' + INTERVAL '0.1' SECOND * id,
   WATERMARK FOR bid_at AS bid_at - INTERVAL '5' SECOND
 ) WITH (
   'connector' = 'datagen',

@@ -5,7 +5,7 @@ SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE orders (
   id INT,
-  ordered_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '5' MINUTES * id,
+  ordered_at AS TIMESTAMP '2026-03-01 09:00:00' + INTERVAL '5' MINUTES * id,
   WATERMARK FOR ordered_at AS ordered_at - INTERVAL '1' MINUTE
 ) WITH (
   'connector' = 'datagen',
@@ -18,7 +18,7 @@ CREATE TABLE orders (
 
 CREATE TABLE payments (
   order_id INT,
-  paid_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '5' MINUTES * order_id
+  paid_at AS TIMESTAMP '2026-03-01 09:00:00' + INTERVAL '5' MINUTES * order_id
         + INTERVAL '20' MINUTES * (order_id % 4),
   WATERMARK FOR paid_at AS paid_at - INTERVAL '1' HOUR
 ) WITH (

@@ -8,7 +8,7 @@ CREATE TABLE readings (
   id BIGINT,
   sensor INT,
   degrees INT,
-  at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
+  at AS TIMESTAMP '2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
         - CASE id % 100
             WHEN 99 THEN INTERVAL '6' MINUTES
             WHEN 49 THEN INTERVAL '30' MINUTES

@@ -7,7 +7,7 @@ SET 'execution.runtime-mode' = 'streaming';
 CREATE TABLE clicks (
   id BIGINT,
   visitor INT,
-  clicked_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '1' SECOND * (id * 20)
+  clicked_at AS TIMESTAMP '2026-03-01 09:00:00' + INTERVAL '1' SECOND * (id * 20)
         - CASE id % 40
             WHEN 39 THEN INTERVAL '3' MINUTES
             WHEN 19 THEN INTERVAL '30' MINUTES

@@ -5,7 +5,7 @@ SET 'execution.runtime-mode' = 'streaming';
 CREATE TABLE indoor (
   id BIGINT,
   degrees INT,
-  at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 60),
+  at AS TIMESTAMP '2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 60),
   WATERMARK FOR at AS at - INTERVAL '2' MINUTES
 ) WITH (
   'connector' = 'datagen',

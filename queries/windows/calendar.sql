@@ -23,7 +23,7 @@ LIMIT 4;
 SELECT window_start, window_end, COUNT(*) AS departures
 FROM TABLE(CUMULATE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '10' DAYS, INTERVAL '1' MONTH))
 GROUP BY window_start, window_end
-HAVING window_start IN (TIMESTAMP_NTZ'2013-02-01', TIMESTAMP_NTZ'2013-03-01')
+HAVING window_start IN (TIMESTAMP '2013-02-01', TIMESTAMP '2013-03-01')
 ORDER BY window_end;
 
 -- Weeks begin on Monday; with an offset, months begin on another day than the first.

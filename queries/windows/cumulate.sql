@@ -9,6 +9,6 @@ CREATE TABLE flights WITH (
 
 SELECT origin, window_start, window_end, COUNT(*) AS departures, SUM(distance) AS miles
 FROM TABLE(CUMULATE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '4' HOURS, INTERVAL '1' DAY))
-WHERE sched_dep >= TIMESTAMP_NTZ'2013-07-04' AND sched_dep < TIMESTAMP_NTZ'2013-07-05'
+WHERE sched_dep >= TIMESTAMP '2013-07-04' AND sched_dep < TIMESTAMP '2013-07-05'
 GROUP BY origin, window_start, window_end
 ORDER BY origin, window_end;

@@ -8,7 +8,7 @@ CREATE TABLE flights WITH (
 
 SELECT window_start, window_end, COUNT(*) AS departures, COUNT(DISTINCT dest) AS destinations
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' MINUTE, INTERVAL '1' HOUR))
-WHERE sched_dep >= TIMESTAMP_NTZ'2013-11-27' AND sched_dep < TIMESTAMP_NTZ'2013-11-28'
+WHERE sched_dep >= TIMESTAMP '2013-11-27' AND sched_dep < TIMESTAMP '2013-11-28'
 GROUP BY window_start, window_end
 ORDER BY departures DESC, window_start
 LIMIT 5;

@@ -11,6 +11,6 @@ CREATE TABLE flights WITH (
 SELECT window_start, window_end, COUNT(*) AS departures,
        MIN(dep_utc) AS first_departure, MAX(dep_utc) AS last_departure
 FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(dep_utc), INTERVAL '1' DAY))
-WHERE window_start BETWEEN TIMESTAMP_NTZ'2013-03-08' AND TIMESTAMP_NTZ'2013-03-11'
+WHERE window_start BETWEEN TIMESTAMP '2013-03-08' AND TIMESTAMP '2013-03-11'
 GROUP BY window_start, window_end
 ORDER BY window_start;

@@ -9,6 +9,6 @@ CREATE TABLE flights WITH (
 
 SELECT window_start, window_end, COUNT(*) AS departures, MAX(dep_delay) AS worst_delay
 FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY, INTERVAL '4' HOURS))
-WHERE sched_dep >= TIMESTAMP_NTZ'2013-12-24 04:00:00'
+WHERE sched_dep >= TIMESTAMP '2013-12-24 04:00:00'
 GROUP BY window_start, window_end
 ORDER BY window_start;

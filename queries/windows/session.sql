@@ -10,7 +10,7 @@ CREATE TABLE flights WITH (
 CREATE VIEW newark AS
 SELECT dest, sched_dep, dep_delay FROM flights
 WHERE origin = 'EWR' AND dest IN ('BOS', 'SFO', 'MIA')
-  AND sched_dep >= TIMESTAMP_NTZ'2013-07-06' AND sched_dep < TIMESTAMP_NTZ'2013-07-07';
+  AND sched_dep >= TIMESTAMP '2013-07-06' AND sched_dep < TIMESTAMP '2013-07-07';
 
 SELECT dest, window_start, window_end, COUNT(*) AS flights, MAX(dep_delay) AS worst_delay
 FROM TABLE(SESSION(TABLE newark PARTITION BY dest, DESCRIPTOR(sched_dep), INTERVAL '3' HOURS))

@@ -11,6 +11,6 @@ SELECT window_start, window_end,
        COUNT(*) AS departures,
        COUNT(*) FILTER (WHERE air_time IS NULL) AS cancelled
 FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR))
-WHERE origin = 'JFK' AND sched_dep >= TIMESTAMP_NTZ'2013-02-08' AND sched_dep < TIMESTAMP_NTZ'2013-02-09'
+WHERE origin = 'JFK' AND sched_dep >= TIMESTAMP '2013-02-08' AND sched_dep < TIMESTAMP '2013-02-09'
 GROUP BY window_start, window_end
 ORDER BY window_start;

@@ -10,6 +10,7 @@ from runtime.detection.dialect import Dialect
 from runtime.detection.lines import REPEATED, SKIP_BELOW, SKIP_PREFIXES, prefix_of_cell
 from runtime.detection.sample import Sample
 from runtime.detection.values import SHOWN_CHARACTERS, ValueKind, values_text
+from runtime.shown_types import shown_type
 
 # Separator of words within one option value
 BETWEEN_WORDS = "|"
@@ -124,7 +125,7 @@ def notes_on_misfits(
             notes.append(
                 f"`{names[i]}` is STRING, because its numbers have "
                 f"{values_text(kind.symbols)} around them; to read them as "
-                f"{kind.would_be.upper()}, set 'csv.number-symbols' = "
+                f"{shown_type(kind.would_be)}, set 'csv.number-symbols' = "
                 f"'{_words(every_symbol)}'"
             )
         name = first[i].strip() if i < len(first) else ""
@@ -165,7 +166,7 @@ def _reason(
     if not kind.times:
         where = f" in {' and '.join(places)}" if places else ""
         return (
-            f"`{name}` is STRING instead of {kind.would_be.upper()}, because of "
+            f"`{name}` is STRING instead of {shown_type(kind.would_be)}, because of "
             f"{values_text(kind.misfits)}{where}"
         )
     n_others = None if table is None else table.n_values(column, {*kind.misfits, *nulls})
