@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError, CatalogError
 from runtime.redaction import DEFAULT
@@ -254,6 +256,38 @@ def test_a_type_is_shown_in_the_words_of_flink(written: str, shown: str) -> None
     text = shown_again(f"CREATE TABLE t (a {written}) {options}")
     assert text.splitlines()[1] == f"  `a` {shown}"
     assert shown_again(text) == text
+
+
+FLAT_TYPES = st.one_of(
+    st.sampled_from("STRING BOOLEAN BYTES TINYINT INT BIGINT FLOAT DOUBLE DATE VARIANT".split()),
+    st.builds("{}({})".format, st.sampled_from(["TIMESTAMP", "TIMESTAMP_LTZ"]), st.integers(0, 6)),
+    st.builds(
+        "{}({})".format, st.sampled_from(["CHAR", "VARCHAR", "VARBINARY"]), st.integers(1, 9)
+    ),
+    st.builds("DECIMAL({}, {})".format, st.integers(5, 38), st.integers(0, 5)),
+)
+FIELD_NAMES = st.sampled_from(["`a`", "`order`", "`b c`", "`timestamp`", "`x, y<z`", "`q``r`"])
+TYPES = st.recursive(
+    FLAT_TYPES,
+    lambda inner: st.one_of(
+        st.builds("ARRAY<{}>".format, inner),
+        st.builds("MAP<{}, {}>".format, FLAT_TYPES, inner),
+        st.dictionaries(FIELD_NAMES, inner, min_size=1, max_size=3).map(
+            lambda fields: f"ROW<{', '.join(f'{name} {type_}' for name, type_ in fields.items())}>"
+        ),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TYPES)
+def test_any_type_is_shown_as_it_was_written(type_: str) -> None:
+    options = "WITH ('connector' = 'filesystem', 'path' = 'x', 'format' = 'parquet')"
+    text = shown_again(f"CREATE TABLE t (a {type_}) {options}")
+    assert text.splitlines()[1] == f"  `a` {type_}"
+    columns = [parse_statement(script).columns for script in (text, f"CREATE TABLE t (a {type_}) {options}")]  # type: ignore[attr-defined]  # fmt: skip
+    assert columns[0] == columns[1]
 
 
 def test_describe_marks_the_key_and_the_watermark_in_any_case() -> None:
