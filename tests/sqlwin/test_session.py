@@ -114,7 +114,7 @@ def test_show_and_describe_list_the_sessions_objects(db: sqlwin.Session) -> None
     assert [r[0] for r in views.rows] == ["bids"]
     assert [tuple(r) for r in table.rows] == [
         ("id", "BIGINT", "FALSE", "PRI(id)", "", ""),
-        ("ts", "TIMESTAMP_NTZ", "TRUE", "", "AS TIMESTAMP_NTZ '2026-01-01 00:00:00'",
+        ("ts", "TIMESTAMP(6)", "TRUE", "", "AS TIMESTAMP_NTZ'2026-01-01 00:00:00'",
          "ts - INTERVAL '5' SECOND"),
     ]  # fmt: skip
     (created,) = db.execute("SHOW CREATE TABLE made")

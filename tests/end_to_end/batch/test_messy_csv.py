@@ -64,7 +64,7 @@ def test_the_statement_shown_for_files_gives_the_same_rows(
     actual = rows(fresh_session, "SELECT * FROM excel")
     assert actual == rows(fresh_session, f"SELECT * FROM 'excel.csv' {options}")
     described = rows(fresh_session, "DESCRIBE read_csv('excel.csv', number_symbols = '€|%')")
-    assert [row[1] for row in described] == ["TIMESTAMP_NTZ", "DOUBLE", "BIGINT"]
+    assert [row[1] for row in described] == ["TIMESTAMP(6)", "DOUBLE", "BIGINT"]
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -11,9 +11,7 @@ import pytest
 
 import sqlwin
 
-COLUMNS = (
-    "`Zeit` TIMESTAMP_NTZ (time column), `Tag` DATE (time column), `Ort` STRING, `kW h` DOUBLE"
-)
+COLUMNS = "`Zeit` TIMESTAMP(6) (time column), `Tag` DATE (time column), `Ort` STRING, `kW h` DOUBLE"
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "SELECT MAX(v) FROM TUMBLE('f.parquet', ts, 1h) GROUP BY window_start, window_end",
-            "'f.parquet' has `at` TIMESTAMP (time column), `v` BIGINT",
+            "'f.parquet' has `at` TIMESTAMP_LTZ(6) (time column), `v` BIGINT",
         ),
         (
             "SELECT nosuch FROM read_csv('f.csv', header = false)",
@@ -76,5 +74,5 @@ def test_of_many_columns_all_times_are_listed(
     with pytest.raises(sqlwin.SqlwinError) as raised:
         fresh_session.execute("SELECT nosuch FROM 'wide.csv'")
     hint = raised.value.hint or ""
-    assert "`at` TIMESTAMP_NTZ (time column) and 60 more" in hint
+    assert "`at` TIMESTAMP(6) (time column) and 60 more" in hint
     assert "`c38` BIGINT" in hint and "`c39`" not in hint

@@ -169,8 +169,8 @@ def test_parquet_columns_are_widened_but_never_changed(spark: SparkSession, parq
     assert rows(spark, wider) == [(Decimal("1.5000"), 1), (None, 2)]
     for column, message in [
         ("id SMALLINT", "column `id` of table `t` is declared SMALLINT, but is INT in"),
-        ("ts TIMESTAMP", "column `ts` of table `t` is declared TIMESTAMP_LTZ, but is TIMESTAMP in"),
-        ("price DECIMAL(3,1)", "is declared DECIMAL(3,1), but is DECIMAL(3,2) in"),
+        ("ts TIMESTAMP", "column `ts` of table `t` is declared TIMESTAMP_LTZ(6), but is TIMESTAMP(6) in"),
+        ("price DECIMAL(3,1)", "is declared DECIMAL(3, 1), but is DECIMAL(3, 2) in"),
         ("prices INT", "column `prices` of table `t` does not exist in"),
         ("id NOTHING", "column `id` of table `t` has the unknown type NOTHING"),
     ]:  # fmt: skip
@@ -417,7 +417,7 @@ def test_a_sequence_counts_from_start_to_end_and_ends_the_table(spark: SparkSess
         ("a INT", {"fields__a__min": "5", "fields__a__max": "4"}, "for INT it must be at least the min, 5"),
         ("a INT", {"fields__a__kind": "sequence", "fields__a__start": "1"}, "option 'fields.a.end' is missing"),
         ("a BOOLEAN", {"fields__a__kind": "sequence", "fields__a__start": "1", "fields__a__end": "2"}, "BOOLEAN values can only be random"),
-        ("a MAP<INT, INT>", {}, "cannot generate MAP<INT,INT>"),
+        ("a MAP<INT, INT>", {}, "cannot generate MAP<INT, INT>"),
         ("a STRUCT<x: INT>", {"fields__a__y__min": "1"}, "unknown option 'fields.a.y.min' | did you mean 'fields.a.x.min'?"),
         ("a TIMESTAMP_NTZ", {"fields__a__min": "2024-01-01"}, "option 'fields.a.max' is missing"),
     ],

@@ -34,7 +34,7 @@ def write(path, **columns):
         (pa.array([[1]]), "array<bigint>", "is nested"),
         (pa.array([1], pa.int64()), "int", "is BIGINT, but INT in the table"),
         (pa.array([1], pa.timestamp("ns")), "timestamp_ntz", "is stored as INT64 (timestamp)"),
-        (pa.array([1], pa.timestamp("us")), "timestamp", "is TIMESTAMP_NTZ, but TIMESTAMP in"),
+        (pa.array([1], pa.timestamp("us")), "timestamp", "is TIMESTAMP(6), but TIMESTAMP_LTZ(6) in"),
         (pa.array([1], pa.uint32()), "bigint", "is stored as INT32 (int)"),
         (pa.array([1], pa.duration("us")), "bigint", "has a special Arrow type"),
         (pa.array([b"ab"], pa.binary(2)), "binary", "is stored as FIXED_LEN_BYTE_ARRAY"),

@@ -307,7 +307,7 @@ def test_explain_and_show_have_rows(connection: db.Connection) -> None:
     assert any("WindowAggregate" in str(line) for (line,) in cursor)
     shown = connection.execute("DESCRIBE flights")
     assert (shown.description or ())[0][:2] == ("name", "string")
-    assert (shown.fetchone() or ())[:2] == ("sched_dep", "TIMESTAMP_NTZ")
+    assert (shown.fetchone() or ())[:2] == ("sched_dep", "TIMESTAMP(6)")
 
 
 @pytest.mark.parametrize(

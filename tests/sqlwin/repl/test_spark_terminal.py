@@ -76,7 +76,7 @@ def test_the_prompt_appears_before_spark_starts(prompt: Terminal) -> None:
 
 
 def test_a_query_of_windows_and_an_error_with_its_place(prompt: Terminal) -> None:
-    prompt.answers(r"\d flights", "sched_dep", "TIMESTAMP_NTZ", "11 rows (")
+    prompt.answers(r"\d flights", "sched_dep", "TIMESTAMP(6)", "11 rows (")
     prompt.type("SELECT origin, COUNT(*) AS n\r")
     prompt.type("FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '365' DAYS))\r")
     prompt.type("GROUP BY origin, window_start, window_end ORDER BY n DESC LIMIT 1;\r")

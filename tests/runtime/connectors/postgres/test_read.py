@@ -284,9 +284,9 @@ def test_columns_that_are_not_declared_come_from_the_database(
     types = {row["name"]: row["type"] for row in described.to_arrow().to_pylist()}
     assert types == {
         "b": "BOOLEAN", "s": "SMALLINT", "i": "INT", "l": "BIGINT", "r": "FLOAT", "d": "DOUBLE",
-        "Name": "STRING", "x": "BINARY", "day": "DATE", "at": "TIMESTAMP_NTZ",
-        "seen": "TIMESTAMP", "n": "DECIMAL(10,2)", "big": "STRING",
-        "free": "DECIMAL(38,18)", "u": "STRING", "j": "STRING", "a": "STRING",
+        "Name": "STRING", "x": "BYTES", "day": "DATE", "at": "TIMESTAMP(6)",
+        "seen": "TIMESTAMP_LTZ(6)", "n": "DECIMAL(10, 2)", "big": "STRING",
+        "free": "DECIMAL(38, 18)", "u": "STRING", "j": "STRING", "a": "STRING",
     }  # fmt: skip
     ((*_, n, big, free, u, j, a),) = result(session, "SELECT * FROM t")
     assert (str(n), big, float(free), u[-2:], j, a) == ("-1.25", "7.00", 1.5, "01", "{}", "{1}")

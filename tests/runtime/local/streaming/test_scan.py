@@ -223,7 +223,10 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
             "column v is STRING, but",
         ),
         (pa.table({"ts": pa.array([1], pa.timestamp("ns"))}), "column ts is stored as INT64"),
-        (pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC"))}), "column ts is TIMESTAMP, but"),
+        (
+            pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC"))}),
+            "column ts is TIMESTAMP_LTZ(6), but",
+        ),
     ],
     ids=["text", "nanoseconds", "instants"],
 )
