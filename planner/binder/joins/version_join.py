@@ -383,7 +383,7 @@ def _versions(
         tuple(c.name for c in right_columns),
         _is_deleted(sides, mark),
     )
-    texts = tuple(f"{to_sql(key.left)} = {key.right}" for key in keys)
+    texts = tuple(f"{_shown(key.left)} = {key.right}" for key in keys)
     result = (*schema[1 + 1 + len(keys) :], schema[1])
     return VersionJoin(result, waiting, joining, texts, place=place)
 
@@ -429,3 +429,8 @@ def _wider(left: str, right: str) -> str:
     """Return the type of both sides of an equality: the wider one of two integer types."""
     order = ("tinyint", "smallint", "int", "bigint")
     return left if left == right else max(left, right, key=order.index)
+
+
+def _shown(key: exp.Expr) -> str:
+    """Return a key of the row's side as EXPLAIN prints it."""
+    return key.name if isinstance(key, exp.Column) else to_sql(key)
