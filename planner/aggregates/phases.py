@@ -68,6 +68,7 @@ def two_phases(
         plans,
         SLICE_END,
         by=by,
+        emits_untimed=node.emits_untimed,
         place=node.place,
         time_place=node.time_place,
     )

@@ -229,12 +229,14 @@ VERSION_COLUMNS = WindowColumns("$wait_start", "$wait_end", "$wait_time")
 class WindowedNode(UnaryNode):
     """A node that assigns windows by a time column of its input.
 
-    `time_place` is the source position of the time column.
+    `time_place` is the source position of the time column. With `emits_untimed`, a stream emits
+    rows at UNTIMED at once.
     """
 
     window: Window
     time_column: str
     time_type: str
+    emits_untimed: bool = field(default=False, kw_only=True)
     time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 

@@ -73,6 +73,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
         tuple(WindowKey(name, role) for name, role in roles if role is not None),
         (call,),
+        emits_untimed=windowed.emits_untimed,
         place=windowed.place,
         time_place=windowed.time_place,
     )

@@ -197,6 +197,7 @@ class Streaming:
             is emitted whole, for a Top-N. They are hashed into key groups. None: only changed
             results are emitted.
         by: Keys that are hashed into key groups. None for all keys.
+        emits_untimed: Whether rows at UNTIMED are emitted at once.
     """
 
     sources: tuple[StreamSource, ...]
@@ -208,6 +209,7 @@ class Streaming:
     first: FirstRows | None = None
     whole_by: tuple[str, ...] | None = None
     by: tuple[str, ...] | None = None
+    emits_untimed: bool = False
 
 
 Source_co = TypeVar("Source_co", bound=SqlRows | TaskScan | SliceRows, covariant=True)

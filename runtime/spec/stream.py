@@ -25,6 +25,9 @@ WATERMARK = "$watermark"
 FINAL_US = (1 << 63) - 1
 # BIGINT microseconds on the windows' wall clock; NULL in a row without a time.
 TIME = "$time_us"
+# Time that stands for NULL where rows without a time are kept: a year without rows. TIME may be up
+# to a day before or after it, because of time zones.
+UNTIMED = "0100-01-01 00:00:00"
 # BIGINT microseconds since 1970 in UTC: start of the micro-batch, for operators that need it.
 PROCESSING_TIME = "$clock_us"
 # STRUCT: the row with its table's columns. Below a window operator, all counted rows of a table

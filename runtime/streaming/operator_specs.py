@@ -67,6 +67,7 @@ def operator_spec(
         updates,
         is_processing_time,
         names.generation,
+        local.mode.emits_untimed,
     )
 
 

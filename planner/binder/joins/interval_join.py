@@ -10,12 +10,15 @@ window closes.
 The first side's rows are put into TUMBLE windows of one slide, on their time plus a constant, so
 that a row's TUMBLE window ends with its HOP window. So a row is late, and counted, as soon as the
 only window that needs it is closed.
+
+A row without a time matches nothing. An outer or anti join keeps it if it is on the first side: its
+time is replaced by UNTIMED, and it is emitted at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -37,12 +40,13 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import join_words
-from planner.sql.build import alias, column, conjunction, conjuncts, identifier
+from planner.sql.build import alias, column, conjunction, conjuncts, function_call, identifier
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError
+from runtime.spec.stream import UNTIMED
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble
 
@@ -52,7 +56,9 @@ _STEPS = 4
 _INNER = frozenset({"", "INNER", "CROSS"})
 _LEFT = frozenset({"LEFT", "SEMI", "LEFT SEMI", "ANTI", "LEFT ANTI"})
 _RIGHT = frozenset({"RIGHT"})
-# The time of the core's rows, later by a constant
+# Joins that keep rows of the first side without a match
+_KEEPING = frozenset({"LEFT", "ANTI", "LEFT ANTI", "RIGHT"})
+# The time of the core's rows, later by a constant; UNTIMED instead of NULL if they are kept
 _SHIFTED = "$interval_at"
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _WORDS = JoinWords(
@@ -140,7 +146,9 @@ def bind_interval_join(
         (right, interval.right, not is_left_core),
     ):
         if is_core:
-            node = _core_windows(side.node, time, window, after_us, interval.place)
+            node = _core_windows(
+                side.node, time, window, after_us, interval.place, keeps_all=words in _KEEPING
+            )
         else:
             node = _windows(side.node, time, window, interval.place)
         rows = _rows_of(node, side, relations)
@@ -336,16 +344,27 @@ def _round_up(length_us: int, unit_us: int) -> int:
 
 
 def _core_windows(
-    node: Node, time: Column, window: Hop, after_us: int, place: exp.Expr
+    node: Node, time: Column, window: Hop, after_us: int, place: exp.Expr, *, keeps_all: bool
 ) -> WindowTableFunction:
-    """Return the rows of a side, each in the one window whose core contains it."""
-    if after_us:
-        shifted = Column(_SHIFTED, time.type, time.nullable)
+    """Return the rows of a side, each in the one window whose core contains it.
+
+    With `keeps_all`, also rows without a time, at UNTIMED.
+    """
+    keeps_untimed = keeps_all and time.nullable
+    if after_us or keeps_untimed:
+        at: exp.Expr = column(time.name)
+        if after_us:
+            at = _later(at, after_us)
+        if keeps_untimed:
+            untimed = exp.Cast(this=exp.Literal.string(UNTIMED), to=exp.DataType.build(time.type))
+            at = function_call("COALESCE", at, untimed)
+        shifted = Column(_SHIFTED, time.type, time.nullable and not keeps_untimed)
         items = [NamedExpr(c.name, column(c.name)) for c in node.schema]
-        items.append(NamedExpr(_SHIFTED, _later(column(time.name), after_us)))
+        items.append(NamedExpr(_SHIFTED, at))
         node = Project((*node.schema, shifted), node, tuple(items))
         time = shifted
-    return _windows(node, time, Tumble(window.slide_us), place)
+    windows = _windows(node, time, Tumble(window.slide_us), place)
+    return replace(windows, emits_untimed=keeps_untimed)
 
 
 def _windows(

@@ -359,6 +359,7 @@ class _StreamLowering(WholeWindowsLowering):
                 first=local.first,
                 whole_by=self._whole_by,
                 by=local.by,
+                emits_untimed=local.emits_untimed,
             ),
             local.window,
             local.time_column,

@@ -14,17 +14,19 @@ each of these readers it takes the steps of Flink's slicing window operator
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.local.streaming.stage import ROW_COUNT
-from runtime.spec.stream import FINAL_US, LATE_ROW
+from runtime.spec.stream import FINAL_US, LATE_ROW, UNTIMED
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -43,6 +45,9 @@ from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 
+_DAY_US = 86_400_000_000
+_UNTIMED_US = int(np.datetime64(UNTIMED, "us").astype(np.int64))
+
 
 @dataclass(frozen=True)
 class WindowSpec:
@@ -54,6 +59,7 @@ class WindowSpec:
         updates: When the only reader emits windows again. None emits each window once.
         is_processing_time: Whether the only reader is on processing time: then no row is late.
         generation: Increases when windows or accumulators change with a restart.
+        emits_untimed: Whether the only reader emits rows at UNTIMED at once, without state.
     """
 
     shared: SharedSpec
@@ -61,6 +67,7 @@ class WindowSpec:
     updates: UpdateRules | None = None
     is_processing_time: bool = False
     generation: int = 0
+    emits_untimed: bool = False
 
 
 class WindowOperator(KeyGroupOperator):
@@ -88,7 +95,10 @@ class WindowOperator(KeyGroupOperator):
         closed = self._closed_us, later_us(self._closed_us, self._closing_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
-        partials, n_late, n_new, n_again = self._accept(batch.partials, closed[0], fired)
+        timed = batch.partials
+        if self._spec.emits_untimed:
+            timed = yield from self._emit_untimed(timed)
+        partials, n_late, n_new, n_again = self._accept(timed, closed[0], fired)
         horizon = Horizon((fired, after.fired_until_us()), closed)
         for number, new in enumerate(self._slices.add(partials, horizon)):
             first, last = self._slices.window_ends(number)
@@ -121,6 +131,28 @@ class WindowOperator(KeyGroupOperator):
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
         return closed_until_us(watermarks.combined_us, lateness, has_ended=watermarks.has_ended)
 
+    def _emit_untimed(self, tables: Sequence[pa.Table]) -> Generator[Output, None, list[pa.Table]]:
+        """Yield the rows at UNTIMED as results. Returns the other partials."""
+        timed, untimed = [], []
+        for table in tables:
+            is_untimed = pa.array(self._is_untimed(self._columns.ends(table)))
+            timed.append(table.filter(pc.invert(is_untimed)))
+            untimed.append(table.filter(is_untimed).drop_columns([ROW_COUNT]))
+        if any(table.num_rows for table in untimed):
+            aggregation = self._spec.shared.readers[0].aggregation
+            for windows in merge_slices(pa.concat_tables(untimed), aggregation):
+                yield Output(windows)
+        return timed
+
+    def _is_untimed(self, ends: Int64Array) -> BoolArray:
+        """Return for each slice end whether the rows of the slice are at UNTIMED."""
+        if not self._spec.emits_untimed:
+            return np.zeros(len(ends), np.bool_)
+        times = np.array([_UNTIMED_US - _DAY_US, _UNTIMED_US + _DAY_US])
+        first, last = self._slices.readers[0].assigner.slice_end(times)
+        is_untimed: BoolArray = (first <= ends) & (ends <= last)
+        return is_untimed
+
     def _late(
         self, candidates: Sequence[pa.Table], before: Watermarks, closed: int | None
     ) -> Iterator[Output]:
@@ -130,7 +162,7 @@ class WindowOperator(KeyGroupOperator):
         for table in candidates:
             ends = int64_column(table, SLICE_END)
             for number, reader in enumerate(self._slices.readers):
-                is_late = _is_late(reader, ends, closed)
+                is_late = _is_late(reader, ends, closed) & ~self._is_untimed(ends)
                 if is_late.any():
                     rows = table.select([LATE_ROW]).filter(pa.array(is_late))
                     yield Output(LateRows(rows, before.combined_us), number)

@@ -20,6 +20,7 @@ TIMES = st.one_of(
     st.integers(0, 60).map(lambda s: s * 500),
     st.sampled_from([0, 1, 999, 4_999, 5_000, 5_001, 600_000]),
     st.integers(-3, 3).map(lambda d: -1_704_067_200_000 + d * 2_500),
+    st.none(),
 )
 ROWS = st.lists(st.tuples(TIMES, KEYS, st.integers(0, 2), st.just(0.0)), max_size=12)
 # condition on the times, and the same in milliseconds
@@ -46,7 +47,8 @@ def nested_loop(words, holds, left, right):
 
     def matches(a, b):
         is_equal = a[1] is not None and a[1] == b[1]
-        return is_equal and holds(a[0], b[0])
+        has_times = a[0] is not None and b[0] is not None
+        return is_equal and has_times and holds(a[0], b[0])
 
     pairs = [(a[2], b[2]) for a in left for b in right if matches(a, b)]
     lonely = [a[2] for a in left if not any(matches(a, b) for b in right)]
@@ -63,7 +65,10 @@ def nested_loop(words, holds, left, right):
 
 
 def check(sql, holds, words, left, right, seed):
-    left, right = (sorted(rows, key=lambda row: row[0]) for rows in (left, right))
+    left, right = (
+        sorted(rows, key=lambda row: -(1 << 62) if row[0] is None else row[0])
+        for rows in (left, right)
+    )
     of = simulated(sql, tables=TABLES).stream({"t": rows_table(left), "u": rows_table(right)})
     expected = nested_loop(words, holds, left, right)
     # the query in the windows of a stream, over all rows at once
@@ -78,8 +83,8 @@ def check(sql, holds, words, left, right, seed):
     [(n, w) for n in range(len(INTERVALS)) for w in JOINS if n == 1 or w in JOINS[:2]],
 )
 @example(
-    left=[(0, "a", 0, 0.0), (0, "a", 0, 0.0), (5_000, None, 1, 0.0)],
-    right=[(0, "a", 1, 0.0), (5_000, "a", 1, 0.0), (19_000, "a", 2, 0.0)],
+    left=[(0, "a", 0, 0.0), (0, "a", 0, 0.0), (5_000, None, 1, 0.0), (None, "a", 2, 0.0)],
+    right=[(0, "a", 1, 0.0), (5_000, "a", 1, 0.0), (19_000, "a", 2, 0.0), (None, "a", 0, 0.0)],
     seed=0,
 )
 @settings(max_examples=2)
@@ -180,3 +185,47 @@ def test_every_row_of_a_right_join_is_emitted_or_counted_as_late(times):
     outcome = of.run(cut_at_every_row(of.order, of.shape))
     emitted = sum(batch.rows.num_rows for batch in outcome.batches)
     assert emitted + sum(batch.n_late for batch in outcome.batches) == len(times)
+
+
+# how a join keeps the rows of `t` alone, and its FROM
+KEEPING = {
+    "LEFT JOIN": "t AS a LEFT JOIN u AS b",
+    "RIGHT JOIN": "u AS b RIGHT JOIN t AS a",
+    "LEFT ANTI JOIN": "t AS a LEFT ANTI JOIN u AS b",
+}
+
+
+@pytest.mark.parametrize("condition", [list(INTERVALS)[n] for n in (0, 1, 4)])
+@pytest.mark.parametrize("words", KEEPING)
+def test_a_row_without_a_time_is_emitted_in_its_micro_batch(words, condition):
+    sql = f"SELECT a.v FROM {KEEPING[words]} ON a.k = b.k AND {condition}"
+    # twice before any watermark, and between rows that have moved it
+    times = [None, None, 0, 100_000, None, 200_000, None]
+    left = [(ms, "a", v, 0.0) for v, ms in enumerate(times)]
+    right = [(ms, "b", 0, 0.0) for ms in (0, 100_000, 200_000)]
+    of = simulated(sql, "0", tables=TABLES).stream({"t": rows_table(left), "u": rows_table(right)})
+    outcome = of.run(cut_at_every_row(of.order, of.shape))
+    batch_of = {
+        row["v"]: number
+        for number, batch in enumerate(outcome.batches)
+        for row in batch.rows.to_pylist()
+    }
+    assert sorted(batch_of) == list(range(len(times)))
+    # rows are numbered table by table, as FROM names them
+    first = len(right) if words == "RIGHT JOIN" else 0
+    untimed = [v for v, ms in enumerate(times) if ms is None]
+    assert {v: batch_of[v] for v in untimed} == {v: of.order.index(first + v) for v in untimed}
+    assert sum(batch.n_late + batch.n_null_times for batch in outcome.batches) == 0
+
+
+@pytest.mark.parametrize("words", ["JOIN", "LEFT JOIN", "LEFT SEMI JOIN"])
+def test_other_rows_without_a_time_are_dropped_and_counted(words):
+    condition = "b.ts BETWEEN a.ts AND a.ts + INTERVAL '3' SECOND"
+    sql = f"SELECT a.v FROM t AS a {words} u AS b ON a.k = b.k AND {condition}"
+    rows = rows_table([(0, "a", 0, 0.0), (None, "a", 1, 0.0), (9_000, "a", 2, 0.0)])
+    of = simulated(sql, "0", tables=TABLES).stream({"t": rows, "u": rows})
+    outcome = of.run(cut_at_every_row(of.order, of.shape))
+    kept = [row["v"] for batch in outcome.batches for row in batch.rows.to_pylist()]
+    assert sorted(kept) == ([0, 1, 2] if words == "LEFT JOIN" else [0, 2])
+    n_dropped = sum(batch.n_null_times for batch in outcome.batches)
+    assert n_dropped == (1 if words == "LEFT JOIN" else 2)
