@@ -25,12 +25,7 @@ from runtime.frames.job_properties import set_closed_until
 from runtime.frames.reports import last_report, recent_reports
 from runtime.names import quote_name
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
-from runtime.spec.table import LATE_ROWS, TableSpec
-
-# Additional columns of a late rows table: the watermark that a row missed, and the table that the
-# results go to, or `select`
-MISSED = "missed_watermark"
-LATE_FOR = "late_for"
+from runtime.spec.table import LATE_FOR, LATE_ROWS, MISSED, TableSpec
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,10 @@ from typing import TypeAlias
 
 # Table option of all connectors: the side output for late rows
 LATE_ROWS = "late-rows"
+# Additional columns of a late rows table: the watermark that a row missed, and the table that the
+# results go to, or `select`
+MISSED = "missed_watermark"
+LATE_FOR = "late_for"
 # Table option of all connectors, and setting: time without rows of all sources after which the
 # watermark advances with the clock
 IDLE_ADVANCE = "sqlwin.watermark.idle-advance"

@@ -23,7 +23,7 @@ from runtime.connectors.registry import (
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
 from runtime.options.formats import SELF_DESCRIBING, format_of
-from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.table import LATE_FOR, MISSED, TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import Entry, View, columns_of, entry_kind
 from sqlwin.catalog.options import idle_notes
@@ -263,6 +263,7 @@ class Definitions:
         except SqlwinError as error:
             if spec.columns or may_lack_files:
                 return spec, ()  # files are added later, so they cannot be inspected for the format
+            self._check_side_output(spec)
             raise error.about(f"table `{spec.name}`", spec.name) from error
         options = detected.spec.options
         if spec.columns:
@@ -274,6 +275,25 @@ class Definitions:
             has_format = format_of(spec.option_map) is not None
             return spec if has_format else detected.spec, ()
         return detected.spec, detected.notes
+
+    def _check_side_output(self, spec: TableSpec) -> None:
+        """Check that a table whose files have no columns receives no late rows.
+
+        Raises:
+            CatalogError: Another table names it as its side output.
+        """
+        for table in self._catalog.entries.by_name.values():
+            if not isinstance(table, TableSpec) or table.late_rows is None:
+                continue
+            if table.late_rows.lower() == spec.name.lower():
+                names = [c.name for c in table.columns if c.computed is None and c.metadata is None]
+                late = (f"{MISSED} TIMESTAMP(3)", f"{LATE_FOR} STRING")
+                raise CatalogError(
+                    f"table `{spec.name}`, the side output for late rows of `{table.name}`, has no "
+                    "columns: declare them",
+                    subjects=(spec.name, table.name),
+                    hint=f"declare any of {', '.join((*names, *late))}",
+                )
 
     def _spec(self, statement: CreateTable, rows: StructType | None) -> TableSpec:
         name = ".".join(statement.name)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # Option that makes a table include files added later
 _STREAMING = "source.monitor-interval"
 _MOST_REMEMBERED = 64
+_DECLARE = "declare the columns in CREATE TABLE if files are added later"
 # More files take many seconds to list
 _MOST_FILES = 100_000
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
@@ -63,7 +64,7 @@ def describe_files(
 
     try:
         if not is_glob(origin, files) and not files.exists(origin):
-            raise missing_path(origin)
+            raise _missing_path(spec, origin)
         paths = list(islice(data_files(origin, files), most_files + 1))
     except OSError as error:
         raise ExecutionError(f"cannot read {origin}: {error.strerror or error}") from error
@@ -80,13 +81,23 @@ def describe_files(
         if not paths:
             raise ExecutionError(f"no file below {origin} matches {pattern}")
     if not paths and is_glob(origin, files):
-        raise missing_path(origin)
+        raise _missing_path(spec, origin)
     if not paths:
         raise ExecutionError(
             f"{origin} contains no files to derive columns from",
-            hint="declare the columns in CREATE TABLE if files are added later",
+            hint=_DECLARE,
         )
     return detect(spec, origin, paths, files, keeps_types=path_of_files(spec.name) is None)
+
+
+def _missing_path(spec: TableSpec, origin: str) -> ExecutionError:
+    """Return the error for files that do not exist."""
+    error = missing_path(origin)
+    if path_of_files(spec.name) is None:
+        hint = error.hint or ""
+        joint = " Otherwise " if hint.endswith("?") else "; " if hint else ""
+        error.hint = f"{hint}{joint}{_DECLARE}"
+    return error
 
 
 def describe_remote_files(spec: TableSpec) -> DetectionResult:

@@ -18,7 +18,7 @@ from planner.streams.update_identity import update_identity
 from runtime.batch.execute import dataframe
 from runtime.connectors.registry import updated_by_key
 from runtime.errors import AnalysisError, nearest
-from runtime.sinks.late_rows import MISSED, LateTable, check_late_tables
+from runtime.sinks.late_rows import LateTable, check_late_tables
 from runtime.sinks.stream_sinks import (
     SetPart,
     StreamRun,
@@ -34,7 +34,7 @@ from runtime.sinks.stream_sinks import (
 from runtime.slices.append import InsertedRows, append
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
-from runtime.spec.table import LATE_ROWS, PeriodicReload, TableSpec, TimedReload
+from runtime.spec.table import LATE_ROWS, MISSED, PeriodicReload, TableSpec, TimedReload
 from runtime.streaming.execute.shared import SharedWindows, run_over_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
