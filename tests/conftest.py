@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,9 @@ for variable in ("COLUMNS", "LINES"):
 # Processes that tests start use no settings or caches of this user
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 os.environ["SQLWIN_ENGINE"] = "off"
+# Programs and Python workers that tests start import the packages, so compile them only once
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Examples are small; their duration depends on the machine's load
 settings.register_profile("sqlwin", deadline=None, max_examples=20)
 settings.load_profile("sqlwin")
@@ -45,10 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    # Commands and operators in this process freeze garbage collection, which would also keep the
-    # tests' own objects: DuckDB would then report leaks at length.
+    # pytest now collects garbage five times, which takes seconds after thousands of tests, and
+    # execnet sends SIGINT to a process of pytest-xdist that has not ended five seconds after its
+    # last test. So nothing is left to collect until the interpreter exits. Then everything is:
+    # DuckDB reports leaks at length for objects that stay frozen.
     atexit.unregister(gc.freeze)
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
+    gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -77,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+    _mark_other_variants(items)
     slow = config.getoption("--slow")
     for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow)):
         if not runs:
@@ -84,6 +93,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for item in items:
                 if marker in item.keywords:
                     item.add_marker(skip)
+
+
+def _mark_other_variants(items: list[pytest.Item]) -> None:
+    """Mark the parameters of tests with `variants(n)` as long, except n that are spread evenly."""
+    variants = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("variants") and not {"long", "slow"} & set(item.keywords):
+            variants[item.nodeid.partition("[")[0]].append(item)
+    for every in variants.values():
+        marker = every[0].get_closest_marker("variants")
+        assert marker is not None
+        (n,) = marker.args
+        chosen = {i * len(every) // n for i in range(n)}
+        for i, item in enumerate(every):
+            if i not in chosen:
+                item.add_marker("long")
 
 
 @pytest.fixture(scope="session")

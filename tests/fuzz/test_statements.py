@@ -33,8 +33,8 @@ def test_every_example_gives_rows_or_a_readable_error(statements: Statements) ->
 @pytest.mark.parametrize(
     "numbers",
     [
-        range(500),
-        pytest.param(range(500, 2_000), marks=pytest.mark.long),
+        range(150),
+        pytest.param(range(150, 2_000), marks=pytest.mark.long),
         *(
             pytest.param(range(n, n + 3_000), marks=pytest.mark.slow)
             for n in range(2_000, 20_000, 3_000)

@@ -334,7 +334,7 @@ def test_most_streams_can_resume_with_other_names() -> None:
 @pytest.mark.parametrize(
     ("n_examples", "n_steps"),
     [
-        (40, 30),
+        (15, 30),
         pytest.param(400, 50, marks=pytest.mark.long),
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],

@@ -163,6 +163,7 @@ def conditions_on_groups(n: int) -> str:
     return f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED} HAVING {having}"
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
 @pytest.mark.parametrize(
     "query",
@@ -184,6 +185,7 @@ def test_it_costs_as_much_more_as_the_statement_is_longer(
     assert cost(query(40), is_stream=is_stream) < 7 * cost(query(10), is_stream=is_stream)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("query", [sum_of_columns, sum_in_parentheses])
 def test_a_chain_of_operators_is_not_written_down_at_each_of_them(
     query: Callable[[int], str],
@@ -191,6 +193,7 @@ def test_a_chain_of_operators_is_not_written_down_at_each_of_them(
     assert cost(query(320)) < 5 * cost(query(80))
 
 
+@pytest.mark.long
 def test_thousands_of_groupings_cost_little_each() -> None:
     def cubed(n: int) -> str:
         keys = numbers("k{}", ", ", n)
@@ -208,6 +211,7 @@ def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
     )
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "query",
     [

@@ -73,6 +73,7 @@ def ways(all_ways: dict[str, T], query: str) -> list[tuple[str, T]]:
     return list(all_ways.items())[: None if query in IN_EVERY_WAY else 1]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("query", FAILING)
 def test_results_raise_errors_of_sqlwin(db: sqlwin.Session, query: str) -> None:
     for way, take in ways(RESULTS, query):
@@ -83,6 +84,7 @@ def test_results_raise_errors_of_sqlwin(db: sqlwin.Session, query: str) -> None:
         assert "sqlwin:" not in str(caught.value), way
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("query", FAILING)
 def test_dataframes_raise_errors_of_sqlwin(db: sqlwin.Session, query: str) -> None:
     for way, take in ways(FRAMES, query):

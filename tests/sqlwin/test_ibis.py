@@ -122,6 +122,7 @@ def connection(own_spark: SparkSession) -> Iterator[Any]:
     session.close()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("expression", [quarters, half_hours, several, of_expressions, above])
 def test_rows_equal_those_of_ibis_pyspark_backend(
     connection: Any, own_spark: SparkSession, expression: Callable[[Any], Any]
@@ -152,6 +153,7 @@ def test_tables_of_the_session_are_read(connection: Any) -> None:
         connection.table("nowhere")
 
 
+@pytest.mark.long
 def test_views_and_tables_of_ibis_are_read(connection: Any) -> None:
     view = connection.create_view("q", quarters(connection.table("t").filter(_.x < 5)))
     assert view.count().execute() == 2

@@ -42,6 +42,7 @@ def test_values_arrive_with_their_types(fresh_session: sqlwin.Session) -> None:
     ]
 
 
+@pytest.mark.long
 def test_parameters_stand_wherever_a_literal_may(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

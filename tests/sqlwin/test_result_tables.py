@@ -248,6 +248,7 @@ WINDOWS = """
 """
 
 
+@pytest.mark.long
 def test_all_rows_have_one_protocol(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     instants = pa.array([datetime(2024, 5, 1, 12, i, tzinfo=UTC) for i in range(3)])
     pq.write_table(

@@ -60,6 +60,7 @@ def test_insert_writes_partitioned_files_that_a_table_reads(
     assert rows(db, "SELECT SUM(total) FROM sums") == [(15,)]
 
 
+@pytest.mark.long
 def test_insert_into_a_partition_gives_its_value_to_all_rows(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ def test_flinks_default_catalog_has_sparks_own_tables_too(fresh_session: sqlwin.
     fresh_session.spark.catalog.dropTempView("own")
 
 
+@pytest.mark.long
 def test_create_table_as_and_like(db: sqlwin.Session, tmp_path: Path) -> None:
     db.execute(f"""
         CREATE TABLE copy WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/copy', 'format' = 'json')
@@ -233,6 +235,7 @@ def test_spark_explains_statements_that_only_it_knows(db: sqlwin.Session) -> Non
     assert script[caught.value.position.offset :].startswith("nope")
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("explain", ["explain", "execute"])
 @pytest.mark.parametrize(
     ("statement", "word"),

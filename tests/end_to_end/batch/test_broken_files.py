@@ -67,6 +67,7 @@ def visible(directory: Path) -> list[str]:
     return [path.name for path in actual if not any(part.startswith(".") for part in path.parts)]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("damage", "mode"),
     pairs(
@@ -93,6 +94,7 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
     assert visible(path.parent) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file_format", "mode"),
     pairs(

@@ -119,6 +119,7 @@ def one_phase(session: Any, query: str) -> list[Any]:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_calendar_windows_equal_brute_force_in_the_scan_and_in_one_phase(
     session: Any, window: CalendarOracle, tmp_path: Path
@@ -147,6 +148,7 @@ def test_calendar_windows_over_any_dataframe_equal_brute_force(
     same_rows(rows_of(session, query_of(window)), expected(data, window))
 
 
+@pytest.mark.long
 def test_months_of_instants_begin_at_local_midnight(session: Any, tmp_path: Path) -> None:
     data = random_rows("UTC")
     pq.write_table(data, tmp_path / "data.parquet")

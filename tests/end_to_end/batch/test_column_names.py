@@ -105,6 +105,7 @@ def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
     return sorted(zip(*columns, strict=True), key=str)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("mode", "query"),
     pairs(
@@ -128,6 +129,7 @@ def test_odd_names_give_the_rows_of_plain_names(
     assert actual.column_names == [odd.get(name, name) for name in expected.column_names]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "select",
     [
@@ -157,6 +159,7 @@ def test_columns_of_one_name_and_of_types_that_arrow_lacks(named: sqlwin.Session
     assert set(actual.column(2).to_pylist()) == {"INTERVAL '2' MONTH"}
 
 
+@pytest.mark.long
 def test_names_with_dots_go_into_files_and_lakes(named: sqlwin.Session, tmp_path: Path) -> None:
     expected = rows_of(rows_of_query(named, "SELECT {dotted}, {spaced} FROM {table}", "plain"))
     for connector, options in (("filesystem", ", 'format' = 'parquet'"), ("delta", "")):

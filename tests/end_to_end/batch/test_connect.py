@@ -41,6 +41,7 @@ def client(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_missing_packages_are_named_with_their_extra(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError(\"No module named 'grpc'\")\n")
     result = client("run", "--remote", "sc://localhost:1", "-e", "SELECT 1", packages=tmp_path)

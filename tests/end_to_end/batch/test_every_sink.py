@@ -70,6 +70,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[str]:
     return sorted(map(str, result.rows))
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("case", among(CASES, long=CASES[7:]), ids="-".join)
 def test_every_value_is_read_as_it_was_written(
     fresh_session: sqlwin.Session, tmp_path: Path, case: tuple[str, str]
@@ -92,6 +93,7 @@ def test_every_value_is_read_as_it_was_written(
     assert rows(fresh_session, f"SELECT {columns} FROM sink") == expected
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_a_window_may_end_after_the_year_9999(
     fresh_session: sqlwin.Session, tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str]

@@ -206,6 +206,7 @@ LATE = [
 LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000))
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("late", among(LATE, slow=LATE[1::2]), ids=lambda late: late[2])
 def test_values_that_do_not_fit_after_the_sample_are_located(
     fresh_session: sqlwin.Session, data: Path, late: tuple[str, str, str]
@@ -227,6 +228,7 @@ def test_values_that_do_not_fit_after_the_sample_are_located(
     assert message in str(raised.value)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("last", "sql", "message"),
     [
@@ -250,6 +252,7 @@ def test_json_values_that_do_not_fit_after_the_sample_are_located(
     assert message in str(raised.value)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("head", "last", "value"),
     [

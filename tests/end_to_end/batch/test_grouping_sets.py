@@ -30,6 +30,7 @@ GROUPINGS = {
 CALLS = ["COUNT(*)", "SUM(i)", "MAX(k)", "COUNT(DISTINCT s)", "AVG(d) FILTER (WHERE flag)"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "clause",
     among(GROUPINGS, slow=["GROUPING SETS ((k), ())", "CUBE (k, s)", "ROLLUP (k, (s, flag))"]),

@@ -137,6 +137,7 @@ def test_json_with_a_long_number(fresh_session: sqlwin.Session, tmp_path: Path) 
     assert message.endswith("is not a valid BIGINT")
 
 
+@pytest.mark.long
 def test_json_with_a_long_string(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
     path = write_file(tmp_path / "a.json", '{"v": "' + "x" * 25_000_000 + '"}\n')

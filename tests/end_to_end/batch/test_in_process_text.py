@@ -378,6 +378,7 @@ def test_clean_files_have_the_rows_of_the_csv_module(tmp_path: Path) -> None:
     assert {row["a"]: row["n"] for row in counted.to_arrow().to_pylist()} == by_hand
 
 
+@pytest.mark.long
 def test_parts_of_a_file_are_read_in_parallel(tmp_path: Path) -> None:
     n_rows = 1_200_000
     lines = "".join(f"{i},{i % 7}\r\n" for i in range(n_rows))

@@ -53,6 +53,7 @@ def local_us(us: int, zone: str) -> int:
 WAYS = among(["scan", "catalyst", "one phase"], long=["catalyst"], slow=["one phase"])
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_windows_follow_the_local_clock(

@@ -53,6 +53,7 @@ def test_excels_file_with_units_and_symbols(fresh_session: sqlwin.Session, data:
     assert not any("number-symbols" in note for note in read.notes)
 
 
+@pytest.mark.long
 def test_the_statement_shown_for_files_gives_the_same_rows(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_statement_shown_for_files_gives_the_same_rows(
     assert [row[1] for row in described] == ["TIMESTAMP(6)", "DOUBLE", "BIGINT"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_preamble_comments_and_repeated_headers(
     fresh_session: sqlwin.Session, data: Path, packed: bool
@@ -89,6 +91,7 @@ def test_a_preamble_comments_and_repeated_headers(
     assert actual == [(at("2026-01-01 10:00"), 2, 1, "a"), (at("2026-01-01 11:00"), 4, 1, "b, c")]
 
 
+@pytest.mark.long
 def test_a_stream_reads_the_rows_that_a_batch_reads(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -110,6 +113,7 @@ def test_a_stream_reads_the_rows_that_a_batch_reads(
     assert sorted(rows(fresh_session, query)) == expected
 
 
+@pytest.mark.long
 def test_fields_over_several_lines_below_a_preamble(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -164,6 +168,7 @@ def test_options_of_lines_are_checked_and_are_not_written(
         fresh_session.execute("INSERT INTO t VALUES (1)")
 
 
+@pytest.mark.long
 def test_a_date_and_a_time_of_day_are_one_time(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "f.csv").write_text(
         "Tag;Uhr;v\n31.12.2025;23:59:30;1\n1.1.2026;00:10:00;2\n;10:00:00;4\n"

@@ -151,6 +151,7 @@ def conditions(draw: st.DrawFn) -> tuple[str, Any]:
     return f"{column} NOT IN ({listed})", lambda x: None if is_in(x) is None else not is_in(x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", among(["parquet", "orc"], long=["orc"]))
 @settings(
     max_examples=1,
@@ -197,6 +198,7 @@ def test_every_path_finds_the_same_rows(
     fresh_session.execute(BY_ARROW)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", among(["parquet", "orc"], long=["orc"]))
 def test_streams_find_them_too(
     fresh_session: sqlwin.Session, tmp_path: Path, file_format: str
@@ -215,6 +217,7 @@ def test_streams_find_them_too(
     session.execute(BY_ARROW)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("condition", ["n IN (1, 2, NULL)", "s.n IN (1, NULLIF(1, 1), 2)"])
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_a_null_in_a_list_is_no_error(
@@ -225,6 +228,7 @@ def test_a_null_in_a_list_is_no_error(
     assert rows(session, f"SELECT n FROM '{name}' WHERE {condition}") == [(1,), (2,)]
 
 
+@pytest.mark.long
 def test_a_registered_dataframe_and_a_cached_one(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -250,6 +254,7 @@ def test_unused_columns_are_not_read(fresh_session: sqlwin.Session, tmp_path: Pa
     assert "GreaterThan(n,0)" in text
 
 
+@pytest.mark.long
 def test_the_log_of_a_delta_table_excludes_no_file_with_nan(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_windows_over_a_bucket_equal_those_over_a_disk(
     assert 3 <= len(set(of_rows)) and len(of_rows) <= 40
 
 
+@pytest.mark.long
 def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectStore) -> None:
     for number in range(10):
         store.put(f"counted/part-{number}.parquet", rows(number * N_ROWS))

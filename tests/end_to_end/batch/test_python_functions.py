@@ -75,6 +75,7 @@ def test_an_aggregate_runs_on_sessions_and_in_a_plain_group_by(session: sqlwin.S
     ]
 
 
+@pytest.mark.long
 def test_filter_also_applies_where_spark_calls_the_aggregate(session: sqlwin.Session) -> None:
     dear = "weighted_mean(price, volume) FILTER (WHERE price BETWEEN 11 AND 50)"
     plain = session.sql(f"SELECT sym, {dear} FROM trades GROUP BY sym ORDER BY sym")

@@ -128,6 +128,7 @@ LEFT_TO_SPARK = {
 }  # fmt: skip
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "name", among(SCANNED, long=["field as key", "computed where", "view by epoch", "seconds"])
 )
@@ -140,6 +141,7 @@ def test_the_scan_equals_spark(name: str, events: sqlwin.Session) -> None:
     assert rows(events, query) == expected
 
 
+@pytest.mark.long
 def test_the_rest_is_left_to_spark_with_the_reason(events: sqlwin.Session) -> None:
     for query, reason in LEFT_TO_SPARK.values():
         explained = events.explain(query)

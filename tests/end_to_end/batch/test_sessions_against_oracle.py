@@ -113,6 +113,7 @@ def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Ta
         same_rows(both_phase, expected_rows)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("partition", "keys"),
     [
@@ -139,6 +140,7 @@ def test_partition_keys_and_group_keys_may_differ(
     assert ("ArrowScanLocalWindowAggregate" in session.explain(query)) is is_nested
 
 
+@pytest.mark.long
 def test_rows_keep_their_columns_and_get_the_bounds_of_their_session(
     session: Any, files: pa.Table
 ) -> None:
@@ -161,6 +163,7 @@ def test_conditions_on_partitions_apply_before_sessions(session: Any, files: pa.
         assert ("remove rows from sessions" in session.explain(query)) is stays
 
 
+@pytest.mark.long
 def test_sessions_of_instants_are_on_the_wall_clock(session: Any, tmp_path: Path) -> None:
     # 1:59 and 3:00 in New York are one minute apart on 10 March 2024, but 61 on the wall clock; on
     # 3 November, the second 1:10 is 20 minutes after 1:50, but 40 minutes before it on the wall

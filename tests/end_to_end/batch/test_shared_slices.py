@@ -98,6 +98,7 @@ def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     assert executed.count("ReusedExchange") == len(windows) - 1
 
 
+@pytest.mark.long
 def test_aggregates_that_differ_from_window_to_window_equal_brute_force(
     session: Any, tmp_path: Path
 ) -> None:
@@ -153,6 +154,7 @@ def insert(name: str, window: OracleWindow, total: str = "SUM(i)") -> str:
     )
 
 
+@pytest.mark.long
 @SCANNED_OR_NOT
 def test_a_statement_set_reads_its_table_once(
     session: Any, is_scanned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def berlin(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     return fresh_session
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("case", among(CASES, long=[("order", "batch")]))
 def test_an_instant_is_in_the_session_s_zone(
     berlin: sqlwin.Session, case: tuple[str, str], capsys: pytest.CaptureFixture[str]

@@ -23,6 +23,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"at": at, "v": [1]}), tmp_path / "f.parquet")
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("sql", "hint"),
     [
@@ -65,6 +66,7 @@ def test_a_column_of_a_cte_is_not_looked_for_in_files(
     assert "f.csv" not in (raised.value.hint or "")
 
 
+@pytest.mark.long
 def test_of_many_columns_all_times_are_listed(
     fresh_session: sqlwin.Session, data: None, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def answer(session: sqlwin.Session, sql: str) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_wall_clocks_are_the_same_in_every_zone(

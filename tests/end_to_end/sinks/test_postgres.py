@@ -42,6 +42,7 @@ def written(url: str) -> list[tuple[Any, ...]]:
     return sorted(rows(url, f"SELECT * FROM totals {ON_TIME}"))
 
 
+@pytest.mark.long
 def test_corrected_rows_equal_the_batch_at_the_end(
     streaming: sqlwin.Session, database: str
 ) -> None:

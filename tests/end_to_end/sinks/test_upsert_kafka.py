@@ -198,6 +198,7 @@ def expected_prices() -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("more", ["", ", 'value.fields-include' = 'EXCEPT_KEY'"])
 def test_a_temporal_join_of_a_batch_reads_all_versions_of_a_key(
     fresh_session: sqlwin.Session, broker: Broker, more: str
@@ -245,6 +246,7 @@ def test_a_stream_is_joined_with_the_versions_of_a_topic(
     assert sorted(row for row in rows if row[0] != 99) == expected_prices()
 
 
+@pytest.mark.long
 def test_a_deleted_row_needs_a_time(fresh_session: sqlwin.Session, broker: Broker) -> None:
     fresh_session.execute(ORDERS.format(name="dated", address=broker.address))
     columns = f"{OF_PRICES}, since TIMESTAMP(3), WATERMARK FOR since AS since"
@@ -266,6 +268,7 @@ def test_a_deleted_row_needs_a_time(fresh_session: sqlwin.Session, broker: Broke
     assert "\n" not in raised.value.message
 
 
+@pytest.mark.long
 def test_the_latest_rows_are_read_from_avro(fresh_session: sqlwin.Session, broker: Broker) -> None:
     """`name` is a string of one byte: branch 1 of its union, length, text. So is `id`: 2 * value."""
     more = ", 'value.fields-include' = 'EXCEPT_KEY'"
@@ -279,6 +282,7 @@ def test_the_latest_rows_are_read_from_avro(fresh_session: sqlwin.Session, broke
     assert [tuple(row) for row in result.rows] == [(1, "c")]
 
 
+@pytest.mark.long
 def test_keys_are_read_from_all_partitions_and_a_broken_one_is_named(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:

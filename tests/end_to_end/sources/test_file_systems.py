@@ -127,6 +127,7 @@ def test_a_batch_writes_and_replaces_files_elsewhere(
     assert [p.name for p in (tmp_path / "data").iterdir() if p.name.startswith(".")] == []
 
 
+@pytest.mark.long
 def test_a_batch_replaces_partitions_elsewhere_all_at_once(
     elsewhere: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_directory_elsewhere_without_files_has_no_rows(
         )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
 def test_a_query_during_a_publish_sees_whole_micro_batches_only(
     elsewhere: sqlwin.Session, tmp_path: Path, scan: str

@@ -44,6 +44,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted(map(tuple, session.execute(query)[-1].rows), key=repr)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 @pytest.mark.parametrize("columns", ["", COLUMNS], ids=["undeclared", "declared"])
 def test_int96_is_an_instant(
@@ -60,6 +61,7 @@ def test_int96_is_an_instant(
     assert types == {("timestamp", "array<timestamp>")}
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 @pytest.mark.parametrize("rule", ["", "push_local_aggregate_into_scan"], ids=["arrow", "spark"])
 def test_windows_over_int96(

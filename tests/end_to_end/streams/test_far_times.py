@@ -51,6 +51,7 @@ def test_a_far_watermark_is_not_the_end_of_the_input(db: sqlwin.Session, tmp_pat
     assert rows(db, STREAMING + CASCADE) == expected
 
 
+@pytest.mark.long
 def test_rows_behind_a_far_watermark_are_late_and_counted(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_rows_behind_a_far_watermark_are_late_and_counted(
     )
 
 
+@pytest.mark.long
 def test_a_checkpoint_with_a_far_watermark_resumes(db: sqlwin.Session, tmp_path: Path) -> None:
     db.execute(f"""
         CREATE TABLE out (k STRING, n BIGINT, e BIGINT)

@@ -45,6 +45,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
 
 
+@pytest.mark.long
 def test_rows_are_written_once_by_every_sink_and_counted(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_limit_ends_a_stream(query: str, n_rows: int, fresh_session: sqlwin.Se
     assert fresh_session.streams.running() == []
 
 
+@pytest.mark.long
 def test_a_limit_ends_a_stream_however_its_rows_are_fetched(fresh_session: sqlwin.Session) -> None:
     fresh_session.execute(ENDLESS)
     (result,) = fresh_session.execute("SELECT * FROM endless LIMIT 5")

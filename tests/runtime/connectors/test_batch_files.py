@@ -118,6 +118,7 @@ def killed_insert(path: Path, n_renames: int) -> Writer:
     return writer
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("n_renames", range(4))
 def test_an_insert_killed_while_moving_files_counts_whole_or_not_at_all(
     spark: SparkSession, tmp_path: Path, n_renames: int
@@ -156,6 +157,7 @@ def test_a_reader_that_lists_while_a_batch_is_published_lists_again(tmp_path: Pa
     assert committed_files(FILES, str(tmp_path), lambda: next(listings)) == names
 
 
+@pytest.mark.long
 def test_a_first_insert_that_fails_leaves_no_directory(spark: SparkSession, tmp_path: Path) -> None:
     failing = spark.range(0, 100, 1, 2).selectExpr("IF(id = 99, raise_error('late'), id)")
     for overwrite in (False, True):
@@ -164,6 +166,7 @@ def test_a_first_insert_that_fails_leaves_no_directory(spark: SparkSession, tmp_
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("point", ["written", "moved away", "replaced"])
 def test_a_killed_overwrite_is_finished_or_reverted(
     spark: SparkSession, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch

@@ -157,6 +157,7 @@ def stop() -> None:
 
 
 # before the last file is moved, and before the last one is deleted
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("number", [7, 10])
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
 def test_a_concurrent_query_sees_all_new_rows_or_all_old_ones(
@@ -314,6 +315,7 @@ def test_undeletable_old_files_are_reported_and_ignored(
     assert pairs(on_disk(tmp_path / "t")) == [(0, 2), (0, 3), (7, 1), (8, 1)]
 
 
+@pytest.mark.long
 def test_the_last_concurrent_overwrite_wins(spark: SparkSession, tmp_path: Path) -> None:
     spec = days(tmp_path / "t")
     write_old(tmp_path / "t")

@@ -236,6 +236,7 @@ def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
     return replace(spec, options=options)
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("name", sorted(CONNECTORS.keys() - NEED_SERVERS))
 def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     name: str, spark: SparkSession, tmp_path: Path
@@ -269,6 +270,7 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
         assert rows(spark, spec) == [(0,), (1,), (2,)]
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_sink_replaces_its_rows_or_refuses_to(
     name: str, spark: SparkSession, tmp_path: Path

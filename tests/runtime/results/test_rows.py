@@ -53,6 +53,7 @@ def ids(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 
+@pytest.mark.variants(1)
 @ROADS
 @pytest.mark.parametrize("most_bytes", [600, 64 << 20])
 def test_rows_come_in_order(spark: SparkSession, fetch: Fetch, most_bytes: int) -> None:
@@ -81,6 +82,7 @@ def test_no_rows_give_no_batch(spark: SparkSession, fetch: Fetch) -> None:
     assert ids(fetch(spark.range(0, 40, 1, 8).where("id % 20 = 3"))) == [3, 23]
 
 
+@pytest.mark.variants(1)
 @ROADS
 def test_nested_values_and_instants(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.sql("""
@@ -111,6 +113,7 @@ def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
     assert most == 1 and mapped_files() == 0
 
 
+@pytest.mark.variants(1)
 @ROADS
 def test_an_early_stop_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     # with files, the last partition would never be ready
@@ -137,6 +140,7 @@ def _endless(spark: SparkSession) -> DataFrame:
     return spark.range(0, 10_000, 1, 4).mapInArrow(run, "id bigint")
 
 
+@pytest.mark.long
 def test_rows_arrive_before_the_job_ends(spark: SparkSession) -> None:
     batches = rows_by_files(_endless(spark), 20_000)
     first = [next(batches).column(0)[0].as_py() for _ in range(2)]
@@ -145,6 +149,7 @@ def test_rows_arrive_before_the_job_ends(spark: SparkSession) -> None:
     batches.close()  # type: ignore[attr-defined]  # a generator
 
 
+@pytest.mark.long
 def test_rows_arrive_without_accumulators(spark: SparkSession) -> None:
     rows = spark.range(0, 3_000, 1, 5)
 
@@ -154,6 +159,7 @@ def test_rows_arrive_without_accumulators(spark: SparkSession) -> None:
     assert ids(batches_from_files(spark, run_stages, 10_000)) == list(range(3_000))
 
 
+@pytest.mark.variants(1)
 @ROADS
 def test_a_failure_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "assert_true(id < 90, 'too large')")
@@ -186,6 +192,7 @@ def test_a_disk_that_takes_no_rows_is_named(spark: SparkSession) -> None:
     assert not files()
 
 
+@pytest.mark.long
 def test_a_forgotten_iterator_leaves_no_files(spark: SparkSession) -> None:
     batches = rows_by_files(spark.range(0, 10_000, 1, 4), 20_000)
     next(batches)
@@ -194,6 +201,7 @@ def test_a_forgotten_iterator_leaves_no_files(spark: SparkSession) -> None:
     assert not files()
 
 
+@pytest.mark.variants(1)
 @ROADS
 def test_threads_get_their_own_rows(spark: SparkSession, fetch: Fetch) -> None:
     frames = [spark.range(start, start + 3_000, 1, 3) for start in (0, 10_000, 20_000)]

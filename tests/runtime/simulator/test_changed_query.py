@@ -30,6 +30,7 @@ def _resumed(after, before=None):
     return resume(before, after, before.stream(rows), rows)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "change",
     [

@@ -65,6 +65,7 @@ def check(of, seed: int) -> None:
 BOUNDS = [times(*pair) for pair in [(-2, 17), (5, 25), (12, 40), (20, 20), (-30, -10)]]
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("name", ["tumble_offset", "hop", "hop_uneven", "cumulate"])
 @pytest.mark.parametrize("first", ["", " FROM {}"])
 @example(rows=[(500, "a", 1, 0.0), (28_000, "a", 2, 0.0)], bounds=BOUNDS[0], seed=0)
@@ -96,6 +97,7 @@ DATA = {
 }
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("first", ["", ", FROM => {}"])
 @settings(max_examples=3, deadline=None)

@@ -48,6 +48,7 @@ def test_open_windows_are_emitted_and_a_later_row_is_late():
     assert emitted(off.run(history(off))) == ["a", "", "", "", "bc"]
 
 
+@pytest.mark.variants(10)
 @pytest.mark.parametrize("window", ["tumble", "hop", "session"])
 @pytest.mark.parametrize("write", list(Write))
 @pytest.mark.parametrize("is_after", [False, True])

@@ -78,6 +78,7 @@ def check(sql, holds, words, left, right, seed):
         assert found is None, found
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize(
     ("number", "words"),
     [(n, w) for n in range(len(INTERVALS)) for w in JOINS if n == 1 or w in JOINS[:2]],
@@ -108,6 +109,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_other_spellings_of_a_join_within_an_interval(spelling):
     rows = [
@@ -117,6 +119,7 @@ def test_other_spellings_of_a_join_within_an_interval(spelling):
     check(sql, lambda a, b: a <= b <= a + 5_000, "JOIN", rows, rows, 0)
 
 
+@pytest.mark.long
 def test_a_row_without_a_match_is_emitted_when_no_more_matches_can_come():
     on = "a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '4' SECOND"
     sql = f"SELECT a.ts, b.v AS w FROM t AS a LEFT JOIN u AS b ON {on}"

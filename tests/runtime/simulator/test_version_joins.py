@@ -75,6 +75,7 @@ def check(sql, expected, left, right, seed):
         assert mismatch is None, mismatch
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("more", CONDITIONS)
 @pytest.mark.parametrize("words", ["JOIN", "LEFT JOIN"])
 @example(
@@ -116,6 +117,7 @@ def test_a_row_waits_until_the_watermarks_of_both_streams_have_passed_it():
     assert [batch.n_late for batch in outcome.batches] == [0] * 5
 
 
+@pytest.mark.long
 def test_the_state_is_the_last_version_of_each_key():
     # 40 versions of one key, each followed by a row
     right = [(s * 1_000, "a", s, None) for s in range(40)]
@@ -149,6 +151,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_other_spellings_of_a_temporal_join(spelling):
     rows = [

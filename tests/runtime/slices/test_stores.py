@@ -78,6 +78,7 @@ def test_the_description_of_a_table_is_stored_with_it(elsewhere: ObjectStore) ->
     assert len(result.delta.history(1)) == 1
 
 
+@pytest.mark.long
 def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectStore) -> None:
     place = _place(store, "race")
     _create(place)

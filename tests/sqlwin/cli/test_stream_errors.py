@@ -150,6 +150,7 @@ def test_errors_have_a_position_and_nothing_is_written(
         assert "^" in result.stderr
 
 
+@pytest.mark.long
 def test_a_missing_directory_gives_a_note(run: Run, tmp_path: Path) -> None:
     result = run(EVENTS.replace("'in'", "'nowhere'") + COUNT)
     assert result.exit_code == 0, result.stderr

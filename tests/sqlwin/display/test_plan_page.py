@@ -104,6 +104,7 @@ def write_page(directory: Path, *queries: dict[str, Any]) -> Path:
     return path
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     browser: Any, tmp_path: Path, name: str
@@ -336,6 +337,7 @@ def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
         assert tab.locator("nav li").count() == 2
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_the_page_fits_the_screen_and_can_be_read(
@@ -355,6 +357,7 @@ def test_the_page_fits_the_screen_and_can_be_read(
         assert tab.locator(".timeline").first.bounding_box()["width"] > 0.8 * width - 100
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", ["hop", "paired hop", "cumulate"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_times_on_the_axis_do_not_touch(

@@ -19,6 +19,7 @@ CHAIN = (
 )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("road", ["simulated", "place_of"])
 def test_a_deeply_nested_statement_is_an_error(monkeypatch: pytest.MonkeyPatch, road: str) -> None:
     monkeypatch.chdir(ROOT)

@@ -193,6 +193,7 @@ def test_an_editor_gets_problems_completions_help_definitions_and_plans(tmp_path
     drive(tmp_path, steps)
 
 
+@pytest.mark.long
 def test_an_empty_document_and_one_that_is_closed_have_answers(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
         assert await editor.open("") == []
@@ -223,6 +224,7 @@ def capabilities(*encodings: lsp.PositionEncodingKind) -> lsp.ClientCapabilities
     )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("encodings", "chosen", "first"),
     [

@@ -142,6 +142,7 @@ def test_variables_of_opentelemetry_turn_it_on(
     assert is_metered() is metered
 
 
+@pytest.mark.long
 def test_the_command_line_exports_its_meters_at_the_end() -> None:
     with collector(path="/v1/metrics") as (url, bodies):
         done = run_command(

@@ -171,6 +171,7 @@ def test_variables_of_opentelemetry_turn_it_on(
     assert is_traced() is traced
 
 
+@pytest.mark.long
 def test_the_command_line_exports_spans() -> None:
     with collector(path="/v1/traces") as (url, bodies):
         done = run_command(

@@ -71,6 +71,7 @@ def connect(port: int) -> Any:
     return psycopg.connect(host="127.0.0.1", port=port, user="a", dbname="d", autocommit=True)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("is_simple", [True, False], ids=["simple", "extended"])
 def test_the_server_holds_a_part_of_a_large_result_and_frees_it_when_the_client_leaves(
     served: ServedSession, watched: list[WatchedRows], is_simple: bool

@@ -88,6 +88,7 @@ def test_a_query_of_files_has_sqlwins_own_error() -> None:
         parse_statement("SELECT k FROM 'a.csv' ORDER BU k")
 
 
+@pytest.mark.long
 def test_all_keywords_of_spark_are_known(spark: SparkSession) -> None:
     rows = spark.sql("SELECT keyword FROM sql_keywords()").collect()
     assert {row[0] for row in rows} - SPARK_KEYWORDS == set()

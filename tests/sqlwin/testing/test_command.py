@@ -344,6 +344,7 @@ def test_a_table_of_the_script_may_have_computed_and_metadata_columns(tmp_path):
     assert (code, err) == (0, "") and out.startswith("1 passed, 3 histories"), out + err
 
 
+@pytest.mark.long
 def test_a_computed_column_that_needs_spark_is_named_as_such(tmp_path):
     path = tmp_path / "a.sqlwin.yaml"
     path.write_text(COMPUTED.replace("UPPER(k)", "SOUNDEX(k)"))

@@ -13,6 +13,7 @@ from sqlwin.testing.running import TestOptions
 from tests.sqlwin.testing.test_command import RIGHT, WRONG, case, file
 
 
+@pytest.mark.long
 def test_results_of_parallel_cases_keep_their_order(tmp_path):
     # in a process of its own, which has no Spark
     is_wrong = [number in (3, 9) for number in range(12)]

@@ -61,6 +61,7 @@ def test_cases_are_tests_and_failures_are_shown(pytester: pytest.Pytester) -> No
     result.stdout.fnmatch_lines(["*the rows differ from `rows`*", "*expected * | actual*"])
 
 
+@pytest.mark.long
 def test_a_bad_file_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
     pytester.makefile(".sqlwin.yaml", bad="case: []")
     result = pytester.runpytest_subprocess(*ARGUMENTS)
@@ -68,6 +69,7 @@ def test_a_bad_file_is_an_error_of_collection(pytester: pytest.Pytester) -> None
     result.stdout.fnmatch_lines(["*bad.sqlwin.yaml:1: unknown key 'case' (did you mean 'cases'?)*"])
 
 
+@pytest.mark.long
 def test_fixtures_simulate_queries(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURES)
     result = pytester.runpytest_subprocess(*ARGUMENTS)

@@ -166,6 +166,7 @@ RANKED = """
 """
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "case",
     [RESULTS, RESULTS_ON_TIME, FILTERED, RANKED],

@@ -58,6 +58,7 @@ def test_an_allowed_change_has_the_rows_of_both_queries(old: Path, tmp_path: Pat
     ]
 
 
+@pytest.mark.long
 def test_other_windows_are_a_finding(old: Path, tmp_path: Path) -> None:
     hop = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS, INTERVAL '20' SECONDS)"
     new = TUMBLE.replace("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS)", hop)

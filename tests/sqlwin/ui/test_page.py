@@ -223,6 +223,7 @@ def test_sql_of_users_is_escaped_on_the_page(busy_tab: Any) -> None:
     assert busy_tab.evaluate("typeof hacked") == "undefined"
 
 
+@pytest.mark.long
 def test_sparks_own_page_is_linked_where_it_is_on(browser: Any, busy_tab: Any) -> None:
     link = busy_tab.get_by_role("link", name="Spark's UI")
     link.wait_for()
@@ -233,6 +234,7 @@ def test_sparks_own_page_is_linked_where_it_is_on(browser: Any, busy_tab: Any) -
         assert tab.get_by_role("link").count() == 0
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_the_page_fits_the_screen_and_can_be_read(browser: Any, theme: str, width: int) -> None:

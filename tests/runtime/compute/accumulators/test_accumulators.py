@@ -54,6 +54,7 @@ def test_runs_of_rows_reduce_to_the_merge_of_their_rows(case, data):
     assert_all_same(results(case, merge, reduced), expected)
 
 
+@pytest.mark.variants(17)
 @every_case
 @given(data=st.data())
 def test_scans_give_every_prefix_and_every_suffix_of_every_segment(case, data):

@@ -126,6 +126,7 @@ def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536, part_
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
 
 
+@pytest.mark.variants(14)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
@@ -141,6 +142,7 @@ def test_every_window_is_emitted_once_with_its_merged_rows(window, keys, data):
     )
 
 
+@pytest.mark.variants(20)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_every_accumulator_merges_over_overlapping_windows(name, data):

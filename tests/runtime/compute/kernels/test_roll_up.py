@@ -95,6 +95,7 @@ def assert_same_windows(actual, expected):
             assert same(item, other), where
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(partials=fine_partials())
 def test_windows_over_finer_slices_equal_those_over_their_own(window, partials):
@@ -107,6 +108,7 @@ def test_windows_over_finer_slices_equal_those_over_their_own(window, partials):
     )
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(partials=fine_partials())
 def test_windows_over_rolled_up_slices_equal_those_over_finer_ones(window, partials):

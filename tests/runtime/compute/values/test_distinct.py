@@ -125,6 +125,7 @@ numbers = st.lists(st.integers(-4, 4), max_size=3)
 doubles = st.lists(st.sampled_from([0.0, -0.0, NAN, INF, -INF, 1.5, -2.25, 1e300]), max_size=3)
 
 
+@pytest.mark.variants(14)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())

@@ -57,6 +57,7 @@ def test_ranks_are_as_exact_after_any_tree_of_merges(seed, accuracy, fewest):
         parts = [part for i, part in enumerate(parts) if i not in chosen] + [(merged, values)]
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("order", ["random", "ascending", "descending", "from both ends"])
 def test_a_slice_that_grows_for_ever_keeps_few_values(order):
     accuracy, n = 50, 40_000

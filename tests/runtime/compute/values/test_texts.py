@@ -62,6 +62,7 @@ def lists_of(rows, group, n_groups):
     return merged.cells, merge_rows(merged, pa.concat_arrays(lists))
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(rows=ROWS)
 def test_texts_of_a_window_stand_in_the_order_of_time(window, rows):

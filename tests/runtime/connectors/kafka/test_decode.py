@@ -76,6 +76,7 @@ def some_csv(rng: random.Random) -> bytes:
     return ",".join(fields[: rng.choice([8, 9, 9, 9, 9, 10])]).encode()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("file_format", ["json", "csv"])
 def test_arrow_decodes_the_same_values_as_spark(file_format: str, spark: SparkSession) -> None:
     rng = random.Random(5)

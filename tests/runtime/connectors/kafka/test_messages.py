@@ -76,6 +76,7 @@ def test_messages_that_cannot_be_read_fail_or_are_left_out(spark: SparkSession) 
             one.select("id").collect()
 
 
+@pytest.mark.long
 def test_a_message_without_a_value_is_nulls(spark: SparkSession) -> None:
     received = spark.createDataFrame([(None, 3)], "value binary, partition int")
     assert [tuple(r) for r in kafka.columns_of(received, table(format="json")).collect()] == [

@@ -194,6 +194,7 @@ def test_options_are_flinks() -> None:
         registry_of(kafka(format="avro-confluent"))
 
 
+@pytest.mark.long
 def test_a_trusted_self_signed_registry_is_accepted(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_query_of_the_database_is_read(session: Session, numbers: str) -> None
     assert result(session, "SELECT SUM(n) AS s, COUNT(Name) AS c FROM t") == [(1000, 7)]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "options",
     [

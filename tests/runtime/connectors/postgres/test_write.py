@@ -315,6 +315,7 @@ def test_invalid_options_are_refused_without_a_connection(
     assert message in raised.value.message
 
 
+@pytest.mark.long
 def test_a_wrong_login_database_or_host_is_one_line(tmp_path: Any) -> None:
     with server() as own:
         (own.directory / "data/pg_hba.conf").write_text("local all all scram-sha-256\n")
@@ -336,6 +337,7 @@ def test_a_wrong_login_database_or_host_is_one_line(tmp_path: Any) -> None:
             insert(table(f"{url}&colour=red"), ("a", 1, 1))
 
 
+@pytest.mark.long
 def test_a_restart_of_the_database_between_micro_batches_is_not_noticed() -> None:
     with server() as own:
         writer = BatchWriter(table(own.url()), COLUMNS, "w")

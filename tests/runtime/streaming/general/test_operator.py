@@ -339,6 +339,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.long
 @given(st.sampled_from(KINDS), steps, st.sampled_from([0, 5, 30]))
 def test_the_operator_equals_the_model(kind, script, lateness):
     assigner, windows_of = kind

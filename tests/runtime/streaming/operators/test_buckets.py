@@ -61,6 +61,7 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
     return result
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "window",
     [Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)],
@@ -135,6 +136,7 @@ def test_a_stream_without_keys_is_not_split() -> None:
     assert n_buckets(stream) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("into", among([2, 4, 32], long=[2, 32]))
 def test_a_checkpoint_with_sub_buckets_is_rescaled(into: int) -> None:
     batches = random_batches(7)

@@ -56,6 +56,7 @@ def test_only_keys_with_new_rows_are_read_and_written(
     assert set(stream.store.blobs) == {"metadata"}
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("limits", [(1 << 16, 8, 0), (12, 2, 4)], ids=["plenty", "few"])
 @pytest.mark.parametrize("late", [None, FireRule(rows=2)], ids=["", "late"])
 @pytest.mark.parametrize("early", [AT_ONCE, SOME_ROWS], ids=["at once", "some rows"])
@@ -112,6 +113,7 @@ def test_keys_that_wait_are_in_state_by_themselves() -> None:
     assert not updates(stream).keys
 
 
+@pytest.mark.long
 def test_runs_of_few_keys_are_merged_early() -> None:
     stream, log = Stream(Hop(5 * S, 60 * S), updates=rules(0, AT_ONCE)), Changelog()
     brute = Brute(Hop(5 * S, 60 * S), 0)

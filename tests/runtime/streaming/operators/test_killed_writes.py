@@ -183,6 +183,7 @@ def test_windows_are_emitted_once_and_complete(kind: str) -> None:
     assert (n_running > N_BATCHES // 2) == (kind == "running")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("kind", "rules"),
     pairs(WINDOWS, RULES, long=[each for each in product(WINDOWS, RULES) if each not in QUICK]),
@@ -210,6 +211,7 @@ def test_changed_results_are_retracted_once(kind: str, rules: str) -> None:
     assert victim.n_kills >= N_KILLS
 
 
+@pytest.mark.long
 def test_readers_of_shared_slices_get_their_windows_once() -> None:
     kinds = ("tumble", "running", "cumulate")
     victim, n_running = Victim(5), 0

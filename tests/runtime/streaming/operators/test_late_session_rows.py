@@ -154,6 +154,7 @@ def test_late_rows_join_sessions_for_any_key_type(page):
     assert [row[2:] for row in result] == [(-5, 3, 25)]
 
 
+@pytest.mark.long
 def test_only_possibly_late_rows_are_sent_raw_if_the_watermark_is_known():
     stream = Stream()
     for second in range(0, 1000, 10):
@@ -198,6 +199,7 @@ def _split_rows(rows):
     yield session
 
 
+@pytest.mark.long
 @given(
     st.lists(
         st.tuples(

@@ -131,6 +131,7 @@ rows = st.lists(st.tuples(keys, st.integers(-200_000, 200_000), st.integers(-5, 
 watermarks = st.one_of(st.none(), st.integers(-220_000, 220_000))
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=8))
 @settings(max_examples=20, deadline=None)
@@ -156,6 +157,7 @@ def test_every_reader_equals_the_row_by_row_model(windows, batches):
     assert set(shared.store.blobs) == {"metadata"}
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("windows", SETS, ids=str)
 def test_every_reader_gives_the_same_as_without_others(windows):
     shared, alone = Shared(*windows), [Stream(window) for window in windows]
@@ -202,6 +204,7 @@ OVERLAPPING = [
 ]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
 @pytest.mark.parametrize("starts_with_spans", [True, False], ids=["running", "slices"])
 def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans):

@@ -240,6 +240,7 @@ BATCHES = st.lists(st.tuples(ROWS, st.integers(0, 25)), min_size=3, max_size=10)
 MANY_CHUNKS = Thresholds(sessions_n_marks=4, sessions_max_runs=2)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("thresholds", [Thresholds(), MANY_CHUNKS], ids=["", "many chunks"])
 @settings(deadline=None, max_examples=40)
 @given(batches=BATCHES)
@@ -296,6 +297,7 @@ def random_batches(seed, keys, n_batches=12):
     return [*batches, ([], "end")]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=30 * MS)], ids=["", "early"])
 @pytest.mark.parametrize("cut_at", [3, 6])
 def test_split_key_groups_continue_with_the_same_changes(early, cut_at):

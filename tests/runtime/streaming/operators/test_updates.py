@@ -86,6 +86,7 @@ def add_up(window, early, batches, thresholds=None):
     assert set(stream.store.blobs) == {"metadata"}
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "window",
     [
@@ -135,6 +136,7 @@ def test_running_aggregates_add_up_at_length(window, early, batches):
     add_up(window, early, batches, SPANS_FROM_THE_START)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
 def test_totals_give_the_same_steps_with_emitonlyonupdate(early):
     """Steps without rows are omitted, as without totals."""

@@ -70,6 +70,7 @@ steps = st.one_of(st.none(), st.integers(0, 12_000), st.integers(0, 60_000))
 batches_of_rows = st.lists(st.tuples(rows, steps), min_size=10, max_size=25)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @given(batches=batches_of_rows)
 @settings(max_examples=4, deadline=None)
@@ -136,6 +137,7 @@ def test_a_fire_reads_and_writes_as_much_however_many_windows_overlap():
     assert max(n_puts for _, n_puts in medians) <= 4
 
 
+@pytest.mark.long
 def test_state_grows_with_the_square_root_of_the_overlap():
     for n_slides in (36, 144):
         stream, most = Stream(Hop(10 * S, n_slides * 10 * S)), 0

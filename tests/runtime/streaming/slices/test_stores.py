@@ -262,6 +262,7 @@ def test_stores_equal_brute_force_in_long_runs(window: Window, script: list[Micr
     check(window, script)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("window", "kind"),
     [
@@ -286,6 +287,7 @@ def test_steady_streams_are_read_from_spans_where_the_store_has_them(
     assert (had_spans > 30) == (kind == 1)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", [Hop(2 * S, 24 * S), Cumulate(2 * S, 60 * S)], ids=str)
 def test_a_change_of_the_store_removes_its_spans(window: Window) -> None:
     run, had_spans = Script(window), []

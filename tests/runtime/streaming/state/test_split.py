@@ -90,6 +90,7 @@ def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
     return batches
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "window",
     [

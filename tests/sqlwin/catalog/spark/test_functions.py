@@ -25,6 +25,7 @@ def test_functions_are_listed_without_spark() -> None:
     assert functions(without_spark(), " LIKE 'tumbl%'") == ["tumble"]
 
 
+@pytest.mark.long
 def test_functions_are_the_ones_of_spark(fresh_session: sqlwin.Session) -> None:
     # sqlwin registers functions of its own in sessions of this process
     listed = {

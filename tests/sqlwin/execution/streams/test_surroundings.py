@@ -267,6 +267,7 @@ def differences(
     return result
 
 
+@pytest.mark.long
 def test_a_stream_started_in_another_place_is_the_same(
     identities: Callable[[Surroundings], dict[str, list[Identity]]],
 ) -> None:

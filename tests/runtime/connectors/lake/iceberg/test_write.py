@@ -39,6 +39,7 @@ def put(table, rows, partitions=(), overwrite=False, properties=None):
     table.refresh()
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("partitions", [[], ["i"], ["d", "s"], ["b"], ["n"]], ids="_".join)
 def test_pyiceberg_reads_the_rows_that_were_written(catalog, partitions):
     table = create_table(catalog, *((name, IdentityTransform()) for name in partitions))
