@@ -139,7 +139,8 @@ def notes_on_misfits(
             advice[i].append(f"set '{SKIP_BELOW}' = '1' to skip the line below the header")
         elif table is not None and len(kinds) > 1 and all(map(_is_word, rest)):
             cells = list(table.cells(i, rest)) if rest else []
-            if 0 < len(cells) <= _MOST_LINES and all(cell.prefix for cell in cells):
+            can_quote = all(0 < len(cell.prefix or "") <= SHOWN_CHARACTERS for cell in cells)
+            if 0 < len(cells) <= _MOST_LINES and can_quote:
                 to_skip[i] = cells
         if rest and max(map(len, rest)) <= SHOWN_CHARACTERS:
             to_null[i] = rest
