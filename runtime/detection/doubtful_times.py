@@ -1,4 +1,4 @@
-"""Explain why texts of which most are times stay texts, and which expression reads them."""
+"""Explain why a column of mostly times stays STRING, and which expression reads it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FROM_EPOCH = {
 
 @dataclass(frozen=True)
 class DoubtfulTimes:
-    """Texts of which most are times.
+    """A column of texts that are mostly times.
 
     Attributes:
         note: Reason why they stay texts. Empty if only `misfits` keep them from being times.

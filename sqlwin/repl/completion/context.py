@@ -36,7 +36,7 @@ class Kind(Enum):
     COMMAND_ARGUMENT = "the argument of a backslash command"
     RELATION = "a table, or a window function"
     TABLE = "a table"
-    FILE = "a file in place of a table"
+    FILE = "a file instead of a table"
     WINDOW_FUNCTION = "a window function"
     TIME_COLUMN = "a time column"
     DESCRIPTOR = "DESCRIPTOR(time column)"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EAGER_TABLES = 20
 
 Columns = tuple[tuple[str, str], ...]
-# Start of the path of files in place of a table's name
+# Start of a path that stands for a table
 QUOTE = "'"
 
 
