@@ -23,6 +23,7 @@ from runtime.connectors.registry import CONNECTORS
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import without_emitted, wrap_emitted
+from runtime.shown_types import shown_type
 from runtime.spec.table import TableSpec
 from sqlwin.result import RowsResult
 from sqlwin.result.spark import SparkRows
@@ -129,8 +130,8 @@ def test_a_table_of_them_has_the_columns_that_spark_finds(
         assert writers(tmp_path / "made") == {"parquet-cpp-arrow"}
     finally:
         readings_session.execute("DROP TABLE made")
-    assert [(row.name, row.type.lower()) for row in described] == [
-        (field.name, field.dataType.simpleString()) for field in expected
+    assert [(row.name, row.type) for row in described] == [
+        (field.name, shown_type(field.dataType.simpleString())) for field in expected
     ]
     # columns are nullable where only Spark knows that they have no NULL
     for row, field in zip(described, expected, strict=True):

@@ -342,7 +342,7 @@ def test_a_local_time_is_left_to_spark_where_its_zone_is_java_s_own(time_zone):
     sql = "t > TIMESTAMP_LTZ '2024-01-01 00:00:00'"
     assert (
         translate(sql, time_zone)
-        == "'2024-01-01 00:00:00' as TIMESTAMP is not supported by the scan"
+        == "'2024-01-01 00:00:00' as TIMESTAMP_LTZ(6) is not supported by the scan"
     )
 
 
