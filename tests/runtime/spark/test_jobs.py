@@ -62,6 +62,10 @@ def test_an_interrupt_waits_until_the_work_has_cleaned_up(
     assert returned_before_the_end == [False]
 
 
+def workers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("sqlwin-")]
+
+
 def test_a_function_that_depends_on_a_failed_one_never_begins(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,8 +77,8 @@ def test_a_function_that_depends_on_a_failed_one_never_begins(
         has_failed.wait()
 
     def failing() -> None:
-        others = [thread for thread in threading.enumerate() if thread.name.startswith("sqlwin-")]
-        wait_until(lambda: begun and any(map(is_waiting, others)))
+        # the third thread may start after this one
+        wait_until(lambda: begun and any(map(is_waiting, workers())))
         raise ValueError("no")
 
     def dependent() -> None:
