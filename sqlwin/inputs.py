@@ -206,8 +206,9 @@ def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
 
 def _is_about_values(error: Exception) -> bool:
     """Return whether a conversion failed because of a value, and not because of the type."""
-    is_arrows = isinstance(error, pa.ArrowException | OverflowError)
-    return is_arrows and not isinstance(error, pa.ArrowNotImplementedError)
+    if isinstance(error, pa.ArrowNotImplementedError):
+        return False  # Arrow lacks the conversion for every value of the type
+    return isinstance(error, pa.ArrowException | OverflowError)
 
 
 def _cast(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from planner.binder.relations import Relations, Scope
 from planner.sql.build import relation, select_all_from
 from planner.sql.names import without_unused_ctes
-from planner.sql.parts import BESIDE, lateral_queries, sources_of
+from planner.sql.parts import FROM_CLAUSES, lateral_queries, sources_of
 from runtime.errors import AnalysisError
 
 
@@ -23,7 +23,7 @@ def analyse_apart(query: exp.Select, relations: Relations, scope: Scope) -> exp.
     Args:
         query: SELECT whose parts are bound. Its relations are replaced in place.
         relations: Nodes of the query.
-        scope: CTEs in scope, with those of the SELECT.
+        scope: CTEs in scope, including the ones of the SELECT.
     """
     laterals = lateral_queries(query)
     if not laterals:
@@ -49,14 +49,14 @@ def analyse_apart(query: exp.Select, relations: Relations, scope: Scope) -> exp.
 def _replace(source: exp.Expr, relations: Relations, scope: Scope) -> None:
     """Replace a relation by a node, unless it reads columns of an outer query."""
     plain = source.copy()
-    for key in BESIDE:
+    for key in FROM_CLAUSES:
         plain.set(key, None)
     with suppress(AnalysisError):
         table = relation(relations.placeholder(relations.sql_query(select_all_from(plain), scope)))
         name = source.alias_or_name
         if name:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
-        for key in BESIDE:
+        for key in FROM_CLAUSES:
             if source.args.get(key):
                 table.set(key, source.args[key])
         source.replace(table)

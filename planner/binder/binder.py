@@ -78,7 +78,7 @@ from planner.sql.nodes import (
     span_of,
 )
 from planner.sql.parts import (
-    BESIDE,
+    FROM_CLAUSES,
     only_window_function,
     operands_alone,
     parts_below,
@@ -583,7 +583,7 @@ class _Binder(Relations):
 
 def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:
     """Replace a relation in FROM, keeping its alias and joins."""
-    for key in BESIDE:
+    for key in FROM_CLAUSES:
         if old.args.get(key):
             new.set(key, old.args[key])
     old.replace(new)

@@ -9,8 +9,8 @@ from sqlglot import exp
 from planner.sql.build import has_only
 from planner.sql.nodes import WindowFunctionCall
 
-# Clauses of FROM in addition to a relation
-BESIDE = ("joins", "laterals", "pivots", "match", "sample")
+# Clauses of FROM that follow a relation
+FROM_CLAUSES = ("joins", "laterals", "pivots", "match", "sample")
 # Clauses of a SELECT that only filters and projects one source
 PLAIN_SELECT = frozenset({"expressions", "from_", "where"})
 _UNION_ALL = frozenset({"this", "expression"})
@@ -94,7 +94,7 @@ def sources_of(select: exp.Select) -> list[exp.Expr]:
 
 def has_other_parts(node: exp.Expr) -> bool:
     """Return whether a SELECT or relation has joins, pivots, samples or the like."""
-    return any(node.args.get(key) for key in BESIDE)
+    return any(node.args.get(key) for key in FROM_CLAUSES)
 
 
 def lone_source(select: exp.Expr) -> exp.Expr | None:

@@ -181,7 +181,7 @@ def detect(
 
 
 def _is_table(delimited: DelimitedText, sample: Sample) -> bool:
-    """Return whether commas separate fields, other than those of times such as 10:00:00,123."""
+    """Return whether commas separate fields. The comma of a time, 10:00:00,123, does not."""
     from runtime.detection.log_lines import log_pattern
 
     options = dict(delimited.options)
