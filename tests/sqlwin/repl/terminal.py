@@ -9,8 +9,10 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pyte
@@ -30,10 +32,24 @@ class Screen(pyte.HistoryScreen):
     def __init__(self, size: tuple[int, int], answer: Callable[[str], object]) -> None:
         super().__init__(size[1], size[0], history=1000, ratio=0.5)
         self.write_process_input = answer
+        self._above: dict[int, tuple[object, str]] = {}
+        self._text: str | None = None
+
+    def changed(self) -> None:
+        """Note that output has arrived."""
+        self._text = None
 
     def text(self) -> str:
-        above = ["".join(line[x].data for x in range(self.columns)) for line in self.history.top]
-        return "\n".join(line.rstrip() for line in [*above, *self.display])
+        if self._text is None:
+            lines = [*map(self._scrolled, self.history.top), *self.display]
+            self._text = "\n".join(line.rstrip() for line in lines)
+        return self._text
+
+    def _scrolled(self, line: Mapping[int, Any]) -> str:
+        """Return the text of a line above the screen, which no longer changes."""
+        if id(line) not in self._above:
+            self._above[id(line)] = line, "".join(line[x].data for x in range(self.columns))
+        return self._above[id(line)][1]
 
 
 class Terminal:
@@ -65,16 +81,17 @@ class Terminal:
             encoding="utf-8",
             timeout=SECONDS,
         )
+        # No pauses before keys and after the end: tests wait for what they expect to see.
+        self.child.delaybeforesend = self.child.delayafterclose = None
+        self.child.ptyproc.delayafterclose = 0
         self.screen = Screen(size, self.child.send)
         self.stream = pyte.Stream(self.screen)
         self.position = 0
 
     def read(self) -> None:
         """Read the program's output."""
-        try:
-            self.stream.feed(self.child.read_nonblocking(65536, timeout=0.05))
-        except pexpect.TIMEOUT:
-            return
+        with suppress(pexpect.TIMEOUT):
+            self._feed(timeout=0.05)
 
     def see(self, *texts: str) -> str:
         """Wait for texts in this order, below the text seen before. Return the text between."""
@@ -140,11 +157,16 @@ class Terminal:
             self.child.wait()
         self.child.close()
 
+    def _feed(self, timeout: float) -> None:
+        output = self.child.read_nonblocking(65536, timeout=timeout)
+        self.stream.feed(output)
+        self.screen.changed()
+
     def _read_rest(self) -> None:
         """Read the output of a program that has ended."""
         while True:
             try:
-                self.stream.feed(self.child.read_nonblocking(65536, timeout=1))
+                self._feed(timeout=1)
             except (pexpect.EOF, pexpect.TIMEOUT):
                 return
 
