@@ -56,16 +56,18 @@ def wait_until(
     Args:
         condition: Function called repeatedly in this thread.
         seconds: Maximum duration.
-        every_s: Seconds between two calls.
+        every_s: Most seconds between two calls. The first ones follow each other faster.
         explain: Returns the text of the failure.
 
     Raises:
         AssertionError: The condition does not hold in time.
     """
+    pause_s = 0.001
     give_up = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < give_up, explain()
-        time.sleep(every_s)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, every_s)
     return value
 
 

@@ -39,6 +39,7 @@ def test_a_random_query_has_the_rows_of_its_definition(
         assert roads.counts[way] > len(seeds) // 50, roads.counts
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("seeds", "count"),
     [

@@ -211,7 +211,7 @@ def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
     )
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "query",
     [

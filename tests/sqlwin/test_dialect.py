@@ -144,7 +144,7 @@ def test_transpiling_names_constructs_that_the_target_lacks(
     assert sqlglot.transpile(sql, SqlWin, write, unsupported_level=ErrorLevel.IGNORE)
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "window",
     [

@@ -122,7 +122,7 @@ def connection(own_spark: SparkSession) -> Iterator[Any]:
     session.close()
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("expression", [quarters, half_hours, several, of_expressions, above])
 def test_rows_equal_those_of_ibis_pyspark_backend(
     connection: Any, own_spark: SparkSession, expression: Callable[[Any], Any]

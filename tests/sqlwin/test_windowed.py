@@ -36,7 +36,7 @@ def rows(fresh_session: sqlwin.Session) -> Any:
     return frame
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("windowed", "call"),
     [

@@ -308,7 +308,7 @@ ORDERED = {
 }
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", among(ORDERED, long=["two days", "no window"]))
 @pytest.mark.parametrize("keys", ["k", ""])
 def test_windows_of_sorted_rows_equal_duckdb(

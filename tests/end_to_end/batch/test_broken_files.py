@@ -67,7 +67,7 @@ def visible(directory: Path) -> list[str]:
     return [path.name for path in actual if not any(part.startswith(".") for part in path.parts)]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("damage", "mode"),
     pairs(

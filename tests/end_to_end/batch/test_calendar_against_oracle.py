@@ -119,7 +119,7 @@ def one_phase(session: Any, query: str) -> list[Any]:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_calendar_windows_equal_brute_force_in_the_scan_and_in_one_phase(
     session: Any, window: CalendarOracle, tmp_path: Path
@@ -136,6 +136,7 @@ def test_calendar_windows_equal_brute_force_in_the_scan_and_in_one_phase(
     same_rows(one_phase(session, query_of(window)), expected_rows)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", [WINDOWS[4], WINDOWS[6], WINDOWS[9]], ids=str)
 def test_calendar_windows_over_any_dataframe_equal_brute_force(
     session: Any, window: CalendarOracle, tmp_path: Path

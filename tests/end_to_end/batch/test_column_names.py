@@ -105,7 +105,7 @@ def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
     return sorted(zip(*columns, strict=True), key=str)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("mode", "query"),
     pairs(

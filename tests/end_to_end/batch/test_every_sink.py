@@ -70,7 +70,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[str]:
     return sorted(map(str, result.rows))
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("case", among(CASES, long=CASES[7:]), ids="-".join)
 def test_every_value_is_read_as_it_was_written(
     fresh_session: sqlwin.Session, tmp_path: Path, case: tuple[str, str]

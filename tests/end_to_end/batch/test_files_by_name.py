@@ -206,7 +206,7 @@ LATE = [
 LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000))
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("late", among(LATE, slow=LATE[1::2]), ids=lambda late: late[2])
 def test_values_that_do_not_fit_after_the_sample_are_located(
     fresh_session: sqlwin.Session, data: Path, late: tuple[str, str, str]
@@ -252,7 +252,7 @@ def test_json_values_that_do_not_fit_after_the_sample_are_located(
     assert message in str(raised.value)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("head", "last", "value"),
     [
@@ -370,6 +370,7 @@ def test_avro_without_its_package_is_refused_in_one_line(
     assert raised.value.position is not None
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("second", "message"),
     [

@@ -121,7 +121,7 @@ def comparable(rows: pa.Table) -> list[str]:
     )
 
 
-@pytest.mark.variants(9)
+@pytest.mark.variants(5)
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("Europe/Berlin", marks=pytest.mark.long)])
 @pytest.mark.parametrize("time", ["ts", pytest.param("tz", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", QUERIES)

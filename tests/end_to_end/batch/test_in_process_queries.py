@@ -197,7 +197,7 @@ def rows_of(session: sqlwin.Session, sql: str, *, in_process: bool) -> pa.Table:
     return result.to_arrow()
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_are_the_ones_of_spark(session: sqlwin.Session, name: str, zone: str) -> None:
@@ -224,7 +224,7 @@ def test_spark_does_not_start(path: Path, name: str) -> None:
     rows_of(session, QUERIES[name], in_process=True)
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [

@@ -112,6 +112,7 @@ def test_logfmt_and_plain_lines(fresh_session: sqlwin.Session, data: Path) -> No
     assert rows(fresh_session, "SELECT * FROM read_text('f.log') LIMIT 1")[0][0].startswith("ts=")  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_records_in_a_field_of_json(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "in").mkdir()
     for name in ("a", "b"):

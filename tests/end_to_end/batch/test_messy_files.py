@@ -82,6 +82,7 @@ def test_a_log_names_the_pattern_that_splits_its_lines(
     assert [tuple(row) for row in result.rows] == times
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "name",
     among(

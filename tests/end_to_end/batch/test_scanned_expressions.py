@@ -128,7 +128,7 @@ LEFT_TO_SPARK = {
 }  # fmt: skip
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "name", among(SCANNED, long=["field as key", "computed where", "view by epoch", "seconds"])
 )

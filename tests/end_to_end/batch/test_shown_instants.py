@@ -49,7 +49,7 @@ def berlin(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     return fresh_session
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("case", among(CASES, long=[("order", "batch")]))
 def test_an_instant_is_in_the_session_s_zone(
     berlin: sqlwin.Session, case: tuple[str, str], capsys: pytest.CaptureFixture[str]
@@ -106,6 +106,7 @@ def test_a_later_zone_does_not_move_a_result(berlin: sqlwin.Session) -> None:
     assert result.to_arrow().schema.field("at").type == pa.timestamp("us", ZONE)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("options", "text"),
     [

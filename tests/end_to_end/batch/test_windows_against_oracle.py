@@ -172,6 +172,7 @@ def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence
     return list(zip(*columns, strict=True))
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_all_aggregates_equal_brute_force(
     session: Any, window: OracleWindow, tmp_path: Path
@@ -183,6 +184,7 @@ def test_all_aggregates_equal_brute_force(
     same_rows(run(session, window, ["k"], calls), expected_rows)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("keys", KEY_SHAPES, ids=lambda keys: "-".join(keys) or "none")
 @pytest.mark.parametrize(
     "window", among([WINDOWS[1], WINDOWS[5], WINDOWS[9]], long=[WINDOWS[5], WINDOWS[9]]), ids=str
@@ -215,6 +217,7 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", among(WINDOWS[1::2], slow=WINDOWS[1::4]), ids=str)
 @pytest.mark.parametrize(
     "keys", among([("k",), ("s", "day")], long=[("s", "day")]), ids=lambda keys: "-".join(keys)

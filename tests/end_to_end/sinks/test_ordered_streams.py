@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import sqlwin
 from tests.end_to_end.recovery.killed_stream import QUERY, readings
 from tests.end_to_end.recovery.test_killed import LATE, write_input
 
 
+@pytest.mark.long
 def test_a_sorted_stream_has_the_rows_of_the_batch_in_order(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

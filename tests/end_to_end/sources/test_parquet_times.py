@@ -61,7 +61,7 @@ def test_int96_is_an_instant(
     assert types == {("timestamp", "array<timestamp>")}
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 @pytest.mark.parametrize("rule", ["", "push_local_aggregate_into_scan"], ids=["arrow", "spark"])
 def test_windows_over_int96(

@@ -116,6 +116,7 @@ def test_rows_of_a_select_are_seen_too(fresh_session: sqlwin.Session, page: Page
     assert state["statements"][0]["state"] == "done"
 
 
+@pytest.mark.long
 def test_a_batch_is_seen_by_its_stages_and_its_plan(
     fresh_session: sqlwin.Session, page: Page
 ) -> None:

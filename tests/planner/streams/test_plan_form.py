@@ -92,6 +92,7 @@ def meanings(operator: OperatorSchema) -> set[object]:
     return {accumulator.meaning for accumulator in operator.accumulators}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "calls",
     [PLAIN, pytest.param(FILTERED, marks=pytest.mark.long)],

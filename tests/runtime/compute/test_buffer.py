@@ -227,7 +227,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.variants(16)
+@pytest.mark.variants(8)
 @pytest.mark.parametrize("filtered", [False, True], ids=["all rows", "FILTER"])
 @pytest.mark.parametrize("buffer_bytes", [1, 20_000, 64 << 20])
 @pytest.mark.parametrize("shape", SHAPES)

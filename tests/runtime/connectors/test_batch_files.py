@@ -118,7 +118,7 @@ def killed_insert(path: Path, n_renames: int) -> Writer:
     return writer
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("n_renames", range(4))
 def test_an_insert_killed_while_moving_files_counts_whole_or_not_at_all(
     spark: SparkSession, tmp_path: Path, n_renames: int
@@ -166,7 +166,7 @@ def test_a_first_insert_that_fails_leaves_no_directory(spark: SparkSession, tmp_
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("point", ["written", "moved away", "replaced"])
 def test_a_killed_overwrite_is_finished_or_reverted(
     spark: SparkSession, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch

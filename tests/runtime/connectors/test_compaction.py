@@ -64,7 +64,7 @@ def visible_rows(path: Path) -> list[int]:
     return sorted(n for file in shown for n in pq.read_table(file)["n"].to_pylist())
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("file_format", "partitioned"), [("parquet", ()), ("parquet", ("p",)), ("csv", ())]
 )

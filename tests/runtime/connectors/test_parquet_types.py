@@ -90,6 +90,7 @@ def values() -> dict[str, tuple[pa.Array, Any]]:
     return numbers | decimals | times | texts | binaries | lists | nested | others
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("has_special", [True, False], ids=["special", "plain"])
 def test_each_type_has_its_value(
     session: sqlwin.Session, tmp_path: Path, has_special: bool

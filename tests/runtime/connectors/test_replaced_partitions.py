@@ -157,7 +157,7 @@ def stop() -> None:
 
 
 # before the last file is moved, and before the last one is deleted
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("number", [7, 10])
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
 def test_a_concurrent_query_sees_all_new_rows_or_all_old_ones(

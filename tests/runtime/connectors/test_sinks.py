@@ -28,6 +28,7 @@ def rows(spark: SparkSession, spec) -> list[tuple]:
     return sorted(tuple(row) for row in read_table(spark, spec).collect())
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "json", "orc"])
 def test_written_messages_are_read_again(spark: SparkSession, tmp_path: Path, file_format: str):
     spec = table(
@@ -67,6 +68,7 @@ def test_a_table_may_be_overwritten_with_its_own_rows(spark: SparkSession, tmp_p
     assert rows(spark, spec) == [(10,), (11,), (12,)]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path, overwrite: bool):
     spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
@@ -236,7 +238,7 @@ def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
     return replace(spec, options=options)
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", sorted(CONNECTORS.keys() - NEED_SERVERS))
 def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     name: str, spark: SparkSession, tmp_path: Path

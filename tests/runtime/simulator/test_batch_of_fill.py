@@ -52,6 +52,7 @@ def test_the_batch_side_has_the_windows_of_the_definition(name, rows):
     assert difference(defined.rows, of.batch_rows(of.order)) is None
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("keep", ["8 s", "1 d"])
 @settings(max_examples=3, deadline=None)

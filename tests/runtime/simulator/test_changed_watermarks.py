@@ -82,7 +82,7 @@ def test_a_shorter_delay_counts_from_the_next_row():
     assert of.emitted() == ["", "abc"]
 
 
-@pytest.mark.variants(13)
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("window", ["tumble", "hop", "session"])
 @pytest.mark.parametrize(("old", "new"), [(0, 10), (10, 0), (2, 4)])
 @pytest.mark.parametrize("write", list(Write))

@@ -145,7 +145,7 @@ def expected(window_rows: list[dict], stride: int, keep: int) -> tuple[list, dic
     return rows, last_of
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", STRIDES)
 @settings(max_examples=8, deadline=None)
 @given(rows=STREAMS, seed=st.integers(0, 1 << 30))

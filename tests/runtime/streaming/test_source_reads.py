@@ -41,6 +41,7 @@ def test_each_reading_of_a_streaming_dataframe_is_counted(
     assert sorted(reads_of_sources(joined)) == [3, 3]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("joins", [True, False])
 def test_rows_count_once_however_often_they_are_read(
     joins: bool, spark: SparkSession, tmp_path: Path

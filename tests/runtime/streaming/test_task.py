@@ -147,6 +147,7 @@ rows = st.lists(
 deaths = st.lists(st.none() | st.integers(0, 9), max_size=3)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(rows=rows, cuts=st.lists(st.tuples(st.integers(1, 12), deaths), min_size=1, max_size=8))
 @settings(max_examples=15, deadline=None)

@@ -454,6 +454,7 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_the_jobs_and_leaves_no_file(tmp_path, number, code):
     arguments = ["run", "-e", "hang", "--output", str(tmp_path / "out.csv")]

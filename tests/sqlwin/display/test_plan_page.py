@@ -104,7 +104,7 @@ def write_page(directory: Path, *queries: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", WINDOWS)
 def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     browser: Any, tmp_path: Path, name: str
@@ -133,6 +133,7 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     assert [item for _, item in result] == expected
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     "window",
     [
@@ -202,6 +203,7 @@ def test_the_slider_moves_a_row_and_shows_its_windows(browser: Any, tmp_path: Pa
         assert tab.locator(".answer").inner_text() != answers[-1]
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("width", [1180, 400])
 @pytest.mark.parametrize("kind", ["hop", "tumble", "hop with gaps"])
 def test_the_thumb_of_the_slider_stands_below_the_row(
@@ -337,7 +339,7 @@ def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
         assert tab.locator("nav li").count() == 2
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_the_page_fits_the_screen_and_can_be_read(
@@ -357,7 +359,7 @@ def test_the_page_fits_the_screen_and_can_be_read(
         assert tab.locator(".timeline").first.bounding_box()["width"] > 0.8 * width - 100
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["hop", "paired hop", "cumulate"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_times_on_the_axis_do_not_touch(

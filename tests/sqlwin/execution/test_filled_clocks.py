@@ -136,6 +136,7 @@ def on_streams() -> Iterator[object]:
             yield pytest.param(day, name, marks=() if is_default else pytest.mark.long)
 
 
+@pytest.mark.variants(36)
 @pytest.mark.parametrize(("day", "name"), list(in_cases()))
 def test_fill_adds_the_windows_that_an_instant_falls_into(day, name):
     window, _ = WINDOWS[name]

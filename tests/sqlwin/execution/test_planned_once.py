@@ -209,6 +209,7 @@ def calls(rides: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> Counter[str
     return counts
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 @pytest.mark.parametrize("statement", [QUERY, f"INSERT INTO sink {QUERY}"], ids=["query", "insert"])
 def test_a_statement_that_runs(

@@ -44,6 +44,7 @@ def test_an_error_in_a_command_leaves_the_prompt_open(prompt):
     prompt.answers("rows 2;", "2 rows (")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("how", ["quit", "exit;", ".quit", "Quit"])
 def test_words_leave(terminal, how):
     assert terminal().leave(f"{how}\r") == 0

@@ -131,6 +131,7 @@ def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal, tmp_path):
     assert "7 rows" not in prompt.see("2 rows (")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_ctrl_c_right_after_enter_cancels_the_statement(is_answered, terminal):
     prompt = terminal()
@@ -155,6 +156,7 @@ def test_ctrl_c_at_an_empty_prompt_does_not_cancel_the_next_statement(prompt):
     prompt.answers("rows 2;", "2 rows (")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("typed", ["rows 5;\r\x04", "rows 4;\rrows 5;\r\x04", "ok;\r\x04\x04"])
 def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
@@ -287,6 +289,7 @@ def test_files_and_statements_of_the_command_line_run_first(tmp_path):
     other.leave()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("goes_on", ["", "> out.txt", "| cat"])
 def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_path):
     # 60 columns, which standard output does not know if it is redirected
@@ -332,6 +335,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
     prompt.answers("rows 2;", "2 rows (")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("how", ["q", "\x03"])
 def test_text_typed_during_a_stream_appears_at_the_next_prompt(prompt, how):
     prompt.run("stream;")

@@ -99,6 +99,7 @@ MAXIMA = (
 )
 
 
+@pytest.mark.variants(10)
 @pytest.mark.parametrize("type_", ["DOUBLE", "FLOAT"])
 @pytest.mark.parametrize("key", ["rows", "ordered", "final", "batch", "changes"])
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def file(tmp_path: Path, *cases: str) -> str:
     return str(path)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("case", [TUMBLE, CALL, SESSIONS, WATERMARK, ROWS])
 def test_a_case_has_the_processing_time_of_its_waits(tmp_path: Path, case: str) -> None:
     code, out, err = run(file(tmp_path, case), "--histories", "20")
@@ -166,7 +167,7 @@ RANKED = """
 """
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "case",
     [RESULTS, RESULTS_ON_TIME, FILTERED, RANKED],

@@ -67,6 +67,7 @@ def test_other_windows_are_a_finding(old: Path, tmp_path: Path) -> None:
     assert lines[-1].startswith("finding: its windows differ, so the first ones may be incomplete")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("new", "reason"),
     [

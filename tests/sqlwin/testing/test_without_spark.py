@@ -46,6 +46,7 @@ JOINS = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("join", JOINS)
 def test_joins_with_a_bound_in_time_need_no_spark(tmp_path, join):
     query = f"SELECT o.k, o.v, r.x FROM o {JOINS[join]}"

@@ -180,6 +180,7 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(busy_tab: Any) -> None
     assert failed.locator(".message").inner_text() == "division by zero"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("width", [1180, 400])
 def test_rows_not_fetched_yet_have_a_place(browser: Any, width: int) -> None:
     item, _ = stream()
@@ -234,7 +235,7 @@ def test_sparks_own_page_is_linked_where_it_is_on(browser: Any, busy_tab: Any) -
         assert tab.get_by_role("link").count() == 0
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_the_page_fits_the_screen_and_can_be_read(browser: Any, theme: str, width: int) -> None:

@@ -43,6 +43,7 @@ def assert_all_same(actual, expected):
     assert not wrong
 
 
+@pytest.mark.variants(12)
 @every_case
 @given(data=st.data())
 def test_runs_of_rows_reduce_to_the_merge_of_their_rows(case, data):
@@ -54,7 +55,7 @@ def test_runs_of_rows_reduce_to_the_merge_of_their_rows(case, data):
     assert_all_same(results(case, merge, reduced), expected)
 
 
-@pytest.mark.variants(17)
+@pytest.mark.variants(9)
 @every_case
 @given(data=st.data())
 def test_scans_give_every_prefix_and_every_suffix_of_every_segment(case, data):

@@ -126,7 +126,7 @@ def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536, part_
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
 
 
-@pytest.mark.variants(14)
+@pytest.mark.variants(7)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
@@ -142,7 +142,7 @@ def test_every_window_is_emitted_once_with_its_merged_rows(window, keys, data):
     )
 
 
-@pytest.mark.variants(20)
+@pytest.mark.variants(10)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_every_accumulator_merges_over_overlapping_windows(name, data):
@@ -152,6 +152,7 @@ def test_every_accumulator_merges_over_overlapping_windows(name, data):
     assert_as_brute_force(window, key_types, rows, [CASES[name]])
 
 
+@pytest.mark.variants(12)
 @pytest.mark.parametrize(
     "window",
     [Tumble(7, -3), Hop(3, 10), Hop(10, 4, 3), Hop(1, 64), Hop(7, 60), Cumulate(3, 12, 5)],

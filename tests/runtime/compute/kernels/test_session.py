@@ -152,6 +152,7 @@ def test_any_split_of_rows_into_partials_gives_the_sessions_of_the_rows(keys, da
     assert_same(result, expected)
 
 
+@pytest.mark.variants(12)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_every_accumulator_merges_inside_sessions(name, data):
@@ -168,6 +169,7 @@ def test_every_accumulator_merges_inside_sessions(name, data):
 
 
 # the buffer's partials of FIRST and LAST have one order column
+@pytest.mark.variants(12)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "first wide"])
 @given(data=st.data())
 def test_partials_that_a_task_chains_make_the_same_sessions(name, data):

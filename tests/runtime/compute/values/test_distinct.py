@@ -125,7 +125,7 @@ numbers = st.lists(st.integers(-4, 4), max_size=3)
 doubles = st.lists(st.sampled_from([0.0, -0.0, NAN, INF, -INF, 1.5, -2.25, 1e300]), max_size=3)
 
 
-@pytest.mark.variants(14)
+@pytest.mark.variants(7)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
@@ -178,6 +178,7 @@ def test_values_of_every_type_are_distinguished(type_, data):
     assert_same(result, expected(window, rows, lambda x: [len(x)]))
 
 
+@pytest.mark.variants(9)
 @pytest.mark.parametrize(
     "window",
     [Tumble(7, -3), Hop(3, 10), Hop(10, 4, 3), Hop(1, 64), Hop(7, 60), Cumulate(3, 12, 5)],

@@ -126,6 +126,7 @@ def test_messages_of_a_topic_are_read_for_spark_and_for_windows(
     )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("number", "more", "message"),
     [

@@ -163,6 +163,7 @@ def by_definition(window: OracleWindow, rows: list[Row]) -> list[tuple[Any, ...]
     return sorted((k, s // MS, e // MS, *rest) for k, s, e, *rest in result)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_windows_are_emitted_once_and_complete(kind: str) -> None:
     window, oracle = WINDOWS[kind]

@@ -157,7 +157,7 @@ def test_every_reader_equals_the_row_by_row_model(windows, batches):
     assert set(shared.store.blobs) == {"metadata"}
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("windows", SETS, ids=str)
 def test_every_reader_gives_the_same_as_without_others(windows):
     shared, alone = Shared(*windows), [Stream(window) for window in windows]
@@ -204,7 +204,7 @@ OVERLAPPING = [
 ]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("windows", OVERLAPPING, ids=str)
 @pytest.mark.parametrize("starts_with_spans", [True, False], ids=["running", "slices"])
 def test_steady_readers_have_running_aggregates_each(windows, starts_with_spans):

@@ -263,6 +263,7 @@ def test_the_early_changes_add_up_to_all_sessions(thresholds, batches):
     assert set(stream.store.blobs) == {"metadata"}
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("thresholds", [Thresholds(), MANY_CHUNKS], ids=["", "many chunks"])
 @settings(deadline=None, max_examples=40)
 @given(batches=BATCHES)

@@ -61,6 +61,7 @@ rows = st.lists(
 steps = st.one_of(st.just(0), st.integers(0, 12_000), st.integers(0, 60_000))
 
 
+@pytest.mark.variants(5)
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
 @given(batches=st.lists(st.tuples(rows, steps), min_size=4, max_size=12))
@@ -86,7 +87,7 @@ def add_up(window, early, batches, thresholds=None):
     assert set(stream.store.blobs) == {"metadata"}
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "window",
     [

@@ -234,6 +234,7 @@ rows = st.lists(st.tuples(keys, st.integers(-100_000, 100_000), st.integers(-5, 
 watermarks = st.one_of(st.none(), st.integers(-120_000, 120_000))
 
 
+@pytest.mark.variants(5)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=6))
 def test_the_operator_equals_the_row_by_row_model(window, batches):
@@ -246,6 +247,7 @@ def test_the_operator_equals_the_row_by_row_model(window, batches):
     assert sorted(stream.end()) == sorted(model.micro_batch([], FINAL_US // MS))
 
 
+@pytest.mark.variants(5)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(data=st.data())
 @settings(max_examples=30)

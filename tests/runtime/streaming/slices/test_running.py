@@ -234,6 +234,7 @@ def emitted_windows(window, ends, thresholds):
     return table.sort_by([("window_end", "ascending"), ("key", "ascending")]), had
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("window", "ends"),
     [

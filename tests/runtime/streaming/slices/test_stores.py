@@ -262,7 +262,7 @@ def test_stores_equal_brute_force_in_long_runs(window: Window, script: list[Micr
     check(window, script)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("window", "kind"),
     [

@@ -90,7 +90,7 @@ def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
     return batches
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "window",
     [
