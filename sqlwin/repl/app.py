@@ -130,8 +130,10 @@ class Repl:
         _write_screen(text.rstrip("\n") + "\n")
 
     def sleep(self, seconds: float) -> bool:
-        """Wait and return True, or False if Ctrl-C ended the wait."""
+        """Wait and return True, or False if Ctrl-C ended the wait or arrived before it."""
         try:
+            if self.thread.is_interrupted:
+                raise KeyboardInterrupt
             time.sleep(seconds)
         except Stopped:
             raise
@@ -237,7 +239,8 @@ class Repl:
         """Make Ctrl-C raise in the main thread, or record it for `SessionThread.wait`.
 
         Ctrl-C raises while the main thread waits for something else, such as a program or a pause.
-        A Ctrl-C recorded since the end of the line then raises too.
+        A Ctrl-C recorded since the end of the line then raises too. A command that runs statements
+        keeps a Ctrl-C that arrives when one has just ended.
         """
         before = self._raises
         try:
@@ -247,7 +250,8 @@ class Repl:
             yield
         finally:
             self._raises = before
-            self.thread.forget_interrupts()
+            if not before:
+                self.thread.forget_interrupts()
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._presenter is not None and self._presenter.is_paging:

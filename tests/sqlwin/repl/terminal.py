@@ -81,9 +81,7 @@ class Terminal:
             encoding="utf-8",
             timeout=SECONDS,
         )
-        # No pauses before keys and after the end: tests wait for what they expect to see.
-        self.child.delaybeforesend = self.child.delayafterclose = None
-        self.child.ptyproc.delayafterclose = 0
+        self.child.ptyproc.delayafterclose = 0  # `close` has waited for the end
         self.screen = Screen(size, self.child.send)
         self.stream = pyte.Stream(self.screen)
         self.position = 0
@@ -131,7 +129,8 @@ class Terminal:
         self.type(text)
         if text:
             self.see(text.rsplit("\n", 1)[-1])
-        self.child.send("\r")
+        # without the pause of `send`: a program that shows the text reads the next key as well
+        self.child.ptyproc.write(b"\r")
 
     def answers(self, text: str, *texts: str) -> str:
         """Run text and wait for texts, then for the prompt. Return the text between."""
