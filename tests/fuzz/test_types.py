@@ -21,8 +21,8 @@ _KERNEL = re.compile(
     "seeds",
     [
         range(30),
-        pytest.param(range(30, 600), marks=pytest.mark.long),
-        pytest.param(range(600, 5_000), marks=pytest.mark.slow),
+        pytest.param(range(30, 300), marks=pytest.mark.long),
+        pytest.param(range(300, 5_000), marks=pytest.mark.slow),
     ],
     ids=str,
 )
