@@ -8,6 +8,7 @@ transaction, because Spark does not report when the last one has begun.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 # Seconds before the first retry; each retry waits twice as long as the one before
 _FIRST_WAIT_S = 0.5
+# Beginning of Arrow's message about a value: the position of its column
+_CSV_COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?")
 # Bytes of CSV text that become one batch
 _BATCH_BYTES = 4 << 20
 # Estimated number of rows up to which a table is read in one partition
@@ -260,13 +263,31 @@ class PostgresReader:
         try:
             return list(read_csv(b"".join(lines), schema).to_batches())
         except pa.ArrowInvalid as error:
-            reason = str(error).split("CSV conversion error to ")[-1]
-            raise ExecutionError(
-                f"table `{self.spec.name}`: a value does not fit the type of its column: {reason}",
-                subjects=(self.spec.name,),
-                hint="times must be in the years 1 to 9999, and decimals have the declared digits; "
-                "otherwise declare the column STRING",
-            ) from error
+            raise self._misfit(str(error)) from error
+
+    def _misfit(self, reason: str) -> ExecutionError:
+        """Return the error for a value that its column cannot hold, from Arrow's text."""
+        place, (name, type_) = "its column", ("", "")
+        if (number := _CSV_COLUMN.match(reason)) is not None:
+            column = self.columns[int(number[1])]
+            name, type_ = column.name, shown_type(column.type)
+            place = f"column `{name}`, which is {type_}"
+        why = _CSV_COLUMN.sub("", reason).split("CSV conversion error to ")[-1]
+        value = re.search("'(NaN|-?Infinity)'", reason)
+        return ExecutionError(
+            f"table `{self.spec.name}`: "
+            + (
+                f"the value {value[1]} does not fit {place}"
+                if value
+                else f"a value does not fit {place}: {why}"
+            ),
+            subjects=(name, self.spec.name) if name else (self.spec.name,),
+            hint=f"declare `{name}` STRING, and cast it in the query: "
+            f"CAST(NULLIF(`{name}`, '{value[1]}') AS {type_})"
+            if value
+            else "times must be in the years 1 to 9999, and decimals have the declared digits; "
+            "otherwise declare the column STRING",
+        )
 
     def watermark_split(self, split: str) -> None:
         """Return None: partitions have no watermarks."""

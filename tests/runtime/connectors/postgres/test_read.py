@@ -165,7 +165,7 @@ def test_every_type_is_read_with_its_value(session: Session, database: str) -> N
         ("id SMALLINT", "`id` of table `t` is declared SMALLINT, but is integer", "declare it INT"),
         ("x DOUBLE", "is numeric(10,2) in the database", "declare it DECIMAL(10,2)"),
         ("at TIMESTAMP_LTZ(6)", "is timestamp without time zone", "declare it TIMESTAMP(6)"),
-        ("x DECIMAL(3, 0)", "a value does not fit the type of its column", "declared digits"),
+        ("x DECIMAL(3, 0)", "a value does not fit column `x`, which is DECIMAL(3, 0)", "digits"),
     ],
 )
 def test_a_column_that_does_not_fit_is_one_line(
@@ -176,6 +176,28 @@ def test_a_column_that_does_not_fit_is_one_line(
         result(session, "SELECT * FROM t")
     assert message in raised.value.message and hint in str(raised.value.hint)
     assert "\n" not in raised.value.message
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_no_decimal_holds_is_an_error_that_names_its_column(
+    session: Session, database: str, value: str
+) -> None:
+    run(
+        database,
+        "CREATE TABLE odd (id int, price numeric)",
+        f"INSERT INTO odd VALUES (1, 2.5), (2, '{value}')",
+    )
+    session.execute(declare(database, "id INT, price DECIMAL(38, 18)", table="odd"))
+    with pytest.raises(SqlwinError) as raised:
+        result(session, "SELECT * FROM t")
+    assert raised.value.message == (
+        f"table `t`: the value {value} does not fit column `price`, which is DECIMAL(38, 18)"
+    )
+    cast = f"CAST(NULLIF(`price`, '{value}') AS DECIMAL(38, 18))"
+    assert cast in str(raised.value.hint)
+    session.execute("DROP TABLE t")
+    session.execute(declare(database, "id INT, price STRING", table="odd"))
+    assert result(session, f"SELECT id, {cast} AS p FROM t WHERE id = 2") == [(2, None)]
 
 
 @pytest.mark.parametrize(
