@@ -15,6 +15,7 @@ from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
 from runtime.errors import ExecutionError
 from runtime.lake.places import THIS_MACHINE, TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values
+from runtime.redaction import DEFAULT
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
 from runtime.scan.stores import GONE
 from runtime.spark.session import is_remote
@@ -108,7 +109,7 @@ def from_catalog(spec: TableSpec) -> Table:
         table: Table = catalog.load_table(name)
         return table
     except (NoSuchTableError, NoSuchNamespaceError) as error:
-        raise no_table(spec, ".".join(name)) from error
+        raise no_table(spec, f"at `{'.'.join(name)}` in {_catalog_of(spec)}") from error
     except Exception as error:
         raise broken_table(spec, error) from error
 
@@ -134,7 +135,7 @@ def open_catalog(spec: TableSpec) -> Any:
         if option in values:
             properties[name] = values[option]
     try:
-        return load_catalog(values.get("catalog-name", "default"), **properties)
+        return load_catalog(_catalog_name(spec), **properties)
     except ImportError as error:
         raise missing_extra(spec, "pyiceberg", error) from error
     except Exception as error:
@@ -159,6 +160,19 @@ def no_table(spec: TableSpec, where: str) -> ExecutionError:
     return ExecutionError(
         f"table `{spec.name}`: no Iceberg table exists {where}", subjects=(spec.name,)
     )
+
+
+def _catalog_of(spec: TableSpec) -> str:
+    """Return a catalog's name and address for messages."""
+    values = option_values(spec)
+    addresses = [
+        DEFAULT.value(name, values[name]) for name in ("uri", "warehouse") if name in values
+    ]
+    return f"catalog '{_catalog_name(spec)}'" + (f" ({', '.join(addresses)})" if addresses else "")
+
+
+def _catalog_name(spec: TableSpec) -> str:
+    return option_values(spec).get("catalog-name", "default")
 
 
 def _newest_metadata(spec: TableSpec, place: TablePlace) -> str:

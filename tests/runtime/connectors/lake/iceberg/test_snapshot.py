@@ -161,7 +161,7 @@ def test_tables_are_found_in_directories_and_catalogs(catalog, tmp_path):
     )
     assert len(from_catalog(TableSpec("t", "iceberg", options=options)).snapshots()) == 1
     missing = (*options[:-1], ("catalog-table", "db.gone"))
-    with pytest.raises(ExecutionError, match=r"no Iceberg table exists db\.gone"):
+    with pytest.raises(ExecutionError, match=r"at `db\.gone` in catalog 'c' \(sqlite:///"):
         from_catalog(TableSpec("t", "iceberg", options=missing))
 
 
