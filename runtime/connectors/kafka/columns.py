@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
 
 from runtime.connectors.avro.options import AVRO_FORMATS
 from runtime.connectors.columns import declared_type
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.table import (
+    HEADERS,
     METADATA,
     declared_fields,
     fields_from_key,
@@ -72,8 +74,21 @@ def columns_of(
     columns = []
     for column in spec.columns:
         if column.metadata is not None:
-            value = F.col(METADATA[column.metadata]).cast(declared_type(spec, column))
-            columns.append(value.alias(column.name))
+            value, type_ = F.col(METADATA[column.metadata]), declared_type(spec, column)
+            if column.metadata == HEADERS and isinstance(type_, MapType):
+                value = _as_map(value)
+            columns.append(value.cast(type_).alias(column.name))
         elif column.computed is None:
             columns.append(by_name[column.name].alias(column.name))
     return messages.select(*columns, *map(quote_name, extra_columns))
+
+
+def _as_map(headers: Column) -> Column:
+    """Return headers as a map with the last value of each key, as Flink does."""
+    pairs = F.coalesce(headers, F.array().cast("array<struct<key: string, value: binary>>"))
+
+    def is_last(pair: Column, place: Column) -> Column:
+        later = F.slice(pairs, place + 2, F.size(pairs))
+        return ~F.exists(later, lambda other: other["key"] == pair["key"])
+
+    return F.map_from_entries(F.filter(pairs, is_last))

@@ -20,13 +20,14 @@ from runtime.spec.table import TableSpec
 
 # Message column: whether the message has no value
 TOMBSTONE = "tombstone"
+HEADERS = "headers"
 METADATA = {
     "topic": "topic",
     "partition": "partition",
     "offset": "offset",
     "timestamp": "timestamp",
     "timestamp-type": "timestampType",
-    "headers": "headers",
+    HEADERS: HEADERS,
     "key": "key",
     "tombstone": TOMBSTONE,
 }
