@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from runtime.connectors.avro.encoding import encode_avro, unwritten_part
 from runtime.connectors.avro.options import avro_schema
 from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, ExecutionError
+from runtime.frames.user_functions import as_arrow_udf
 from runtime.names import quote_name
 from runtime.options.checks import bad_option
 from runtime.options.formats import spark_options, timestamp_output_options
@@ -117,7 +120,6 @@ def encode_message(fields: list[str], file_format: str, spec: TableSpec) -> Colu
 
     Raises:
         CatalogError: The columns do not fit the format.
-        SetupError: Spark's package for Avro is missing.
     """
     value = F.struct(*(F.col(quote_name(name)) for name in fields))
     if file_format == "raw":
@@ -127,17 +129,28 @@ def encode_message(fields: list[str], file_format: str, spec: TableSpec) -> Colu
             )
         return F.col(quote_name(fields[0]))
     if file_format == "avro":
-        try:
-            from pyspark.sql.avro.functions import to_avro
-
-            columns = {column.name: column for column in spec.physical_columns}
-            written = declared_schema(spec, [columns[name] for name in fields])
-            return to_avro(value, avro_schema(spec, written))
-        except (PySparkException, TypeError) as error:
-            raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
+        columns = {column.name: column for column in spec.physical_columns}
+        written = declared_schema(spec, [columns[name] for name in fields])
+        return _to_avro(value.cast(written), fields, avro_schema(spec, written), spec)
     options = {**timestamp_output_options(spec, file_format), **spark_options(spec, file_format)}
     options.pop("mode", None)
     return F.to_json(value, options) if file_format == "json" else F.to_csv(value, options)
+
+
+def _to_avro(value: Column, fields: Sequence[str], schema: str, spec: TableSpec) -> Column:
+    try:
+        why = unwritten_part(schema, fields)
+    except ExecutionError as error:
+        raise CatalogError(f"table `{spec.name}`: {error.message}", hint=error.hint) from error
+    if why is not None:
+        raise bad_option(
+            spec,
+            f"format 'avro' cannot write the columns: {why}",
+            "'avro.schema' must have a field for each column, and a default in each other field",
+            subjects=("'avro.schema'",),
+        )
+    message: Column = as_arrow_udf(partial(encode_avro, schema=schema), BinaryType())(value)
+    return message
 
 
 def _from_avro(message: Column, schema: StructType, spec: TableSpec) -> Column:

@@ -57,7 +57,7 @@ def register_scalar(
             )
         return one_chunk(result)
 
-    spark.udf.register(name, _arrow_udf(call_vectorised, type_, ArrowUDFType.SCALAR))
+    spark.udf.register(name, as_arrow_udf(call_vectorised, type_))
 
 
 def register_aggregate(
@@ -106,11 +106,14 @@ def register_aggregate(
         return finish_states(aggregate, merge_states(aggregate, no_groups(), 1, nothing))[0].as_py()
 
     for known_as, function in ((name, call_for_group), (name_with_filter(name), call_for_rows)):
-        spark.udf.register(known_as, _arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
+        spark.udf.register(known_as, as_arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
     return UserAggregate(name, aggregate, tuple(aggregate.state), aggregate.returns.lower())
 
 
-def _arrow_udf(function: Callable[..., Any], returns: DataType, kind: Any) -> Any:
+def as_arrow_udf(
+    function: Callable[..., Any], returns: DataType, kind: Any = ArrowUDFType.SCALAR
+) -> Any:
+    """Return a function of columns that Spark computes with a function of Arrow arrays."""
     with warnings.catch_warnings():
         # PySpark prefers to infer the kind from type hints, which cannot express a variable number
         # of columns; nor do its stubs have an overload for that.

@@ -197,12 +197,12 @@ def _schema_id(value: bytes | None, how: AvroDecoding) -> int | None:
 
 def _schema_with_id(number: int, how: AvroDecoding) -> tuple[_Schema, str]:
     if how.schema:
-        return _parse((how.schema,)), "the 'avro.schema' of the messages"
-    return _parse(schema_texts(how.registry, number)), f"schema {number} of the registry"
+        return parse_schema((how.schema,)), "the 'avro.schema' of the messages"
+    return parse_schema(schema_texts(how.registry, number)), f"schema {number} of the registry"
 
 
 @lru_cache(maxsize=256)
-def _parse(texts: tuple[str, ...]) -> _Schema:
+def parse_schema(texts: tuple[str, ...]) -> _Schema:
     """Parse a record schema, the last of `texts`; the others define types that it refers to.
 
     Raises:

@@ -54,7 +54,7 @@ from runtime.options.formats import (
 )
 from runtime.options.known import KAFKA
 from runtime.spark.errors import translate_spark_errors
-from runtime.spec.sink import StreamSink
+from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
 
 PER_SPLIT = "sqlwin.watermark.per-split"
@@ -302,6 +302,16 @@ def split(spec: TableSpec) -> str:
     return f"({partition} * {len(topics)} + CASE {metadata['topic']} {cases} END)"
 
 
+def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> KafkaSink:
+    """Open a topic for the micro-batches of a stream.
+
+    Raises:
+        CatalogError: The columns do not fit the format.
+    """
+    message_columns(spec)
+    return KafkaSink(spec, declared_types(spec), writer.name)
+
+
 CONNECTOR = Connector(
     "kafka",
     validate,
@@ -309,7 +319,7 @@ CONNECTOR = Connector(
     stream,
     is_unbounded,
     write=write,
-    open_sink=lambda rows, spec, writer: KafkaSink(spec, declared_types(spec), writer.name),
+    open_sink=open_sink,
     write_stream=write_stream,
     in_batches=is_exactly_once,
     idle_options=idle_options(KAFKA),

@@ -160,7 +160,9 @@ class UpsertSink(StreamSink):
 
 def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> UpsertSink:
     """Open a topic for the micro-batches of a stream."""
-    return UpsertSink(as_kafka(spec), declared_types(spec), writer)
+    topic = as_kafka(spec)
+    message_columns(topic)  # the columns must fit the format before anything runs
+    return UpsertSink(topic, declared_types(spec), writer)
 
 
 def write(
