@@ -156,28 +156,27 @@ class LocalFiles:
 
 
 @contextmanager
-def lock_directory(path: str, *, with_others: bool = False) -> Iterator[bool]:
+def lock_directory(path: str, *, without_locks: bool = False) -> Iterator[bool]:
     """Lock a directory of this machine for the block, or until this process ends.
 
     Args:
         path: Directory.
-        with_others: Take a shared lock.
+        without_locks: Result on a file system that has no locks.
 
     Yields:
-        Whether the lock was acquired. On a file system without locks: `with_others`.
+        Whether the lock was acquired.
     """
     import fcntl
 
     directory = os.open(path, os.O_RDONLY)
     try:
         try:
-            kind = fcntl.LOCK_SH if with_others else fcntl.LOCK_EX
-            fcntl.flock(directory, kind | fcntl.LOCK_NB)
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         except OSError:
-            yield with_others
+            yield without_locks
             return
         yield True
     finally:

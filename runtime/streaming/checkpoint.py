@@ -6,6 +6,7 @@
                     it has been copied (`runtime.streaming.spark_part.copy`)
     end-of-input/   a file in this directory marks the end of the input
     runs.json       the last runs and the rules of their watermarks (`runtime.streaming.runs`)
+    in-use.json     process that uses the checkpoint (`runtime.checkpoint_lock`)
 
 Secrets in table options are not stored, so they may change. A local directory is accessible to its
 owner only.
@@ -332,10 +333,7 @@ def _with_clock(identity: Identity) -> Identity:
 
 
 def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
-    is_new = not files.exists(new.directory)
-    files.make_directory(new.directory)
-    if is_new:
-        files.make_private(new.directory)
+    _make_directory(files, new.directory)
     files.make_directory(new.end_of_input)
     for leftover in (new.spark_directory, new.file_lists, f"{new.directory}/{RUNS}"):
         files.delete(leftover)
@@ -344,6 +342,24 @@ def _create(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
     files.write_text(f"{new.spark_directory}/{METADATA}", json.dumps({"id": new.spark_id}))
     _write(files, new, identity)
     return new
+
+
+def make_directory(files: Files, directory: str) -> None:
+    """Create the directory of a checkpoint, which only this user can access, if it is missing.
+
+    Raises:
+        SetupError: It cannot be created.
+    """
+    try:
+        _make_directory(files, directory)
+    except OSError as error:
+        raise _unusable(directory, error) from error
+
+
+def _make_directory(files: Files, directory: str) -> None:
+    if not files.exists(directory):
+        files.make_directory(directory)
+        files.make_private(directory)
 
 
 def _below_but_id(files: Files, checkpoint: Checkpoint) -> list[str]:

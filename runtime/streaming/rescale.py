@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -31,9 +30,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from runtime.checkpoint_lock import held_for_rescale
 from runtime.errors import ExecutionError
 from runtime.file_owner import check_only_we_write
-from runtime.files import Files, as_uri, is_local_path, lock_directory
+from runtime.files import Files, as_uri, is_local_path
 from runtime.spark.errors import translate
 from runtime.spark.files import hadoop_conf
 from runtime.spark.private import missing_api_errors
@@ -92,12 +92,7 @@ def rescale(
     directory = checkpoint.directory
     if is_local_path(directory):
         check_only_we_write(directory, f"the checkpoint in {directory}")
-    with lock_directory(directory) if is_local_path(directory) else nullcontext(True) as is_ours:
-        if not is_ours:
-            raise ExecutionError(
-                f"a stream is running on the checkpoint in {directory}",
-                hint="stop it first with STOP STREAM, or with Ctrl-C where it was started",
-            )
+    with held_for_rescale(directory):
         return _rescale(spark, files, checkpoint, partitions, groups_per_task)
 
 

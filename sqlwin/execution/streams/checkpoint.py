@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import shutil
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
-from runtime.files import Files, is_local_path, lock_directory
+from runtime.checkpoint_lock import hold_for_stream
+from runtime.errors import Position, SetupError, SqlwinError
+from runtime.files import Files, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
@@ -23,6 +23,7 @@ from runtime.streaming.checkpoint import (
     Checkpoint,
     committed_batches,
     find_checkpoint,
+    make_directory,
     open_checkpoint,
 )
 from runtime.streaming.identity import Identity
@@ -144,24 +145,27 @@ def lasting_place(
     return place(unique)
 
 
-def hold_shared_lock(until: ExitStack, place: CheckpointPlace) -> None:
-    """Hold a shared lock on a local checkpoint, which prevents rescaling.
+def hold_checkpoint(until: ExitStack, files: Files, place: CheckpointPlace, text: str) -> None:
+    """Lock a checkpoint that outlives its stream, and create its directory if it is local.
 
     Args:
         until: Exit stack that is closed when the stream is over.
-        place: Place of the checkpoint, which may not exist yet.
+        files: File system of the checkpoint.
+        place: Place of the checkpoint.
+        text: Text of the statement, for positions of errors.
 
     Raises:
-        ExecutionError: The checkpoint is being rescaled.
+        SqlwinError: Another process uses the checkpoint, or its directory cannot be created.
     """
     directory = place.directory
-    if not (place.stays and is_local_path(directory) and os.path.isdir(directory)):
+    if not place.stays:
         return
-    if not until.enter_context(lock_directory(directory, with_others=True)):
-        raise ExecutionError(
-            f"the checkpoint in {directory} is being rescaled",
-            hint="start the stream again afterwards",
-        )
+    try:
+        if is_local_path(directory):
+            make_directory(files, directory)
+        hold_for_stream(until, directory)
+    except SqlwinError as error:
+        raise _of_statement(error, directory, text) from error
 
 
 def open_stream_checkpoint(

@@ -129,12 +129,21 @@ class Stream:
             )
             self._thread.start()
 
-    def follow_reports(self) -> None:
-        """Add reports of micro-batches to the history, in a thread that ends with the stream."""
-        name = f"stream-reports-{self.number}"
-        threading.Thread(
-            target=self.history.follow, args=(self.query,), name=name, daemon=True
-        ).start()
+    def follow_reports(self, at_failure: Callable[[], None]) -> None:
+        """Add reports of micro-batches to the history, in a thread that ends with the stream.
+
+        Args:
+            at_failure: Called once the stream has failed.
+        """
+
+        def follow() -> None:
+            self.history.follow(self.query)
+            # Spark may have ended too
+            with contextlib.suppress(PySparkException, Py4JError, OSError):
+                if self._failure() is not None:
+                    at_failure()
+
+        threading.Thread(target=follow, name=f"stream-reports-{self.number}", daemon=True).start()
 
     def __repr__(self) -> str:
         """Return a text such as `<Stream 1 totals: running, into print>`."""

@@ -40,7 +40,7 @@ from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     CheckpointPlace,
     existing_name,
-    hold_shared_lock,
+    hold_checkpoint,
     lasting_place,
     open_stream_checkpoint,
     remove_checkpoint,
@@ -121,13 +121,11 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
         in_use = undone.enter_context(ExitStack())
-        hold_shared_lock(in_use, place)
+        hold_checkpoint(in_use, files, place, text)
         if lowered.general_windows and is_local_path(place.directory):
             with plans.errors_of(text):  # their state is pickled
                 check_only_we_write(place.directory, f"the checkpoint in {place.directory}")
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
-        # Check again, in case the directory was just created.
-        hold_shared_lock(in_use, place)
         identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
@@ -197,7 +195,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [control_sources.stop, in_use.close]
         control_sources.start(stream.fail, lambda: not stream.query.isActive)
-        stream.follow_reports()
+        stream.follow_reports(at_failure=in_use.close)
         plans.streams.add(stream)
         undone.pop_all()
         return stream

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runtime.checkpoint_lock import hold_for_stream
 from runtime.errors import ExecutionError, SetupError
-from runtime.files import LocalFiles, lock_directory
+from runtime.files import LocalFiles
 from runtime.streaming.checkpoint import (
     Checkpoint,
     check_checkpoint,
@@ -80,9 +82,12 @@ def test_impossible_rescaling_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ExecutionError, match="has not processed any rows"):
         rescale_to(checkpoint)
     with (
-        lock_directory(checkpoint.directory, with_others=True),
-        pytest.raises(ExecutionError, match="a stream is running on the checkpoint"),
+        ExitStack() as stream,
+        pytest.raises(
+            ExecutionError, match=r"a stream of process \d+ on host .* is running on the"
+        ),
     ):
+        hold_for_stream(stream, checkpoint.directory)
         rescale_to(checkpoint)
     mark_ended(FILES, checkpoint, QUERY)
     with pytest.raises(ExecutionError, match=r"the input of the checkpoint in .* has ended"):
