@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow.parquet as pq
 
@@ -17,6 +18,8 @@ from runtime.spec.scan import PartitionValue, ScanFile, ScanSource
 from runtime.spec.table import Column
 
 _FIELD_ID = b"PARQUET:field_id"
+# Number of footers read in parallel while columns are searched
+_FOOTERS = 64
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,29 @@ def read_footers(
     footers = map_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
     unread = (footer for footer in footers if isinstance(footer, NotScannable))
     return next(unread, footers)
+
+
+def columns_in_no_file(snapshot: Snapshot, store: Store | None = None) -> tuple[LakeColumn, ...]:
+    """Return the stored columns that no file has. Usually the first file has them all.
+
+    Args:
+        snapshot: Table version with all its files.
+        store: Object store of the files; None for this machine.
+    """
+    missing = snapshot.stored_columns
+    paths = [file.path for file in snapshot.files]
+    for start, end in pairwise([0, 1, *range(_FOOTERS, len(paths), _FOOTERS), len(paths)]):
+        footers = read_footers(paths[start:end], store)
+        if isinstance(footers, NotScannable):
+            return ()  # reading the table reports the reason
+        for footer in footers:
+            names = stored_names(footer, missing)
+            if isinstance(names, NotScannable):
+                return ()
+            missing = tuple(c for c, name in zip(missing, names, strict=True) if name is None)
+        if not missing:
+            break
+    return missing if paths else ()
 
 
 def stored_names(

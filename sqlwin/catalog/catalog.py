@@ -120,7 +120,7 @@ class SessionCatalog:
         self._storages: dict[Name, object] = {}
         self._changed = ChangedTables()
         self._files = FilesByName(self.describe)
-        self._unwritten: dict[str, str] = {}
+        self._table_notes: dict[str, str] = {}
         self._states = StatesByName(spark)
         self.variables = Variables()
         self.expressions = Expressions()
@@ -378,7 +378,7 @@ class SessionCatalog:
     @property
     def file_notes(self) -> tuple[str, ...]:
         """Return notes on this statement's files that are missing or whose types are uncertain."""
-        return (*self._files.notes, *self._unwritten.values())
+        return (*self._files.notes, *self._table_notes.values())
 
     def is_changed_table(self, name: str) -> bool:
         """Return whether a Spark name exists only within a statement.
@@ -588,7 +588,7 @@ class SessionCatalog:
         for name in self.variables.start_statement():
             self._views.drop(view_name(normalise_name(name)))
         self._files.start_statement()
-        self._unwritten.clear()
+        self._table_notes.clear()
         self._states.start_statement()
         self.spark_tables.start_statement()
         self.slices.start_statement()
@@ -637,7 +637,7 @@ class SessionCatalog:
             # The DataFrame may read files of any format.
             return without_pushdown(entry.dataframe, "parquet")
         if (note := note_on(self._spark, entry)) is not None:
-            self._unwritten[entry.name] = note
+            self._table_notes[entry.name] = note
         read = read_stream if self._is_streamed(entry) else read_table
         with self._files.naming_files_by_path(entry.name):
             return read(self._spark, entry)

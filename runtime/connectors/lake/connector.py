@@ -20,8 +20,13 @@ from runtime.connectors.lake.delta.write import write_delta
 from runtime.connectors.lake.iceberg.snapshot import load_iceberg
 from runtime.connectors.lake.iceberg.stream import stream_iceberg
 from runtime.connectors.lake.iceberg.write import write_iceberg
-from runtime.connectors.lake.table import LakeTable, read_lake_table
-from runtime.errors import ExecutionError
+from runtime.connectors.lake.table import (
+    LakeTable,
+    check_stored_columns,
+    note_on_columns,
+    read_lake_table,
+)
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
 from runtime.lake.places import UnreadableError
@@ -112,9 +117,19 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         SetupError: The package is missing.
     """
     try:
-        return read_lake_table(spark, spec, _load(spark, spec))
+        table = _load(spark, spec)
+        check_stored_columns(spec, table)
+        return read_lake_table(spark, spec, table)
     except UnreadableError as error:
         return _read_with_jar(spark, spec, error)
+
+
+def _note(spark: SparkSession, spec: TableSpec) -> str | None:
+    """Return a note about columns that no file of a table has, or None."""
+    try:
+        return note_on_columns(spec, check_stored_columns(spec, _load(spark, spec)))
+    except (UnreadableError, SqlwinError):
+        return None  # reading the table reports the error
 
 
 def _read_with_jar(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
@@ -240,6 +255,7 @@ DELTA_CONNECTOR = Connector(
     explain=about_table,
     file_format=lambda spec: "parquet",
     scan=_scan,
+    note=_note,
     brings_columns=True,
     has_versions=True,
 )
@@ -256,6 +272,7 @@ ICEBERG_CONNECTOR = Connector(
     explain=about_table,
     file_format=lambda spec: "parquet",
     scan=_scan,
+    note=_note,
     brings_columns=True,
     has_versions=True,
 )

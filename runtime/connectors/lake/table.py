@@ -26,7 +26,14 @@ from runtime.frames.file_rows import (
 from runtime.lake.places import UnreadableError
 from runtime.names import quote_name
 from runtime.scan.files import NotScannable, is_hidden
-from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
+from runtime.scan.lake import (
+    LakeColumn,
+    LakeFile,
+    Snapshot,
+    columns_in_no_file,
+    read_footers,
+    stored_names,
+)
 from runtime.scan.paths import path_for_spark
 from runtime.scan.stores import Store
 from runtime.spark.files import spark_reads
@@ -103,6 +110,49 @@ def read_lake_table(spark: SparkSession, spec: TableSpec, table: LakeTable) -> D
         return rows
     origin = f"{snapshot.path}, {snapshot.version}"
     return rows.select(*(pick(rows, spec, c, origin) for c in spec.physical_columns))
+
+
+def check_stored_columns(spec: TableSpec, table: LakeTable) -> tuple[str, ...]:
+    """Check that files have columns of the table, and return the columns that no file has.
+
+    Such a column may have been added after all files were written. Files that have none of the
+    columns were written under other names or ids than the table's, and would be read as NULL.
+
+    Raises:
+        ExecutionError: The files have none of the columns.
+    """
+    snapshot = table.snapshot
+    missing = columns_in_no_file(snapshot, table.store)
+    if not missing or len(missing) < len(snapshot.stored_columns):
+        return tuple(column.name for column in missing)
+    footers = read_footers([snapshot.files[0].path], table.store)
+    actual = () if isinstance(footers, NotScannable) else footers[0].schema.to_arrow_schema().names
+    raise ExecutionError(
+        f"table `{spec.name}`: its files have none of its columns: {_expected(missing[0])}, but "
+        f"{snapshot.files[0].path} has the columns {', '.join(actual) or 'of no name'}",
+        subjects=(spec.name,),
+        hint="the program that wrote the files ignored the table's names or ids of columns "
+        "('delta.columnMapping.mode', or Iceberg's field ids); write the rows again with another",
+    )
+
+
+def _expected(column: LakeColumn) -> str:
+    """Return how files should name a column."""
+    if column.field_id is not None:
+        return f"column `{column.name}` has the id {column.field_id}"
+    stored = column.stored[0]
+    named = f", stored as {stored}" if stored != column.name else ""
+    return f"the table has the column `{column.name}`{named}"
+
+
+def note_on_columns(spec: TableSpec, missing: Sequence[str]) -> str | None:
+    """Return a note about columns that no file has, or None."""
+    if not missing:
+        return None
+    names = ", ".join(f"`{name}`" for name in missing)
+    if len(missing) == 1:
+        return f"no file of `{spec.name}` has the column {names}, which is NULL in all rows"
+    return f"no file of `{spec.name}` has the columns {names}, which are NULL in all rows"
 
 
 def _group_by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:

@@ -130,3 +130,23 @@ def test_a_stream_reads_each_row_of_snapshots_once_across_restarts(
         if snapshot.summary is not None
     ]
     assert len(batches) == len(set(batches)) >= 2
+
+
+@pytest.mark.long
+def test_columns_that_no_file_has_are_a_note_or_an_error(
+    fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    table = catalog.create_table("db.t", rows_of(6).schema)
+    table.append(rows_of(6))
+    with table.update_schema() as update:
+        update.add_column("later", IntegerType())
+    fresh_session.execute(f"CREATE TABLE t WITH ({options(tmp_path, 't')})")
+    (result,) = fresh_session.execute("SELECT v, later FROM t")
+    assert all(row.later is None for row in result.rows)
+    assert result.notes == ("no file of `t` has the column `later`, which is NULL in all rows",)
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        for name in ("ts", "day", "v"):
+            update.delete_column(name)
+    with pytest.raises(ExecutionError, match="its files have none of its columns: column `later`"):
+        fresh_session.execute("CREATE OR REPLACE TABLE t WITH (" + options(tmp_path, "t") + ")")
+        fresh_session.execute("SELECT later FROM t")

@@ -33,6 +33,7 @@ from runtime.connectors.lake.stream_files import (
     column_fields,
     stream_of,
 )
+from runtime.connectors.lake.table import check_stored_columns
 from runtime.errors import ExecutionError
 from runtime.lake.delta_log import partition_text
 from runtime.lake.places import TablePlace, UnreadableError
@@ -166,6 +167,7 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     place = TablePlace(delta_path(spark, spec))
     opened = open_delta(spec, place, zone)
     table = delta_table(spec, opened, place, zone)
+    check_stored_columns(spec, table)
     fields = column_fields(spec, table.schema)
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))

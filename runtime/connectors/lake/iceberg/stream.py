@@ -29,6 +29,7 @@ from runtime.connectors.lake.stream_files import (
     column_fields,
     stream_of,
 )
+from runtime.connectors.lake.table import check_stored_columns
 from runtime.errors import ExecutionError
 from runtime.lake.places import UnreadableError
 from runtime.spec.table import TableSpec
@@ -179,6 +180,7 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
         raise UnreadableError(f"{place.path} is not on a local file system")
     opened = from_place(spec, place)
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
+    check_stored_columns(spec, table)
     current = opened.current_snapshot()
     # 0 is the start of a stream, where there is nothing to read without a snapshot
     newest = current.snapshot_id if current else 0

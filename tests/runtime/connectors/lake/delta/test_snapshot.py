@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from runtime.connectors.lake.delta.snapshot import delta_table, open_delta
+from runtime.connectors.lake.table import check_stored_columns, note_on_columns
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.scan.files import NotScannable
@@ -210,7 +211,7 @@ def test_a_path_without_a_table_says_so(tmp_path):
 
 def written_by_hand(path, fields, adds, configuration=None, reader=1, features=None, partitions=()):
     """Write a table with one version, possibly with features that deltalake cannot write."""
-    (path / "_delta_log").mkdir(parents=True)
+    (path / "_delta_log").mkdir(parents=True, exist_ok=True)
     protocol = {"minReaderVersion": reader, "minWriterVersion": 7 if features else 5}
     if features:
         protocol |= {"readerFeatures": features, "writerFeatures": features}
@@ -270,6 +271,38 @@ def test_columns_are_mapped_by_name_and_by_number(tmp_path):
     written_by_hand(by_id, fields, [add_entry(file)], conf | {"delta.columnMapping.mode": "id"}, 2)
     _, rows = scan_table(by_id, names, types=types)
     assert rows == [{"k": 10, "new name": 20, "later": None}]
+
+
+def test_columns_that_no_file_has_are_found(tmp_path):
+    fields = [mapped_field("k", "col-1", 1), mapped_field("later", "col-2", 2)]
+    conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    file, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"col-1": [10], "later": [1]}), file)
+    pq.write_table(pa.table({"col-2": [20]}), other)
+    spec = TableSpec("t", "delta", options=(("path", str(tmp_path)),))
+    written_by_hand(tmp_path, fields, [add_entry(file)], conf, 2)
+    missing = check_stored_columns(spec, load(tmp_path))
+    assert missing == ("later",)
+    assert note_on_columns(spec, missing) == (
+        "no file of `t` has the column `later`, which is NULL in all rows"
+    )
+    written_by_hand(tmp_path, fields, [add_entry(file), add_entry(other)], conf, 2)
+    assert check_stored_columns(spec, load(tmp_path)) == ()
+
+
+def test_files_with_none_of_the_columns_are_refused(tmp_path):
+    """As a writer leaves them that sets column mapping and writes the table's own names."""
+    fields = [mapped_field("k", "col-1", 1), mapped_field("v", "col-2", 2)]
+    conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [10], "v": [20]}), file)
+    written_by_hand(tmp_path, fields, [add_entry(file)], conf, 2)
+    with pytest.raises(ExecutionError) as caught:
+        check_stored_columns(TableSpec("t", "delta"), load(tmp_path))
+    assert caught.value.message == (
+        "table `t`: its files have none of its columns: the table has the column `k`, stored as "
+        f"col-1, but {file} has the columns k, v"
+    )
 
 
 def test_rows_that_are_marked_as_deleted_are_not_read(tmp_path):
