@@ -1,20 +1,42 @@
-"""Local properties of Spark jobs, by which the driver informs the tasks of a micro-batch."""
+"""Properties of Spark jobs and sessions, by which the driver informs streams and their tasks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from pyspark import SparkContext, TaskContext
+from pyspark.sql import SparkSession
 
 from runtime.errors import ExecutionError
+from runtime.outages import Retries
 
+# Setting of the session while a stream starts
+_RETRIES = "spark.sqlwin.retries"
 _HELD = "sqlwin.watermarks-are-held"
 _CLOSED_UNTIL = "sqlwin.closed-until"
 _WATERMARK = "sqlwin.current-watermark"
 # Properties that Spark sets on the jobs of micro-batches only
 _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
+
+
+def retries_of_stream(spark: SparkSession) -> Retries | None:
+    """Return the retries of the stream that is being started, or None outside of a start."""
+    text = spark.conf.get(_RETRIES, "")
+    return Retries(**json.loads(text)) if text else None
+
+
+@contextmanager
+def retrying(spark: SparkSession, retries: Retries) -> Iterator[None]:
+    """Let the sources and sinks of a stream that is started in this block retry."""
+    spark.conf.set(_RETRIES, json.dumps(asdict(retries)))
+    try:
+        yield
+    finally:
+        spark.conf.unset(_RETRIES)
 
 
 def batch_number() -> int | None:

@@ -219,11 +219,13 @@ POSTGRES: Options = {
     "scan.fetch-size": without_effect(integer(0)),
     "scan.auto-commit": without_effect(),
     "sink.max-retries": Option(
-        "attempts to write a micro-batch again while the database is unavailable; default 3",
+        "attempts to write a micro-batch again while the database is unavailable; default: as many "
+        "as sqlwin.retry-timeout allows",
         integer(0),
     ),
     "lookup.max-retries": Option(
-        "attempts of a stream to read the table again while the database is unavailable; default 3",
+        "attempts of a stream to read the table again while the database is unavailable; default: "
+        "as many as sqlwin.retry-timeout allows",
         integer(0),
     ),
     # Flink's options for its driver, buffers and partial caches. Here a micro-batch is one

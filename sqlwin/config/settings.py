@@ -222,6 +222,13 @@ SETTINGS: dict[str, Setting] = {
             "that do not fit wait on disk",
         ),
         Setting(
+            "sqlwin.retry-timeout",
+            Type.DURATION,
+            "5 min",
+            "how long a running stream retries while a Kafka broker or a PostgreSQL database is "
+            "unavailable, before it fails; at least 5 s for Kafka",
+        ),
+        Setting(
             "sqlwin.shared-local-paths",
             Type.BOOLEAN,
             "false",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from runtime.errors import ExecutionError, nearest
+from runtime.outages import Outage, Retries
 
 # Timeouts for brokers until their first answer and afterwards, unless `socket.timeout.ms` is set
 _FIRST_SECONDS = 5.0
@@ -33,6 +34,8 @@ _CREDENTIALS = (
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
 )
+# Errors of connections, the one with the best reason first
+_AWAY = (KafkaError._RESOLVE, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 _STATE = re.compile(r"\s*\(after \d+ms in state [\w-]+(?:, \d+ identical error\(s\) suppressed)?\)")
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
@@ -45,12 +48,26 @@ class Client:
     Args:
         config: Configuration of librdkafka.
         is_producer: Whether to create a producer.
+        retries: Retries of a stream while the brokers are away. None outside of streams.
+        table: Table for notes about outages.
+        was_reached: Whether the brokers have answered in this run. Until then an address may be
+            wrong, and errors are reported soon.
     """
 
-    def __init__(self, config: Mapping[str, str], *, is_producer: bool = False) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        *,
+        is_producer: bool = False,
+        retries: Retries | None = None,
+        table: str = "",
+        was_reached: bool = True,
+    ) -> None:
         self._servers = config.get("bootstrap.servers", "")
         self._errors: dict[int, KafkaError] = {}
-        self._has_answered = False
+        self._retries = retries
+        self._has_answered = retries is not None and was_reached
+        self.outage = Outage(retries, table)
         settings: dict[str, Any] = {
             "log_level": 0,
             **config,
@@ -78,20 +95,39 @@ class Client:
         Raises:
             ExecutionError: No answer within the time limit.
         """
-        seconds = self._timeout_seconds
-        if seconds is None:
-            seconds = LATER_SECONDS if self._has_answered else _FIRST_SECONDS
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self.patience_s
         while True:
             try:
                 answer = question(_ONE_CALL)
             except KafkaException as error:
                 self.kafka.poll(0)
                 self.check(error.args[0], has_time=time.monotonic() < deadline)
+                self.outage.goes_on(self._unreachable(error.args[0]))
                 time.sleep(0.1)
                 continue
             self._has_answered = True
+            self.answered()
             return answer
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds to wait for an answer."""
+        if self._retries is not None and self._has_answered:
+            return max(_FIRST_SECONDS, self._retries.seconds)
+        if self._timeout_seconds is not None:
+            return self._timeout_seconds
+        return LATER_SECONDS if self._has_answered else _FIRST_SECONDS
+
+    def answered(self) -> None:
+        """Record that the brokers answer again."""
+        self.outage.is_over()
+        for code in _AWAY:
+            self._errors.pop(code, None)
+
+    def waits(self) -> None:
+        """Record that nothing arrives, which is an outage if the brokers cannot be reached."""
+        if any(code in self._errors for code in _AWAY):
+            self.outage.goes_on(self._unreachable(None))
 
     def check(self, error: KafkaError | None, *, has_time: bool) -> None:
         """Raise an error unless a retry may succeed.
@@ -104,6 +140,7 @@ class Client:
         final = next((e for e in [*errors, *self._errors.values()] if e.code() in _FINAL), None)
         if final is None and has_time:
             return
+        self.outage.is_over()
         raise self._error(final or error)
 
     def _error(self, error: KafkaError | None) -> ExecutionError:
@@ -119,16 +156,15 @@ class Client:
                 hint="check 'properties.security.protocol', 'properties.ssl.*', and the "
                 "user's permissions on the brokers",
             )
+        hint = "check 'properties.bootstrap.servers' and 'properties.security.protocol'"
+        if self._retries is not None and self._has_answered:
+            hint = self._retries.hint
+        return ExecutionError(self._unreachable(error), hint=hint)
+
+    def _unreachable(self, error: KafkaError | None) -> str:
         # The reason for a failed connection is more useful than the timeout.
-        why = (
-            self._errors.get(KafkaError._RESOLVE)
-            or self._errors.get(KafkaError._TRANSPORT)
-            or error
-        )
-        return ExecutionError(
-            f"Kafka is not reachable at {self._servers}" + (f": {plain(why)}" if why else ""),
-            hint="check 'properties.bootstrap.servers' and 'properties.security.protocol'",
-        )
+        why = next((self._errors[code] for code in _AWAY if code in self._errors), error)
+        return f"Kafka is not reachable at {self._servers}" + (f": {plain(why)}" if why else "")
 
     def partitions(
         self, topics: tuple[str, ...], pattern: str, seconds: float = 0.0

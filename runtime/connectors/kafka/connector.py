@@ -36,6 +36,7 @@ from runtime.connectors.kafka.table import (
 from runtime.connectors.messages import encode_message
 from runtime.connectors.writing import count_written, declared_types, to_declared_types
 from runtime.errors import CatalogError, nearest
+from runtime.frames.job_properties import retries_of_stream
 from runtime.names import quote_name
 from runtime.options.checks import (
     bad_option,
@@ -53,6 +54,7 @@ from runtime.options.formats import (
     check_message_options,
 )
 from runtime.options.known import KAFKA
+from runtime.outages import Retries
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
@@ -176,19 +178,25 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
     reading = reading_of(spec, is_stream=is_stream)
+    if is_stream:
+        reading = replace(reading, retries=retries_of_stream(spark))
     rows = read_messages(spark, reading, is_stream=is_stream)
     return columns_of(rows, spec, are_decoded=reading.decoding is not None)
 
 
 def _sink_options(
-    spark: SparkSession, spec: TableSpec, writer: str = "", batch: int | None = None
+    spark: SparkSession,
+    spec: TableSpec,
+    writer: str = "",
+    batch: int | None = None,
+    retries: Retries | None = None,
 ) -> dict[str, str]:
     """Return the options with which FORMAT sends the rows of a table.
 
     For transactions, `writer` identifies the writer, and `batch` is the micro-batch, if any.
     """
     check_installed(spec.name)
-    writing = writing_of(spec)
+    writing = replace(writing_of(spec), table=spec.name, retries=retries)
     if is_exactly_once(spec):
         prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
         writing = replace(writing, transaction=f"{prefix}-{writer}", batch=batch)
@@ -201,7 +209,11 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def send_messages(
-    rows: DataFrame, spec: TableSpec, writer: str = "", batch: int | None = None
+    rows: DataFrame,
+    spec: TableSpec,
+    writer: str = "",
+    batch: int | None = None,
+    retries: Retries | None = None,
 ) -> int:
     """Send messages and return their number.
 
@@ -210,8 +222,9 @@ def send_messages(
         spec: Table specification.
         writer: Name of the stream. Empty for a batch.
         batch: Number of the micro-batch. None for a batch.
+        retries: Retries of the stream while the brokers are away. None for a batch.
     """
-    options = _sink_options(rows.sparkSession, spec, writer or uuid.uuid4().hex, batch)
+    options = _sink_options(rows.sparkSession, spec, writer or uuid.uuid4().hex, batch, retries)
     if is_exactly_once(spec):
         # a transaction belongs to a single producer
         rows = rows.repartition(1)
@@ -228,17 +241,20 @@ class KafkaSink(StreamSink):
         spec: Table specification.
         types: Its `declared_types`.
         writer: Name of the stream.
+        retries: Its retries while the brokers are away.
     """
 
     spec: TableSpec
     types: tuple[DataType, ...]
     writer: str
+    retries: Retries | None = None
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Send a micro-batch and return its number of rows."""
         with translate_spark_errors(partial(about_table, self.spec)):
             declared = to_declared_types(rows, self.spec, self.types)
-            return send_messages(messages(declared, self.spec), self.spec, self.writer, batch)
+            sent = messages(declared, self.spec)
+            return send_messages(sent, self.spec, self.writer, batch, self.retries)
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
@@ -248,7 +264,8 @@ def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
         CatalogError: There is not exactly one topic, or the columns do not fit the format.
     """
     rows = messages(to_declared_types(dataframe, spec), spec)
-    options = _sink_options(dataframe.sparkSession, spec)
+    spark = dataframe.sparkSession
+    options = _sink_options(spark, spec, retries=retries_of_stream(spark))
     return rows.writeStream.format(FORMAT).options(**options)
 
 
@@ -309,7 +326,7 @@ def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> KafkaSi
         CatalogError: The columns do not fit the format.
     """
     message_columns(spec)
-    return KafkaSink(spec, declared_types(spec), writer.name)
+    return KafkaSink(spec, declared_types(spec), writer.name, retries_of_stream(rows.sparkSession))
 
 
 CONNECTOR = Connector(

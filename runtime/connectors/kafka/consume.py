@@ -142,7 +142,7 @@ def read_ranges(reading: Reading, ranges: Sequence[Range]) -> Iterator[ConsumedM
     clients: list[Client] = []
     try:
         for first in ranges[:2]:
-            clients.append(Client(reading.config))
+            clients.append(Client(reading.config, retries=reading.retries, table=reading.table))
             _assign(clients[-1], first)
         for number, current in enumerate(ranges):
             client = clients[number % 2]
@@ -190,9 +190,13 @@ def messages_of(
         while position < wanted.end:
             ask_for = min(_ONE_CALL, wanted.end - position)
             arrived = client.kafka.consume(ask_for, timeout=_CALL_SECONDS)
-            has_time = time.monotonic() - last_sign < LATER_SECONDS
-            if not arrived:
-                if not has_time and ended_at is not None:
+            silence_s = time.monotonic() - last_sign
+            has_time = silence_s < client.patience_s
+            if arrived:
+                client.answered()
+            else:
+                client.waits()
+                if silence_s >= LATER_SECONDS and ended_at is not None:
                     if reading.skips_lost:
                         break
                     what = f"it ends at offset {ended_at}, but ended at {wanted.end} before"

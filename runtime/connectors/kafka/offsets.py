@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.connectors.avro.decoding import AvroDecoding
 from runtime.connectors.kafka.decode import Decoding
 from runtime.errors import ExecutionError
+from runtime.outages import Retries
 
 if TYPE_CHECKING:
     from runtime.connectors.kafka.client import Client
@@ -58,6 +59,7 @@ class Reading:
             NULL for decoded ones.
         wanted: Columns that a local stage reads from Kafka itself: name, and position of the field
             in `decoding` or name of a message column. None if Spark reads the rows.
+        retries: Retries of a stream while the brokers are away. None for a batch.
     """
 
     table: str
@@ -77,6 +79,7 @@ class Reading:
     decoding: Decoding | AvroDecoding | None = None
     for_errors: tuple[str, ...] = ()
     wanted: tuple[tuple[str, int | str], ...] | None = None
+    retries: Retries | None = None
 
     def text(self) -> str:
         """Return the JSON form for a Spark option."""
@@ -99,6 +102,8 @@ class Reading:
         tuples = {name: tuple(values[name]) for name in ("topics", "columns", "for_errors")}
         if values["wanted"] is not None:
             tuples["wanted"] = tuple((name, place) for name, place in values["wanted"])
+        if values["retries"] is not None:
+            values["retries"] = Retries(**values["retries"])
         return cls(**{**values, **tuples})
 
 

@@ -11,9 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from runtime.connectors.kafka.client import Client, plain
 from runtime.errors import ExecutionError
+from runtime.outages import Retries
 
 # Seconds that one call waits for deliveries, or for room in the queue
 _ONE_CALL = 1.0
+_LEAST_SECONDS = 5.0
 # Seconds that a broker may take to auto-create a topic
 TOPIC_SECONDS = 3.0
 # Errors after another producer with the same `transactional.id` has started
@@ -21,10 +23,30 @@ FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PROD
 FENCED_HINT = "another run of the same stream has started a transaction"
 
 
-def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch]) -> int:
+def delivery_timeout(retries: Retries | None) -> dict[str, str]:
+    """Return the property for how long a stream retries to deliver a message."""
+    if retries is None:
+        return {}
+    return {"delivery.timeout.ms": str(round(max(_LEAST_SECONDS, retries.seconds) * 1_000))}
+
+
+def send(
+    config: Mapping[str, str],
+    topic: str,
+    batches: Iterable[pa.RecordBatch],
+    retries: Retries | None = None,
+    table: str = "",
+) -> int:
     """Send the columns `value` and, if present, `key`. Return the number of messages.
 
     On return, the brokers have all messages.
+
+    Args:
+        config: Producer configuration of librdkafka.
+        topic: Target topic.
+        batches: Rows.
+        retries: Retries of a stream while the brokers are away. None for a batch.
+        table: Table for notes about outages.
 
     Raises:
         ExecutionError: A message was not delivered, or Kafka does not answer.
@@ -32,7 +54,8 @@ def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch
     filled = non_empty_batches(batches)
     if filled is None:
         return 0
-    client = Client(config, is_producer=True)
+    config = {**delivery_timeout(retries), **config}
+    client = Client(config, is_producer=True, retries=retries, table=table)
     # report a wrong topic or broker now instead of after a delivery timeout of minutes
     client.partitions((topic,), "", seconds=TOPIC_SECONDS)
     failures: list[KafkaError] = []
@@ -91,9 +114,13 @@ def flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
     Raises:
         ExecutionError: A message was not delivered.
     """
-    while _run_callbacks(topic, lambda: client.kafka.flush(_ONE_CALL)):
-        _check(topic, failures)
-        client.check(None, has_time=True)
+    try:
+        while _run_callbacks(topic, lambda: client.kafka.flush(_ONE_CALL)):
+            _check(topic, failures)
+            client.check(None, has_time=True)
+            client.waits()
+    finally:
+        client.answered()
     _check(topic, failures)
 
 

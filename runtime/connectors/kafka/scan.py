@@ -28,6 +28,7 @@ from runtime.connectors.kafka.table import (
     reading_of,
     value_format,
 )
+from runtime.frames.job_properties import retries_of_stream
 from runtime.frames.scan_source import unlike_spark
 from runtime.names import quote_name
 from runtime.options.checks import option_values
@@ -128,6 +129,8 @@ class KafkaSplits:
         """Return the reader that consumes and decodes messages in tasks."""
         reading = _reading(self.spec, columns, is_stream=is_stream)
         assert isinstance(reading, Reading), "scan() has accepted the table"
+        if is_stream:
+            reading = replace(reading, retries=retries_of_stream(self.spark))
         return MessageReader(reading, tuple(columns))
 
     def batch_splits(self, n_tasks: int) -> list[tuple[str, ...]]:
@@ -147,7 +150,8 @@ class KafkaSplits:
         The source is the same to Spark whichever columns are read.
         """
         check_installed(self.spec.name)
-        reading = replace(reading_of(self.spec, is_stream=True), wanted=())
+        retries = retries_of_stream(self.spark)
+        reading = replace(reading_of(self.spec, is_stream=True), wanted=(), retries=retries)
         return _RangeStream(ranges(self.spark, reading))
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:

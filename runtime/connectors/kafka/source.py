@@ -50,6 +50,7 @@ from runtime.connectors.kafka.offsets import (
     planned_ranges,
 )
 from runtime.errors import ExecutionError, SetupError
+from runtime.outages import Retries
 from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
 
 FORMAT = "sqlwin_kafka"
@@ -80,6 +81,8 @@ class Writing:
         consumer: Consumer configuration of librdkafka.
         transaction: Identifier for transactions. Empty without transactions.
         batch: Number of the micro-batch, if any.
+        table: Table name for notes about outages.
+        retries: Retries of a stream while the brokers are away. None for a batch.
     """
 
     config: Mapping[str, str]
@@ -87,6 +90,15 @@ class Writing:
     consumer: Mapping[str, str] = field(default_factory=dict)
     transaction: str = ""
     batch: int | None = None
+    table: str = ""
+    retries: Retries | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Writing:
+        """Parse the JSON form in a Spark option."""
+        values = json.loads(text)
+        retries = values["retries"]
+        return cls(**{**values, "retries": None if retries is None else Retries(**retries)})
 
 
 @dataclass
@@ -125,12 +137,14 @@ def check_installed(table: str) -> None:
         )
 
 
-def _consumer(reading: Reading) -> Any:
+def _consumer(reading: Reading, *, was_reached: bool = True) -> Any:
     # Planning, EXPLAIN and DESCRIBE do not need the package.
     check_installed(reading.table)
     from runtime.connectors.kafka.client import Client
 
-    return Client(reading.config)
+    return Client(
+        reading.config, retries=reading.retries, table=reading.table, was_reached=was_reached
+    )
 
 
 @contextmanager
@@ -245,7 +259,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _connect(self) -> Any:
         if self._client is None:
-            self._client = _consumer(self._reading)
+            self._client = _consumer(self._reading, was_reached=False)
         return self._client
 
     def _current_partitions(self) -> list[Place]:
@@ -268,13 +282,13 @@ class _Sender:
         from runtime.connectors.kafka.produce import send
         from runtime.connectors.kafka.transactions import send_once
 
-        writing = Writing(**json.loads(self._option))
+        writing = Writing.of(self._option)
         config, topic, name = writing.config, writing.topic, writing.transaction
+        retries, table = writing.retries, writing.table
         if not name:
-            return SentMessages(send(config, topic, iterator))
-        return SentMessages(
-            send_once(config, writing.consumer, topic, name, writing.batch, iterator)
-        )
+            return SentMessages(send(config, topic, iterator, retries, table))
+        reader, batch = writing.consumer, writing.batch
+        return SentMessages(send_once(config, reader, topic, name, batch, iterator, retries, table))
 
 
 class _BatchWriter(_Sender, DataSourceArrowWriter):

@@ -15,16 +15,18 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from runtime.connectors.kafka.client import LATER_SECONDS, Client, plain
+from runtime.connectors.kafka.client import Client, plain
 from runtime.connectors.kafka.produce import (
     FENCED,
     FENCED_HINT,
     TOPIC_SECONDS,
+    delivery_timeout,
     flush,
     non_empty_batches,
     produce_all,
 )
 from runtime.errors import ExecutionError
+from runtime.outages import Retries
 
 # Default limit of brokers, after which they abort a transaction
 _TRANSACTION_MS = "900000"
@@ -38,6 +40,8 @@ def send_once(
     identifier: str,
     batch: int | None,
     batches: Iterable[pa.RecordBatch],
+    retries: Retries | None = None,
+    table: str = "",
 ) -> int:
     """Send the columns `value` and, if present, `key` in one transaction.
 
@@ -50,6 +54,8 @@ def send_once(
         batch: Number of the micro-batch. It is not sent if it was committed before. None outside a
             stream.
         batches: Rows.
+        retries: Retries of a stream while the brokers are away. None for a batch.
+        table: Table for notes about outages.
 
     Returns:
         Number of messages sent; 0 for a micro-batch that was committed before.
@@ -60,7 +66,7 @@ def send_once(
     filled = non_empty_batches(batches)
     if filled is None:
         return 0
-    sending = _Sending(config, consumer_config, topic, identifier, batch)
+    sending = _Sending(config, consumer_config, topic, identifier, batch, retries, table)
     n_sent = 0
     with closing(sending.group.kafka):
         try:
@@ -87,6 +93,8 @@ class _Sending:
         topic: str,
         identifier: str,
         batch: int | None,
+        retries: Retries | None,
+        table: str,
     ) -> None:
         self.failures: list[KafkaError] = []
         self._topic = topic
@@ -96,11 +104,15 @@ class _Sending:
             "enable.idempotence": "true",
             "transaction.timeout.ms": _TRANSACTION_MS,
         }
-        self.client = Client({**more, **config}, is_producer=True)
+        timeouts = delivery_timeout(retries)
+        self.client = Client(
+            {**more, **timeouts, **config}, is_producer=True, retries=retries, table=table
+        )
         self.client.partitions((topic,), "", seconds=TOPIC_SECONDS)
         # aborts pending transactions of an earlier run
         self._ask("begun", self.client.kafka.init_transactions)
-        self.group = Client({**consumer_config, "group.id": identifier})
+        group = {**consumer_config, "group.id": identifier}
+        self.group = Client(group, retries=retries, table=table)
         self.is_done = False
         if batch is not None:
             place = [TopicPartition(topic, 0)]
@@ -135,10 +147,11 @@ class _Sending:
         Raises:
             ExecutionError: The call failed.
         """
-        until = time.monotonic() + LATER_SECONDS
+        until = time.monotonic() + self.client.patience_s
         while True:
             try:
                 call(_ONE_CALL)
+                self.client.answered()
                 return
             except KafkaException as error:
                 kafka_error = error.args[0]
@@ -147,6 +160,7 @@ class _Sending:
                     self.client.kafka.poll(0)
                 self.client.check(kafka_error, has_time=True)
                 if kafka_error.retriable() and time.monotonic() < until:
+                    self.client.waits()
                     continue
                 is_fenced = kafka_error.code() in FENCED
                 raise ExecutionError(

@@ -25,9 +25,11 @@ from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import TOMBSTONE, key_fields, reading_of
 from runtime.connectors.upserts import duplicate_key
 from runtime.connectors.writing import declared_types, to_declared_types
+from runtime.frames.job_properties import retries_of_stream
 from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
 from runtime.options.known import UPSERT_KAFKA
+from runtime.outages import Retries
 from runtime.spark.errors import translate_spark_errors
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.stream import ROW_KIND
@@ -143,11 +145,13 @@ class UpsertSink(StreamSink):
         spec: Table as one of connector 'kafka'.
         types: Its `declared_types`.
         writer: Stream that writes.
+        retries: Its retries while the brokers are away.
     """
 
     spec: TableSpec
     types: tuple[DataType, ...]
     writer: StreamWriter
+    retries: Retries | None = None
 
     def write(self, rows: DataFrame, batch: int) -> int:
         """Send a micro-batch and return its number of messages."""
@@ -155,14 +159,14 @@ class UpsertSink(StreamSink):
             if ROW_KIND not in rows.columns:
                 rows = to_declared_types(rows, self.spec, self.types)
             sent = upsert_messages(rows, self.spec, batch, is_ordered=self.writer.is_ordered)
-            return send_messages(sent, self.spec, self.writer.name, batch)
+            return send_messages(sent, self.spec, self.writer.name, batch, self.retries)
 
 
 def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> UpsertSink:
     """Open a topic for the micro-batches of a stream."""
     topic = as_kafka(spec)
     message_columns(topic)  # the columns must fit the format before anything runs
-    return UpsertSink(topic, declared_types(spec), writer)
+    return UpsertSink(topic, declared_types(spec), writer, retries_of_stream(rows.sparkSession))
 
 
 def write(

@@ -18,8 +18,10 @@ from runtime.connectors.postgres.read import (
     readable_type,
     task_rows,
 )
+from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.job_properties import retries_of_stream
 from runtime.frames.scan_source import unlike_spark
 from runtime.options.checks import bad_option, check_options, idle_options, option_values
 from runtime.options.known import POSTGRES
@@ -102,7 +104,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     from runtime.connectors.columns import declared_schema
 
     schema = declared_schema(spec, spec.physical_columns)
-    source = PostgresSplits(spec)
+    source = PostgresSplits(spec, retries=retries_of_stream(spark))
     reader = source.reader(_columns(schema), is_stream=False)
     parts = source.batch_splits(spark.sparkContext.defaultParallelism)
     split = StructType([StructField("split", StringType())])
@@ -136,9 +138,9 @@ class PostgresSink(StreamSink):
     """Sink that writes each micro-batch in one transaction, once."""
 
     def __init__(self, rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> None:
-        retries = int(option_values(spec).get("sink.max-retries", "3"))
+        limit = AwayLimit.of(spec, "sink.max-retries", retries_of_stream(rows.sparkSession))
         columns = tuple(_columns(rows.schema))
-        self._writer = BatchWriter(spec, columns, writer.name, writer.is_ordered, retries)
+        self._writer = BatchWriter(spec, columns, writer.name, writer.is_ordered, limit)
         self._writer.open()
 
     def write(self, rows: DataFrame, batch: int) -> int:
@@ -168,7 +170,7 @@ POSTGRES_CONNECTOR = Connector(
     open_sink=PostgresSink,
     mode=SinkMode.UPSERT,
     scan=scan,
-    splits=lambda spark, spec: PostgresSplits(spec),
+    splits=lambda spark, spec: PostgresSplits(spec, retries=retries_of_stream(spark)),
     read_in_process=read_in_process,
     idle_options=idle_options(POSTGRES),
     stored_columns=stored_columns,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,10 @@ from runtime.connectors.postgres.database import (
     quote,
     table_name,
 )
+from runtime.connectors.postgres.retries import AwayLimit
 from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.options.checks import bad_option, option_values
+from runtime.outages import Retries
 from runtime.scan.read import convert_types
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from pyspark.sql import DataFrame
 
-# Seconds before the first retry; each retry waits twice as long as the one before
-_FIRST_WAIT_S = 0.5
 # Beginning of Arrow's message about a value: the position of its column
 _CSV_COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?")
 # Bytes of CSV text that become one batch
@@ -199,17 +198,14 @@ class PostgresReader:
         spec: Table specification.
         columns: Columns with Spark types.
         sources: SQL that reads each of them.
+        retries: Retries of a stream while the database is unavailable. None for a batch.
     """
 
     spec: TableSpec
     columns: tuple[Column, ...]
     sources: tuple[str, ...]
     undecoded_ddl: None = None
-
-    @property
-    def max_retries(self) -> int:
-        """Maximum number of retries of a stream while the database is unavailable."""
-        return int(option_values(self.spec).get("lookup.max-retries", "3"))
+    retries: Retries | None = None
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Read partitions one after the other, each in a transaction of its own.
@@ -222,22 +218,25 @@ class PostgresReader:
                 yield convert_types(batch, self.columns, dictionaries)
 
     def _read_again_while_away(self, split: str) -> Iterator[pa.RecordBatch]:
-        """Read a partition, in a micro-batch up to `max_retries` times more."""
+        """Read a partition. In a micro-batch retry while the database is unavailable."""
         from runtime.frames.job_properties import batch_number
 
-        retries = 0 if batch_number() is None else self.max_retries
-        for attempt in range(retries + 1):
-            has_rows = False
-            try:
-                with closing(connect(self.spec)) as connection:
-                    for batch in self.read_split(connection, split):
-                        has_rows = True
-                        yield batch
-                return
-            except DatabaseAwayError:
-                if has_rows or attempt == retries:
-                    raise
-                time.sleep(_FIRST_WAIT_S * 2**attempt)
+        limit = AwayLimit.of(self.spec, "lookup.max-retries", self.retries)
+        if batch_number() is None:
+            limit = AwayLimit(0)
+        with limit.wait(self.spec) as wait:
+            while True:
+                has_rows = False
+                try:
+                    with closing(connect(self.spec)) as connection:
+                        for batch in self.read_split(connection, split):
+                            has_rows = True
+                            yield batch
+                    return
+                except DatabaseAwayError as error:
+                    if has_rows:
+                        raise
+                    wait(error)
 
     def read_split(self, connection: Connection, split: str) -> Iterator[pa.RecordBatch]:
         """Read a partition within the current transaction."""
@@ -414,15 +413,19 @@ class PostgresSplits:
 
     Attributes:
         spec: Table specification.
+        filters: Conditions; rows that do not satisfy them may be left out.
+        retries: Retries of a stream while the database is unavailable. None for a batch.
     """
 
     spec: TableSpec
     filters: tuple[Expression, ...] = field(default=())
+    retries: Retries | None = None
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> PostgresReader:
         """Return the reader for tasks."""
         with closing(connect(self.spec)) as connection:
-            return reader_of(connection, self.spec, columns)
+            reader = reader_of(connection, self.spec, columns)
+        return replace(reader, retries=self.retries)
 
     def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
         """Return the partition of each task."""

@@ -13,7 +13,6 @@ the answer to the commit was lost.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from runtime.connectors.postgres.database import (
     quote,
     table_name,
 )
+from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.upserts import duplicate_key, fold_changes, key_columns
 from runtime.errors import CatalogError, ExecutionError
 from runtime.options.checks import option_values
@@ -55,7 +55,6 @@ BATCHES = "sqlwin_batches"
 _ROWS, _DELETED = '"pg_temp"."sqlwin_rows"', '"pg_temp"."sqlwin_deleted"'
 # Maximum bytes of a micro-batch's rows that are kept for another attempt until it is committed
 _MOST_KEPT = 256 << 20
-_FIRST_WAIT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -282,14 +281,14 @@ class BatchWriter:
         columns: Columns of the rows.
         writer: Identifies the stream in BATCHES.
         is_ordered: Whether the last of several rows with the same key counts.
-        max_retries: Maximum number of retries while the database is unavailable.
+        limit: Limit of the retries while the database is unavailable.
     """
 
     spec: TableSpec
     columns: tuple[Column, ...]
     writer: str
     is_ordered: bool = False
-    max_retries: int = 3
+    limit: AwayLimit = field(default_factory=AwayLimit)
     _open: tuple[Connection, Target] | None = field(default=None, init=False)
 
     def open(self) -> None:
@@ -325,18 +324,18 @@ class BatchWriter:
             SqlwinError: The rows cannot be written. None of them is in the table.
         """
         rows = _KeptRows(batches)
-        for attempt in range(self.max_retries + 1):
-            try:
-                return self._write(rows, batch)
-            except DatabaseAwayError:
-                self.close()
-                if attempt == self.max_retries or not rows.can_repeat:
+        with self.limit.wait(self.spec) as wait:
+            while True:
+                try:
+                    return self._write(rows, batch)
+                except DatabaseAwayError as error:
+                    self.close()
+                    if not rows.can_repeat:
+                        raise
+                    wait(error)
+                except BaseException:
+                    self.close()
                     raise
-                time.sleep(_FIRST_WAIT_S * 2**attempt)
-            except BaseException:
-                self.close()
-                raise
-        raise AssertionError("the last attempt returns or raises")
 
     def _write(self, rows: _KeptRows, batch: int) -> int:
         if self._open is None:

@@ -65,6 +65,7 @@ class Setup:
         late_table: Table that receives late rows. None: they are dropped.
         inserts: Tables of the INSERTs that it runs together, empty if it runs one. If set,
             `source_names` has an entry per INSERT.
+        outages: Directory of the notes about outages.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Setup:
     errors: StatementErrors
     late_table: str | None = None
     inserts: tuple[str, ...] = ()
+    outages: str = ""
 
 
 class Stream:

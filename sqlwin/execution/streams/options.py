@@ -12,11 +12,14 @@ from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.options.checks import monitor_interval_us
+from runtime.outages import SETTING as RETRY_TIMEOUT
+from runtime.outages import Retries
 from runtime.spark.clusters import stream_partitions
 from runtime.spark.defaults import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
 from runtime.streaming.operators.firing import FireRule
 from runtime.streaming.options import StreamOptions
+from runtime.temporary import new_directory
 from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config
 
@@ -91,6 +94,12 @@ def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int
     if polls and len(polls) == len(intervals):
         return min(polls)
     return int(config.get("execution.checkpointing.interval"))
+
+
+def stream_retries(config: Config) -> Retries:
+    """Return how a new stream retries while a broker or a database is unavailable."""
+    seconds = int(config.get(RETRY_TIMEOUT)) / 1_000_000
+    return Retries(seconds, str(new_directory("outages")))
 
 
 def _fire_rule(config: Config, kind: str) -> FireRule | None:

@@ -12,6 +12,7 @@ from runtime.connectors.registry import input_checks
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.file_owner import check_only_we_write
 from runtime.files import Files, is_local_path
+from runtime.frames.job_properties import retrying
 from runtime.sinks.lookup_caches import cached_views
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
@@ -53,6 +54,7 @@ from sqlwin.execution.streams.options import (
     await_sources,
     planned_options,
     stream_options,
+    stream_retries,
     stream_settings,
     trigger_us,
 )
@@ -152,6 +154,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         }
         views = undone.enter_context(ExitStack())
         caches = views.enter_context(cached_views(cached, plans.time_zone))
+        retries = stream_retries(config)
+        starting = undone.enter_context(ExitStack())
+        starting.enter_context(retrying(spark, retries))
         writing = write_stream(spark, lowered, sink, late, options)
         if options.has_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
             checkpoint = add_clock(files, checkpoint, writing.rows)
@@ -183,6 +188,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             errors=errors,
             late_table=None if first_late is None else first_late.spec.name,
             inserts=inserts,
+            outages=retries.directory,
         )
         plans.streams.await_starts()
         is_on_disk = is_local_mode(spark) and place.directory.startswith("/")
@@ -190,6 +196,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             put_back.callback(begin_with(files, checkpoint, identity, config.mask))
             query = writing.start(run)
             await_sources(query)
+        starting.close()
         views.close()
         caches.follow(lambda: query.isActive, lambda: bool(query.status["isTriggerActive"]))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)

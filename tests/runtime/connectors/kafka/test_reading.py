@@ -97,6 +97,10 @@ class Answers:
         self.kafka = self
         self._lists = list(lists)
 
+    patience_s = 60.0
+
+    def answered(self) -> None: ...
+
     def assign(self, places: list[Any]) -> None: ...
 
     def unassign(self) -> None: ...

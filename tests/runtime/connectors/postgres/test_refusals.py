@@ -237,7 +237,7 @@ def test_a_micro_batch_reads_a_table_again_while_the_database_is_away(
         return connect(to)
 
     monkeypatch.setattr("runtime.connectors.postgres.read.connect", connect_the_third_time)
-    monkeypatch.setattr("runtime.connectors.postgres.read.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("runtime.connectors.postgres.retries.time.sleep", lambda seconds: None)
     monkeypatch.setattr("runtime.frames.job_properties.batch_number", lambda: batch_number)
     if is_read:
         read = pa.Table.from_batches(reader.read([""], frozenset()))

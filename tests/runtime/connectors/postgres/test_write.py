@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from runtime.connectors.postgres.connector import validate
+from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.postgres.write import BATCHES, BatchWriter, insert_rows
 from runtime.errors import SqlwinError
 from runtime.spec.stream import ROW_KIND
@@ -348,7 +349,9 @@ def test_a_restart_of_the_database_between_micro_batches_is_not_noticed() -> Non
         assert contents(own.url()) == [("a", 1, 2), ("b", 1, 1)]
         own.stop("immediate")
         with pytest.raises(SqlwinError, match="the database cannot be reached"):
-            BatchWriter(table(own.url()), COLUMNS, "w", max_retries=0).write(batch(("c", 1, 1)), 2)
+            BatchWriter(table(own.url()), COLUMNS, "w", limit=AwayLimit(0)).write(
+                batch(("c", 1, 1)), 2
+            )
         own.start()
         # the next run of the stream writes the micro-batch again
         assert writer.write(batch(("c", 1, 1)), 2) == 1
