@@ -99,13 +99,18 @@ def _scan(
     return source
 
 
-def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()) -> LakeTable:
+def _load(
+    spark: SparkSession,
+    spec: TableSpec,
+    filters: Sequence[Expression] = (),
+    *,
+    with_deleted: bool = False,
+) -> LakeTable:
     """Load a table with at least the files in which all filters can be true."""
     if spec.connector.lower() == "iceberg":
         return load_iceberg(spark, spec, filters)
-    return load_delta(
-        spark, spec, {name for expression in filters for name in columns_of(expression)}
-    )
+    names = {name for expression in filters for name in columns_of(expression)}
+    return load_delta(spark, spec, names, with_deleted=with_deleted)
 
 
 def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -117,7 +122,7 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         SetupError: The package is missing.
     """
     try:
-        table = _load(spark, spec)
+        table = _load(spark, spec, with_deleted=True)
         check_stored_columns(spec, table)
         return read_lake_table(spark, spec, table)
     except UnreadableError as error:
@@ -127,7 +132,8 @@ def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 def _note(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return a note about columns that no file of a table has, or None."""
     try:
-        return note_on_columns(spec, check_stored_columns(spec, _load(spark, spec)))
+        table = _load(spark, spec, with_deleted=True)
+        return note_on_columns(spec, check_stored_columns(spec, table))
     except (UnreadableError, SqlwinError):
         return None  # reading the table reports the error
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
@@ -20,6 +28,7 @@ from runtime.frames.file_rows import (
     FILE_METADATA,
     METADATA_FIELD,
     decode_uri,
+    file_metadata,
     file_path,
     stored_rows,
 )
@@ -40,8 +49,8 @@ from runtime.spark.files import spark_reads
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
-# Extra column while partition values are joined to the rows
-_PATH = "_sqlwin_path"
+# Extra columns while partition values and deletion vectors are joined to the rows
+_PATH, _POSITION = "_sqlwin_path", "_sqlwin_position"
 
 
 @dataclass(frozen=True)
@@ -53,12 +62,14 @@ class LakeTable:
         schema: Columns of the table.
         stored: The same columns under their names in files, including nested fields.
         store: Object store of the files. None if they are on this machine.
+        deleted: Positions of rows in files that are not rows of the table, by file.
     """
 
     snapshot: Snapshot
     schema: StructType
     stored: StructType
     store: Store | None = None
+    deleted: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
 def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
@@ -171,9 +182,9 @@ def _group_by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeF
         if isinstance(names, NotScannable):
             raise UnreadableError(f"{names.reason} in {file.path}")
         schema = footer.schema.to_arrow_schema()
-        for name, field in zip(names, _stored_fields(table), strict=True):
-            if name is not None and not has_fields(schema.field(name).type, field.dataType):
-                raise UnreadableError(f"column {field.name} has other fields in {file.path}")
+        for name, column in zip(names, _stored_fields(table), strict=True):
+            if name is not None and not has_fields(schema.field(name).type, column.dataType):
+                raise UnreadableError(f"column {column.name} has other fields in {file.path}")
         groups.setdefault(names, []).append(file)
     return groups
 
@@ -196,6 +207,10 @@ def _read_group(
         fields_read = [*to_arrow_schema(stored, timezone="UTC"), METADATA_FIELD]
         rows = stored_rows(spark, scan_files, {}, pa.schema(fields_read), table.store)
         path = decode_uri(rows[quote_name(FILE_METADATA)]["file_path"])
+    deleted = {file.path: table.deleted[file.path] for file in files if file.path in table.deleted}
+    if deleted:
+        rows = _without_deleted(spark, rows, path, deleted)
+        path = rows[_PATH]
     columns: list[Column] = []
     for column, _, name in fields:
         type_ = table.schema[column.name].dataType
@@ -204,6 +219,19 @@ def _read_group(
     if table.snapshot.partition_columns:
         columns.append(path.alias(_PATH))
     return rows.select(*columns)
+
+
+def _without_deleted(
+    spark: SparkSession, rows: DataFrame, path: Column, deleted: Mapping[str, pa.Array]
+) -> DataFrame:
+    """Remove rows by their positions in files. The result has the paths of the files."""
+    position = file_metadata(rows)["row_index"]
+    placed = rows.select("*", path.alias(_PATH), position.alias(_POSITION))
+    paths = [pa.repeat(file, len(positions)) for file, positions in deleted.items()]
+    places = [pa.concat_arrays(paths), pa.concat_arrays(deleted.values())]
+    gone = pa.table(places, [_PATH, _POSITION])
+    schema = StructType([StructField(_PATH, StringType()), StructField(_POSITION, LongType())])
+    return placed.join(spark.createDataFrame(gone, schema=schema), [_PATH, _POSITION], "left_anti")
 
 
 def _join_partition_values(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 MAPPING = "delta.columnMapping."
-# Reader features that are supported or irrelevant here
+# Reader features that are supported or irrelevant here. Writers list variantType in tables without
+# such a column; a column of that type is refused.
 _KNOWN_FEATURES = frozenset(
-    ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
+    "columnMapping deletionVectors timestampNtz v2Checkpoint vacuumProtocolCheck variantType "
+    "variantType-preview".split()
 )
 # Statistics truncate times to milliseconds
 _CUT_OFF_US = 999
@@ -36,7 +38,13 @@ _RANGED = ("tinyint", "smallint", "int", "bigint", "double", "string", "date")
 _TIMES = ("timestamp", "timestamp_ntz")
 
 
-def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] = ()) -> LakeTable:
+def load_delta(
+    spark: SparkSession,
+    spec: TableSpec,
+    ranges_of: Collection[str] = (),
+    *,
+    with_deleted: bool = False,
+) -> LakeTable:
     """Load a table in the version chosen by its options, or the newest; see `delta_table`.
 
     Raises:
@@ -46,7 +54,8 @@ def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] 
     """
     place = place_of_path(spark, option_values(spec)["path"])
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    return delta_table(spec, open_delta(spec, place, zone), place, zone, ranges_of)
+    table = open_delta(spec, place, zone)
+    return delta_table(spec, table, place, zone, ranges_of, with_deleted=with_deleted)
 
 
 def delta_path(spark: SparkSession, spec: TableSpec) -> str:
@@ -117,7 +126,8 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
     features = table.protocol().reader_features or []
     unknown = sorted(set(features) - _KNOWN_FEATURES)
     if unknown:
-        raise UnreadableError(f"it requires the unsupported feature {unknown[0]}")
+        s = "s" if len(unknown) > 1 else ""
+        raise UnreadableError(f"it requires the unsupported feature{s} {', '.join(unknown)}")
     return table
 
 
@@ -157,6 +167,8 @@ def delta_table(
     place: TablePlace,
     zone: str,
     ranges_of: Collection[str] = (),
+    *,
+    with_deleted: bool = False,
 ) -> LakeTable:
     """Return the files and columns of an opened table.
 
@@ -166,6 +178,7 @@ def delta_table(
         place: Directory of the table.
         zone: Time zone of the session.
         ranges_of: Columns whose minimum and maximum per file are required.
+        with_deleted: Whether the caller leaves out the rows of `LakeTable.deleted`.
 
     Raises:
         ExecutionError: The log cannot be read.
@@ -184,9 +197,9 @@ def delta_table(
                 f"time zone, and the session's time zone is {zone}"
             )
     try:
-        if "deletionVectors" in (table.protocol().reader_features or []):
-            if table.deletion_vectors().read_all().num_rows:
-                raise UnreadableError("it contains deletion vectors")
+        deleted = _deleted_rows(table, place)
+        if deleted and not (with_deleted and place.store is None):
+            raise UnreadableError("it contains deletion vectors")
         actions = add_actions(table)
     except DeltaError as error:
         raise UnreadableError(" ".join(str(error).split())) from error
@@ -196,7 +209,19 @@ def delta_table(
     version = f"version {table.version()}"
     snapshot = Snapshot(option_values(spec)["path"], version, columns, partitions, files)
     stored = _stored_struct(schema) if mode != "none" else schema
-    return LakeTable(snapshot, schema, stored, place.store)
+    return LakeTable(snapshot, schema, stored, place.store, deleted)
+
+
+def _deleted_rows(table: DeltaTable, place: TablePlace) -> dict[str, pa.Array]:
+    """Return the positions of the rows that deletion vectors delete, by file."""
+    if "deletionVectors" not in (table.protocol().reader_features or []):
+        return {}
+    vectors = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
+    is_kept = vectors["selection_vector"]
+    return {
+        place.file(path): pc.indices_nonzero(pc.invert(is_kept[number].values)).cast(pa.int64())
+        for number, path in enumerate(vectors["filepath"].to_pylist())
+    }
 
 
 def delta_schema(table: DeltaTable) -> StructType:

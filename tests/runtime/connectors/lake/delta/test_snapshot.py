@@ -305,17 +305,24 @@ def test_files_with_none_of_the_columns_are_refused(tmp_path):
     )
 
 
-def test_rows_that_are_marked_as_deleted_are_not_read(tmp_path):
+def test_rows_that_are_marked_as_deleted_are_left_to_spark(tmp_path):
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"k": [1, 2, 3]}), file)
+    pq.write_table(pa.table({"k": list(range(40))}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
     # positions 3, 4, 7, 11, 18 and 29 of the file, as in the protocol's example
     inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
     vector = {"storageType": "i", "pathOrInlineDv": inline, "sizeInBytes": 44, "cardinality": 6}
     features = ["deletionVectors"]
-    written_by_hand(tmp_path, [field], [add_entry(file, deletionVector=vector)], None, 3, features)
+    entry = add_entry(file, deletionVector=vector, stats='{"numRecords": 40}')
+    written_by_hand(tmp_path, [field], [entry], None, 3, features)
     with pytest.raises(UnreadableError, match="deletion"):
         load(tmp_path)
+    place = TablePlace(str(tmp_path))
+    spec = TableSpec("t", "delta", options=(("path", str(tmp_path)),))
+    table = delta_table(spec, open_delta(spec, place), place, "UTC", with_deleted=True)
+    assert {path: rows.to_pylist() for path, rows in table.deleted.items()} == {
+        str(file): [3, 4, 7, 11, 18, 29]
+    }
 
 
 def test_unused_deletion_vectors_are_accepted(tmp_path):
@@ -334,6 +341,16 @@ def test_features_that_are_not_known_are_refused(tmp_path, feature):
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
     written_by_hand(tmp_path, [field], [add_entry(file)], None, 3, [feature])
     with pytest.raises(UnreadableError, match="cat" if feature == "catalogManaged" else feature):
+        load(tmp_path)
+
+
+def test_a_refusal_names_all_features_that_are_not_known(tmp_path):
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [1, 2, 3]}), file)
+    field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
+    features = ["variantType", "typeWidening", "deletionVectors", "typeWidening-preview"]
+    written_by_hand(tmp_path, [field], [add_entry(file)], None, 3, features)
+    with pytest.raises(UnreadableError, match=r"features typeWidening, typeWidening-preview$"):
         load(tmp_path)
 
 
