@@ -84,6 +84,7 @@ _MISSING = re.compile(
 )
 _EMPTY = re.compile(r"(\s|;|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 UNDEFINED_PARAMETER = "42P02"
+NOT_IN_STATE = "55000"
 _numbers = count(1)
 # Seconds for which clients see the same tables in catalogs, unless a client changes them
 _SECONDS_OF_OBJECTS = 1.0
@@ -366,13 +367,19 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
 
 
 class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
-    """A statement with values, whose rows are fetched."""
+    """A statement with values, whose rows are fetched.
+
+    Attributes:
+        n_written: Number of rows that a statement without rows has written.
+    """
 
     def __init__(self, statement: ClientStatement, values: list[object]) -> None:
         self._statement = statement
         self._values = values
         self._rows: FetchedRows | None = None
         self._oids: list[int] = []
+        self._is_complete = False
+        self.n_written = 0
 
     def close(self) -> None:
         """Cancel the rest of the query."""
@@ -382,17 +389,25 @@ class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
     async def execute(self, max_rows: int) -> tuple[list[tuple[object, ...]], bool]:
         """Return the next rows, at most `max_rows` if it is positive, and whether more may follow.
 
-        The first call runs the statement.
+        The first call runs the statement. A statement without rows runs completely, whatever the
+        limit.
+
+        Raises:
+            PgError: The statement has no rows and has run, or it fails.
         """
+        if self._is_complete:
+            raise PgError(NOT_IN_STATE, "the portal cannot be run again, because it is complete")
         rows = await self._statement._client.run(lambda: self._fetch(max_rows))
-        return rows, 0 < max_rows == len(rows)
+        return rows, self._rows is not None and 0 < max_rows == len(rows)
 
     def _fetch(self, max_rows: int) -> list[tuple[object, ...]]:
         if self._rows is None:
             result = self._statement.take_result(self._values)
             self._rows = rows_of(result)
             if self._rows is None:
-                return [()] * (count_of(result) or 0)  # the client gets only their number
+                self._is_complete = True
+                self.n_written = count_of(result) or 0
+                return []
             self._oids = [oid_of(column.type) for column in columns_of(result) or ()]
         return [
             tuple(result_value(value, oid) for value, oid in zip(row, self._oids, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,10 @@ _MESSAGES_AHEAD = 16
 # PostgreSQL's limits for clients that have not given their password yet
 _LONGEST_STARTUP = 10_000
 _LONGEST_PASSWORD = 65_535
+# First word of a statement, after comments
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+# First words of queries; PostgreSQL reports all of them as SELECT
+_QUERY_WORDS = ("", "FROM", "TABLE", "VALUES", "WITH")
 
 
 class ClientStream(PgStream):  # type: ignore[misc]
@@ -196,8 +201,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
     def _complete(self, entry: PortalEntry) -> None:
         """Tell the client that a statement is complete."""
         if entry.sql:
-            tag = command_tag(entry.sql, entry.rows_returned)
-            self.stream.write(messages.make_command_complete(tag))
+            self.stream.write(messages.make_command_complete(_tag(entry)))
         else:
             self.stream.write(messages.make_empty_query_response())
 
@@ -248,6 +252,17 @@ class ClientConnection(Connection):  # type: ignore[misc]
 def _encoding_error(error: UnicodeDecodeError) -> PgError:
     byte = error.object[error.start]
     return PgError("22021", f'invalid byte sequence for encoding "UTF8": 0x{byte:02x}')
+
+
+def _tag(entry: PortalEntry) -> str:
+    """Return the statement's kind and its number of rows: returned by a query, else written."""
+    first = _FIRST_WORD.match(entry.sql)
+    word = first[1].upper() if first else ""
+    n_rows = entry.rows_returned
+    if entry.columns is None:
+        n_rows = getattr(entry.portal, "n_written", 0)  # pg-mimic's own portals write nothing
+    tag: str = command_tag("SELECT" if word in _QUERY_WORDS else word, n_rows)
+    return tag
 
 
 def _encoded(column: ResultColumn) -> ResultColumn:
